@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+// Kinds as they are written in manifests and in DanmEp's apiType.
+const (
+	// KindClusterNetwork is the cluster-scoped network kind.
+	KindClusterNetwork = "ClusterNetwork"
+	// KindTenantNetwork is the network kind that tenants write.
+	KindTenantNetwork = "TenantNetwork"
+	// KindDanmNet is the simple, namespaced network kind.
+	KindDanmNet = "DanmNet"
+)
+
+// Annotations that users set.
+const (
+	// InterfacesAnnotation on a Pod is the JSON list of the interfaces it wants.
+	InterfacesAnnotation = "danm.io/interfaces"
+	// LegacyInterfacesAnnotation is DANM 4.3's name of InterfacesAnnotation.
+	LegacyInterfacesAnnotation = "danm.k8s.io/interfaces"
+	// TakeOverAnnotation, "true" on a network, says that a live DANM network
+	// with its in-spec bitmap is moving in.
+	TakeOverAnnotation = "danm.io/take-over"
+)
+
+// Finalizers that Patchbay sets.
+const (
+	// NodeFinalizer on a DanmEp is taken off by the Pod's node only, after the
+	// interface is gone and its addresses are back in the node's entry.
+	NodeFinalizer = "danm.io/node"
+	// InUseFinalizer on a network stays until no node holds an address of it
+	// and no DanmEp refers to it.
+	InUseFinalizer = "danm.io/in-use"
+)
+
+// DefaultNetworkName is the network of a Pod without an annotation.
+const DefaultNetworkName = "default"
+
+// Backends of our own, as NetworkType (case-insensitive); every other value
+// names a CNI plugin to delegate to.
+const (
+	// TypeIPVLAN is an IPVLAN slave of the parent, and what "" means.
+	TypeIPVLAN = "ipvlan"
+	// TypeMACVLAN is a MACVLAN slave of the parent.
+	TypeMACVLAN = "macvlan"
+	// TypeSRIOV is a virtual function of a device pool.
+	TypeSRIOV = "sriov"
+)

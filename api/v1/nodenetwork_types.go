@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// NodeNetwork is what one node's daemon says of the node's NICs and of the host
+// links that it made. It has the Node's name.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=nn,categories=danm
+type NodeNetwork struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Status is written by the node's daemon, on change only.
+	// +optional
+	Status NodeNetworkStatus `json:"status,omitempty"`
+}
+
+// NodeNetworkStatus describes the links of one node.
+type NodeNetworkStatus struct {
+	// NICs are the node's own interfaces, by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	NICs []NIC `json:"nics,omitempty"`
+
+	// Links are the host links of Patchbay, by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Links []HostLink `json:"links,omitempty"`
+
+	// Version of the node's daemon.
+	// +optional
+	Version string `json:"version,omitempty"`
+}
+
+// NIC is a network interface of a node.
+type NIC struct {
+	// Name of the interface.
+	Name string `json:"name"`
+
+	// MAC is the link-layer address.
+	// +optional
+	MAC string `json:"mac,omitempty"`
+
+	// MTU in bytes.
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
+
+	// Driver of the device.
+	// +optional
+	Driver string `json:"driver,omitempty"`
+
+	// Speed in Mbit/s; 0 when the device does not say.
+	// +optional
+	Speed int32 `json:"speed,omitempty"`
+
+	// Addresses are the global addresses with prefix lengths, the kernel's
+	// order; the first is the VTEP of VXLANs on this NIC.
+	// +optional
+	// +listType=atomic
+	Addresses []string `json:"addresses,omitempty"`
+
+	// SRIOV tells the virtual functions of a physical function.
+	// +optional
+	SRIOV *SRIOVFunctions `json:"sriov,omitempty"`
+}
+
+// SRIOVFunctions counts the virtual functions of a NIC.
+type SRIOVFunctions struct {
+	// TotalVFs is what the device can make.
+	TotalVFs int32 `json:"totalVFs"`
+
+	// NumVFs is how many exist.
+	NumVFs int32 `json:"numVFs"`
+}
+
+// HostLink is one VLAN or VXLAN link on a node.
+type HostLink struct {
+	// Name of the link.
+	Name string `json:"name"`
+
+	// Identity is "vlan/<device>/<id>" or "vxlan/<vni>".
+	Identity string `json:"identity"`
+
+	// Parent is the NIC below.
+	// +optional
+	Parent string `json:"parent,omitempty"`
+
+	// MTU in bytes.
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
+
+	// State is Up, Down or Error.
+	State string `json:"state"`
+
+	// Error says what is wrong and what to do.
+	// +optional
+	Error string `json:"error,omitempty"`
+
+	// Networks that ride on this link, as kind/namespace/name or kind/name.
+	// +optional
+	// +listType=set
+	Networks []string `json:"networks,omitempty"`
+}
+
+// NodeNetworkList is a list of NodeNetworks.
+// +kubebuilder:object:root=true
+type NodeNetworkList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// Items are the objects.
+	Items []NodeNetwork `json:"items"`
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// NetworkStatus is what Patchbay knows of a network. Nobody else writes it.
+type NetworkStatus struct {
+	// Conditions: Ready, and what is wrong.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// IPAM is the network's address management; absent means unknown, not
+	// empty: its first writer builds it from the DanmEps.
+	// +optional
+	IPAM *IPAMStatus `json:"ipam,omitempty"`
+
+	// Allocated is the number of addresses in use or held, of both families.
+	// +optional
+	Allocated int64 `json:"allocated,omitempty"`
+
+	// Capacity is the number of dynamic addresses of both families; it
+	// saturates at 2^63-1.
+	// +optional
+	Capacity int64 `json:"capacity,omitempty"`
+
+	// ObservedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// IPAMStatus holds the bitmaps of a network and who covers their bits. It is
+// atomic for server-side apply, so that managedFields does not list each page.
+// +structType=atomic
+type IPAMStatus struct {
+	// V4 is the bitmap of spec.Options.cidr.
+	// +optional
+	V4 *AddressBitmap `json:"v4,omitempty"`
+
+	// V6 is the bitmap of spec.Options.net6.
+	// +optional
+	V6 *AddressBitmap `json:"v6,omitempty"`
+
+	// Held names, for each node, the addresses that this node covers.
+	// +optional
+	// +mapType=atomic
+	Held map[string]HeldAddresses `json:"held,omitempty"`
+
+	// Pressure is when a node last found the pool exhausted while others hold
+	// addresses; holders give back.
+	// +optional
+	Pressure *metav1.MicroTime `json:"pressure,omitempty"`
+
+	// Recovering says that this object is older than what a node knows: claims
+	// wait until every node has re-asserted its live endpoints.
+	// +optional
+	Recovering *Recovering `json:"recovering,omitempty"`
+}
+
+// AddressBitmap is a sparse bitmap of one subnet.
+type AddressBitmap struct {
+	// CIDR is the subnet that the bits were written for.
+	CIDR string `json:"cidr"`
+
+	// Cursor is the address after the one handed out last (next-fit).
+	// +optional
+	Cursor string `json:"cursor,omitempty"`
+
+	// Pages maps a decimal page index to 1,024 bits in standard base64: bit i,
+	// least significant first, is the address base + index*1024 + i. A page
+	// without a bit set is absent.
+	// +optional
+	// +mapType=atomic
+	Pages map[string]string `json:"pages,omitempty"`
+}
+
+// HeldAddresses are the addresses of one network that one node covers.
+type HeldAddresses struct {
+	// UID of the Node object.
+	UID string `json:"uid"`
+
+	// Seq counts the lives of the node's daemon: it is raised before a hold of
+	// this network is first used, so delayed writes of a former life fail.
+	Seq int64 `json:"seq"`
+
+	// V4 are ranges such as "10.0.0.5-10.0.0.9,10.0.0.12".
+	// +optional
+	V4 string `json:"v4,omitempty"`
+
+	// V6 are ranges such as "fd00::5-fd00::9".
+	// +optional
+	V6 string `json:"v6,omitempty"`
+}
+
+// Recovering is the state of a network after its object went back in time.
+type Recovering struct {
+	// Since is when a node found out.
+	Since metav1.MicroTime `json:"since"`
+
+	// Done are the nodes that have re-asserted their live endpoints.
+	// +optional
+	// +listType=set
+	Done []string `json:"done,omitempty"`
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// TenantConfig is the pool of host devices and VNI ranges that TenantNetworks
+// draw from. It has no spec: its fields are DANM's.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=tc;tconf,categories=danm
+type TenantConfig struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// HostDevices are the NICs and device pools that tenants may use.
+	// +optional
+	// +listType=atomic
+	HostDevices []HostDevice `json:"hostDevices,omitempty"`
+
+	// NetworkIDs maps a NetworkType to the NetworkID that tenants' networks of
+	// that type get.
+	// +optional
+	NetworkIDs map[string]string `json:"networkIds,omitempty"`
+
+	// NamespaceSelector limits this TenantConfig to some namespaces.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// Status holds the reservations.
+	// +optional
+	Status TenantConfigStatus `json:"status,omitempty"`
+}
+
+// HostDevice is a NIC or, with a "/" in its name, a device pool, and the
+// virtual network IDs that may be used on it.
+type HostDevice struct {
+	// Name of the NIC, or resource name of the device pool.
+	Name string `json:"name"`
+
+	// VNIType is vlan or vxlan; needs VNIRange.
+	// +optional
+	VNIType string `json:"vniType,omitempty"`
+
+	// VNIRange is a list of IDs and ranges such as "1000-2000,2500".
+	// +optional
+	VNIRange string `json:"vniRange,omitempty"`
+
+	// Alloc is DANM's bitmap of used IDs; accepted, never read or written.
+	// +optional
+	Alloc string `json:"alloc,omitempty"`
+}
+
+// TenantConfigStatus is what is reserved of a TenantConfig.
+type TenantConfigStatus struct {
+	// Conditions: Ready, and what is wrong.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Reservations are the virtual network IDs in use.
+	// +optional
+	// +listType=atomic
+	Reservations []VNIReservation `json:"reservations,omitempty"`
+}
+
+// VNIReservation says who has a virtual network ID of a device.
+type VNIReservation struct {
+	// Device is the HostDevice's name.
+	Device string `json:"device"`
+
+	// VNI is the VLAN or VXLAN ID.
+	VNI int32 `json:"vni"`
+
+	// Namespace of the TenantNetwork.
+	Namespace string `json:"namespace"`
+
+	// Name of the TenantNetwork.
+	Name string `json:"name"`
+
+	// UID of the TenantNetwork, once it is known.
+	// +optional
+	UID string `json:"uid,omitempty"`
+}
+
+// TenantConfigList is a list of TenantConfigs.
+// +kubebuilder:object:root=true
+type TenantConfigList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// Items are the objects.
+	Items []TenantConfig `json:"items"`
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wire is what the CNI plugin and the node daemon say to each other
+// over the daemon's unix socket: one request and one answer per connection,
+// each a JSON document behind its length (4 bytes, big endian). It is a leaf.
+package wire
+
+import "encoding/json"
+
+// MaxFrame is the largest request or answer in bytes.
+const MaxFrame = 1 << 20
+
+// Request is one invocation of the plugin (CNI 1.1, section 2).
+type Request struct {
+	// Command is ADD, DEL, CHECK, GC or STATUS.
+	Command string `json:"command"`
+	// ContainerID is CNI_CONTAINERID: the sandbox.
+	ContainerID string `json:"containerID,omitempty"`
+	// Netns is CNI_NETNS: the path of the Pod's network namespace; may be
+	// empty on DEL.
+	Netns string `json:"netns,omitempty"`
+	// IfName is CNI_IFNAME.
+	IfName string `json:"ifName,omitempty"`
+	// Args is CNI_ARGS as it was given.
+	Args string `json:"args,omitempty"`
+	// Path is CNI_PATH: where other plugins are, colon-separated.
+	Path string `json:"path,omitempty"`
+	// Config is the network configuration from standard input.
+	Config json.RawMessage `json:"config"`
+}
+
+// Response is the daemon's answer: a result, an error, or neither.
+type Response struct {
+	// Result is what ADD prints, in the version of the request's config.
+	Result json.RawMessage `json:"result,omitempty"`
+	// Error is set when the request failed.
+	Error *Error `json:"error,omitempty"`
+}
+
+// Error is a CNI error (CNI 1.1, section 5, "Error").
+type Error struct {
+	// Code is a CNI error code: below 100 the specification's, above ours.
+	Code uint `json:"code"`
+	// Msg is one line for a person.
+	Msg string `json:"msg"`
+	// Details may be longer.
+	Details string `json:"details,omitempty"`
+}
+
+// Error returns the message and the details.
+func (e *Error) Error() string {
+	if e.Details == "" {
+		return e.Msg
+	}
+	return e.Msg + ": " + e.Details
+}
