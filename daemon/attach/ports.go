@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package attach is what the node daemon does for one sandbox: it plans the
+// interfaces of a Pod, attaches and detaches them, and rolls back in reverse
+// order. It is pure but for the ports below, which its adapters fill.
+package attach
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Errors that ports answer with; errors.Is holds through wrapping.
+var (
+	// ErrNotFound says that an object or a record does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrTryAgain says that waiting helps (CNI error 11).
+	ErrTryAgain = errors.New("try again later")
+)
+
+// Cluster answers from caches, and from the API server where a cache may be stale.
+type Cluster interface {
+	// Pod returns the Pod with this UID (for a static Pod the UID in its mirror
+	// annotation); with an empty uid, the Pod of that name from a fresh read.
+	Pod(ctx context.Context, namespace, name, uid string) (*corev1.Pod, error)
+	// Network returns the validated model, or an error that wraps ErrNotFound
+	// or names the field that is wrong.
+	Network(ctx context.Context, ref network.Ref) (*network.Network, error)
+	// Refuse reports err as a Warning Event on the Pod.
+	Refuse(pod *corev1.Pod, err error)
+}
+
+// Want is what an interface asks of one family.
+type Want struct {
+	// Dynamic asks for any free address of the pool.
+	Dynamic bool
+	// Static asks for this address; not with Dynamic. Neither: none.
+	Static netip.Addr
+}
+
+// Addresses claims and gives back; see ipam/claims for the order of writes.
+type Addresses interface {
+	// Claim covers one address per wanted family with the node's entry, and
+	// puts the entry there even when no family is wanted. Errors name the
+	// network, how many addresses are in use and what to do.
+	Claim(ctx context.Context, net *network.Network, v4, v6 Want) (a4, a6 netip.Addr, err error)
+	// Discard gives back what Claim gave and nobody has used (roll-back). It
+	// does not wait for the API server: what cannot be written now is retried.
+	Discard(net *network.Network, a4, a6 netip.Addr)
+}
+
+// Journal keeps records on disk; each method returns after fsync.
+type Journal interface {
+	// Get returns the record or ErrNotFound.
+	Get(containerID, ifName string) (*Record, error)
+	// Put writes or replaces the record.
+	Put(*Record) error
+	// Delete removes the record; a missing one is no error.
+	Delete(containerID, ifName string) error
+	// List returns all records.
+	List() ([]*Record, error)
+}
+
+// HostLinks gives the parent link of a network on this node.
+type HostLinks interface {
+	// Parent returns the name of the host link (NIC, VLAN or VXLAN link) for
+	// the network, after making it when it is not there yet. The error says
+	// which NIC is missing.
+	Parent(ctx context.Context, net *network.Network) (string, error)
+}
+
+// Backend makes one interface. Both methods are idempotent.
+type Backend interface {
+	// Attach makes the interface in the namespace and completes it (MAC, MTU,
+	// Result). On error it leaves nothing behind.
+	Attach(ctx context.Context, rec *Record, ifc *Interface) error
+	// Detach removes the interface; that it or the namespace is gone already
+	// is no error.
+	Detach(ctx context.Context, rec *Record, ifc *Interface) error
+}
+
+// Publisher works in the background from journalled records, and retries. Its
+// methods return at once.
+type Publisher interface {
+	// Publish creates the DanmEps of an Attached record.
+	Publish(*Record)
+	// Release gives back addresses and DanmEps of a Released record, in the
+	// order of design "Release", then deletes the record.
+	Release(*Record)
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"encoding/json"
+	"net/netip"
+
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// State is how far a sandbox has come. It is journalled before each step.
+type State string
+
+const (
+	// Attaching is written before the first side effect.
+	Attaching State = "attaching"
+	// Attached is written before ADD answers; DanmEps follow.
+	Attached State = "attached"
+	// Released is written when the interfaces are gone; the addresses and the
+	// DanmEps are given back in the background, then the record goes.
+	Released State = "released"
+)
+
+// Record is one sandbox in the journal: everything that DEL needs when the API
+// server, the network objects or the namespace are gone. It is stored as JSON.
+type Record struct {
+	// ContainerID is the sandbox (CNI_CONTAINERID); the journal's key together
+	// with IfName.
+	ContainerID string `json:"containerID"`
+	// IfName is CNI_IFNAME.
+	IfName string `json:"ifName"`
+	// NetName is the name of the CNI network that the request came from: GC
+	// of another one frees nothing of ours.
+	NetName string `json:"netName"`
+	// Netns is the path of the Pod's network namespace.
+	Netns string `json:"netns"`
+	// Path is CNI_PATH, for delegates on DEL.
+	Path string `json:"path,omitempty"`
+	// BootID is the kernel's boot_id: after a reboot no namespace is left.
+	BootID string `json:"bootID"`
+	// PodNamespace, PodName, PodUID name the Pod.
+	PodNamespace string `json:"podNamespace"`
+	PodName      string `json:"podName"`
+	PodUID       string `json:"podUID"`
+	// Labels are the Pod's at ADD, without keys of our own domains.
+	Labels map[string]string `json:"labels,omitempty"`
+	// State is how far it has come.
+	State State `json:"state"`
+	// Interfaces in the annotation's order.
+	Interfaces []Interface `json:"interfaces"`
+}
+
+// Interface is one interface of a Pod: the plan, and after Attach its outcome.
+type Interface struct {
+	// Name in the Pod, at most 15 bytes.
+	Name string `json:"name"`
+	// Network is the model as it was at ADD.
+	Network network.Network `json:"network"`
+	// V4 and V6 are the addresses with the subnet's prefix length; invalid
+	// (zero) when the interface has none of that family.
+	V4 netip.Prefix `json:"v4,omitzero"`
+	V6 netip.Prefix `json:"v6,omitzero"`
+	// Proutes are policy routes of both families: in table Network.Table,
+	// for traffic from the interface's own address.
+	Proutes []network.Route `json:"proutes,omitempty"`
+	// Parent is the link on the host below a slave of ours.
+	Parent string `json:"parent,omitempty"`
+	// DeviceID is what a device plugin gave, a PCI address.
+	DeviceID string `json:"deviceID,omitempty"`
+	// MAC and MTU are the kernel's, after Attach.
+	MAC string `json:"mac,omitempty"`
+	MTU int    `json:"mtu,omitempty"`
+	// DelegateConfig is the configuration (a plugin's or a list) that the
+	// delegate ran with; DEL runs with the same.
+	DelegateConfig json.RawMessage `json:"delegateConfig,omitempty"`
+	// Result is the delegate's CNI result, converted to 1.0.0.
+	Result json.RawMessage `json:"result,omitempty"`
+	// EndpointName and EndpointUID are the DanmEp's; the UID is empty until
+	// the API server has it.
+	EndpointName string `json:"endpointName"`
+	EndpointUID  string `json:"endpointUID,omitempty"`
+}
