@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func start(t *testing.T, spec Spec) ID {
+	t.Helper()
+	id, err := Start(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := id.Kill(context.Background()); err != nil {
+			t.Errorf("Kill: %v", err)
+		}
+	})
+	return id
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+func TestStartWritesOutputToLog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	start(t, Spec{Args: []string{"sh", "-c", "pwd; echo $WORD >&2"}, Dir: dir, Env: []string{"WORD=hello"}, Log: log})
+	want := dir + "\nhello\n"
+	eventually(t, "output in log", func() bool {
+		got, _ := os.ReadFile(log)
+		return string(got) == want
+	})
+}
+
+func TestStartSaysWhatCannotRun(t *testing.T) {
+	t.Parallel()
+	_, err := Start(Spec{Args: []string{"/nowhere/program"}})
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "/nowhere/program") {
+		t.Errorf("Start: got %v, want a not-exist error that names the program", err)
+	}
+}
+
+func TestStopEndsPolitely(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	id := start(t, Spec{
+		Args: []string{"sh", "-c", `trap 'echo bye; exit' TERM; echo ready; while :; do sleep 0.01; done`}, Log: log,
+	})
+	eventually(t, "ready", func() bool { got, _ := os.ReadFile(log); return string(got) == "ready\n" })
+	if err := id.Stop(t.Context(), time.Minute); err != nil {
+		t.Fatalf("Stop: %v", err)
+	}
+	if got, _ := os.ReadFile(log); string(got) != "ready\nbye\n" {
+		t.Errorf("log: got %q", got)
+	}
+	if id.Alive() {
+		t.Error("alive after Stop")
+	}
+}
+
+func TestStopKillsWhoDoesNotListen(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	id := start(t, Spec{Args: []string{"sh", "-c", `trap '' TERM; echo ready; while :; do sleep 0.01; done`}, Log: log})
+	eventually(t, "ready", func() bool { got, _ := os.ReadFile(log); return len(got) > 0 })
+	if err := id.Stop(t.Context(), 100*time.Millisecond); err != nil {
+		t.Fatalf("Stop: %v", err)
+	}
+	if id.Alive() {
+		t.Error("alive after Stop")
+	}
+}
+
+func TestGoneProcess(t *testing.T) {
+	t.Parallel()
+	id := start(t, Spec{Args: []string{"true"}})
+	eventually(t, "end", func() bool { return !id.Alive() })
+	if err := id.Signal(unix.SIGTERM); !errors.Is(err, ErrGone) {
+		t.Errorf("Signal: got %v, want ErrGone", err)
+	}
+	if err := id.Stop(t.Context(), time.Second); err != nil {
+		t.Errorf("Stop: %v", err)
+	}
+}
+
+func TestReusedPIDIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	id := start(t, Spec{Args: []string{"sleep", "60"}})
+	stale := ID{PID: id.PID, Start: id.Start - 1}
+	if err := stale.Kill(t.Context()); err != nil {
+		t.Fatalf("Kill: %v", err)
+	}
+	if stale.Alive() || !id.Alive() {
+		t.Errorf("alive: stale %t, actual %t; want false, true", stale.Alive(), id.Alive())
+	}
+}
+
+// TestTied runs this test binary once more as the parent that dies without cleaning up.
+func TestTied(t *testing.T) {
+	t.Parallel()
+	const role = "PROCESS_TEST_TIED"
+	if os.Getenv(role) != "" {
+		id, err := Start(Spec{Args: []string{"sleep", "60"}, Tied: os.Getenv(role) == "tied"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("child=%d/%d", id.PID, id.Start)
+		return
+	}
+	for name, want := range map[string]bool{"tied": false, "free": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(os.Args[0], "-test.run=^TestTied$", "-test.v")
+			cmd.Env = append(os.Environ(), role+"="+name)
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := parseChild(t, string(out))
+			t.Cleanup(func() { _ = id.Kill(context.Background()) })
+			if want {
+				if !id.Alive() {
+					t.Error("a free process died with its parent")
+				}
+				return
+			}
+			eventually(t, "death with the parent", func() bool { return !id.Alive() })
+		})
+	}
+}
+
+func parseChild(t *testing.T, out string) ID {
+	t.Helper()
+	_, rest, _ := strings.Cut(out, "child=")
+	line, _, _ := strings.Cut(rest, "\n")
+	pid, ticks, _ := strings.Cut(line, "/")
+	p, err1 := strconv.Atoi(pid)
+	s, err2 := strconv.ParseUint(ticks, 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatalf("no child in %q: %v", out, err)
+	}
+	return ID{PID: p, Start: s}
+}
+
+func TestParseStat(t *testing.T) {
+	t.Parallel()
+	const tail = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20"
+	cases := map[string]struct {
+		reason string
+		raw    string
+		start  uint64
+		fails  bool
+	}{
+		"Plain":    {reason: "Field 22 is the start time.", raw: "7 (sleep)" + tail, start: 4711},
+		"OddName":  {reason: "A name may look like fields.", raw: "7 (a) S 1 (b)" + tail, start: 4711},
+		"Empty":    {reason: "A vanished process reads as nothing.", raw: "", fails: true},
+		"Short":    {reason: "A cut line is refused.", raw: "7 (sleep) S 1 2", fails: true},
+		"NoNumber": {reason: "A start time must be one.", raw: "7 (x)" + strings.Replace(tail, "4711", "x", 1), fails: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, _, err := parseStat([]byte(tc.raw))
+			if got != tc.start || (err != nil) != tc.fails {
+				t.Errorf("%s\nparseStat: got %d, %v; want %d, error %t", tc.reason, got, err, tc.start, tc.fails)
+			}
+		})
+	}
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// Spec says what to run.
+type Spec struct {
+	// Args are the program and its arguments.
+	Args []string
+	// Dir is the working folder.
+	Dir string
+	// Env is added to the caller's environment.
+	Env []string
+	// Log is the file to which output is appended; empty means /dev/null.
+	Log string
+	// Netns is the named network namespace to run in; empty means the caller's.
+	Netns string
+	// Tied makes the kernel kill the process when the caller ends, however it
+	// ends. Otherwise the process lives on, in a session of its own.
+	Tied bool
+}
+
+// Start runs the program and returns as soon as it exists. It reaps the process
+// for as long as the caller lives.
+func Start(spec Spec) (ID, error) {
+	log, err := openLog(spec.Log)
+	if err != nil {
+		return ID{}, err
+	}
+	defer log.Close()
+
+	cmd := spec.command()
+	cmd.Stdout, cmd.Stderr = log, log
+
+	type outcome struct {
+		id  ID
+		err error
+	}
+	started := make(chan outcome)
+	go func() {
+		// The death signal follows the thread that forked, not its process, so
+		// that thread stays until the child is gone.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- outcome{err: fmt.Errorf("start %s: %w", spec.Args[0], err)}
+			return
+		}
+		id, err := identify(cmd.Process.Pid)
+		started <- outcome{id, err}
+		_ = cmd.Wait() // reaping is all that is wanted; how it ended stands in the log
+	}()
+	o := <-started
+	return o.id, o.err
+}
+
+func (s Spec) command() *exec.Cmd {
+	args := s.Args
+	if s.Netns != "" {
+		// Unlike "ip netns exec" this leaves the mounts alone.
+		args = append([]string{"nsenter", "--net=/run/netns/" + s.Netns, "--"}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = s.Dir
+	cmd.Env = append(os.Environ(), s.Env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if s.Tied {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
+	return cmd
+}
+
+func openLog(path string) (*os.File, error) {
+	if path == "" {
+		path = os.DevNull
+	}
+	log, err := os.OpenFile(filepath.Clean(path), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	return log, nil
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+func identify(pid int) (ID, error) {
+	start, _, err := readStat(pid)
+	if err != nil {
+		return ID{}, fmt.Errorf("identify process %d: %w", pid, err)
+	}
+	return ID{PID: pid, Start: start}, nil
+}
+
+func readStat(pid int) (start uint64, state byte, err error) {
+	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	return parseStat(raw)
+}
+
+// parseStat reads field 3 (state) and field 22 (start time). Field 2, the program's
+// name, may hold spaces and parentheses, so counting begins after the last one.
+func parseStat(raw []byte) (start uint64, state byte, err error) {
+	const startField = 22 - 3
+	fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
+	if len(fields) <= startField {
+		return 0, 0, fmt.Errorf("parse stat: %d fields", len(fields))
+	}
+	start, err = strconv.ParseUint(string(fields[startField]), 10, 64)
+	if err != nil {
+		return 0, 0, fmt.Errorf("parse start time: %w", err)
+	}
+	return start, fields[0][0], nil
+}
