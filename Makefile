@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# One screen of targets; `make help` lists them. Everything is built into bin/.
+# Go's build cache makes repeats fast: nothing here keeps stamps of its own.
+
+SHELL       := /bin/bash -eo pipefail
+.DEFAULT_GOAL := help
+MODULE      := github.com/patchbay-cni/patchbay
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS     := -s -w -X $(MODULE)/version.version=$(VERSION)
+GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.2
+PROGRAMS    := patchbay patchbayd
+NAME        ?= demo
+
+# Set for every recipe: static binaries, the same from any folder.
+export CGO_ENABLED := 0
+export GOFLAGS     := -buildvcs=false -trimpath
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: $(PROGRAMS:%=bin/%) bin/lab ## build the programs and the lab into bin/
+
+.PHONY: FORCE
+FORCE:
+
+$(PROGRAMS:%=bin/%): bin/%: FORCE
+	go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+bin/lab: FORCE
+	go build -ldflags '$(LDFLAGS)' -o $@ ./test/lab/cmd/lab
+
+bin/kerneltest: FORCE
+	go build -o $@ ./test/lab/cmd/kerneltest
+
+.PHONY: images
+images: $(PROGRAMS:%=bin/%) ## make OCI archives in bin/images, without a container engine
+	go run ./scripts/images --version '$(VERSION)' --bin bin --out bin/images
+
+.PHONY: packages
+packages: ## install the system packages that the lab needs (Debian 12, root)
+	@scripts/install-packages
+
+.PHONY: kubernetes
+kubernetes: ## build Kubernetes' own programs into bin/kubernetes
+	@scripts/build-kubernetes
+
+.PHONY: generate
+generate: ## write the generated code and manifests anew
+	@scripts/generate
+
+.PHONY: check-generate
+check-generate: ## fail when generated files are not what `make generate` writes
+	@scripts/check-generate
+
+.PHONY: lint
+lint: ## golangci-lint from all, and gofmt
+	go run $(GOLANGCI) run ./...
+
+.PHONY: demo
+demo: packages kubernetes build images ## two nodes with kernels of their own, and Pods on three networks
+	bin/lab demo --name $(NAME)
+
+.PHONY: demo-down
+demo-down: bin/lab ## end the demo; nothing is left behind
+	bin/lab down --name $(NAME)
+
+.PHONY: test
+test: check-generate test-unit test-api test-kernel test-cluster ## everything
+
+.PHONY: test-unit
+test-unit: ## unit tests with the race detector
+	go vet -tags 'kernel apiserver cluster' ./...
+	CGO_ENABLED=1 go test -race -timeout 10m ./...
+
+.PHONY: test-api
+test-api: packages kubernetes ## tests against a real API server and etcd
+	CGO_ENABLED=1 go test -race -tags apiserver -timeout 15m $$(scripts/packages-with-tag apiserver)
+
+.PHONY: test-kernel
+test-kernel: packages bin/kerneltest ## tests in a kernel that has IPVLAN and VLAN
+	scripts/test-kernel
+
+.PHONY: test-cluster
+test-cluster: packages kubernetes build images ## tests in the lab: real kubelets on two nodes
+	go test -v -tags cluster -timeout 30m $$(scripts/packages-with-tag cluster)
+
+.PHONY: bench
+bench: packages kubernetes build ## figures beside their peers, from one run
+	scripts/bench

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package arch
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestImportLaws(t *testing.T) {
+	t.Parallel()
+	for _, p := range list(t) {
+		for _, l := range laws() {
+			for _, imp := range l.breaks(p) {
+				t.Errorf("%s imports %s: %s", p.ImportPath, imp, l.reason)
+			}
+		}
+	}
+}
+
+func TestEveryPackageHasADoc(t *testing.T) {
+	t.Parallel()
+	for _, p := range list(t) {
+		if len(p.GoFiles) > 0 && strings.TrimSpace(p.Doc) == "" {
+			t.Errorf("%s has no package comment: say what it is for", p.ImportPath)
+		}
+	}
+}
+
+// A law that cannot be broken is no law: each catches an import made up for it.
+func TestLawsCatch(t *testing.T) {
+	t.Parallel()
+	for _, l := range laws() {
+		who := l.who
+		if who == "" {
+			who = "netwatcher"
+		}
+		bad := l.forbidden[0]
+		p := pkg{ImportPath: module + "/" + who, Imports: []string{bad}, Deps: []string{bad}}
+		if len(l.breaks(p)) == 0 {
+			t.Errorf("law for %q does not catch an import of %s", l.who, bad)
+		}
+	}
+}
+
+// The laws allow what they say they allow.
+func TestLawsAllow(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, path, imp string
+	}{
+		"ModelReadsTypes": {"network turns API types into the model", "network", module + "/api/v1"},
+		"KernelNetlink":   {"daemon/kernel is where netlink belongs", "daemon/kernel", kernels[0]},
+		"LabNetlink":      {"the lab's tests look at the kernel themselves", "test/lab", kernels[0]},
+		"SimilarName":     {"a folder's name is not a prefix of another's", "ipam/claims", "log/slog"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := pkg{ImportPath: module + "/" + tc.path, Imports: []string{tc.imp}, Deps: []string{tc.imp}}
+			for _, l := range laws() {
+				if got := l.breaks(p); len(got) > 0 {
+					t.Errorf("%s: law for %q forbids %v", tc.reason, l.who, got)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package arch
+
+import "strings"
+
+// law forbids packages under one folder to import some others.
+type law struct {
+	// who is the folder that the law is for; "" is the whole module.
+	who string
+	// except are folders below who that the law is not for.
+	except []string
+	// forbidden are import paths (prefixes); those of ours are relative.
+	forbidden []string
+	// allowed are exceptions from forbidden.
+	allowed []string
+	// deep also looks at what the imports import.
+	deep bool
+	// reason is why.
+	reason string
+}
+
+// external libraries by the name that the laws use for them.
+var (
+	clients = []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}
+	kernels = []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns"}
+	loggers = []string{"go.uber.org/zap", "github.com/go-logr", "log", "k8s.io/klog"}
+)
+
+// laws in the order of ARCHITECTURE.md.
+func laws() []law {
+	pure := concat(clients, kernels, loggers, []string{"net/http", "os/exec"})
+	return []law{
+		{
+			who: "api", forbidden: []string{module},
+			allowed: []string{module + "/api"},
+			reason:  "the API types are leaves: every program and every client imports them",
+		},
+		{
+			who: "cni/wire", forbidden: []string{module},
+			reason: "the wire format is a leaf, linked into a plugin of a few MB",
+		},
+		{
+			who: "version", forbidden: []string{module},
+			reason: "the version is a leaf that every program prints",
+		},
+		{
+			who: "ipam", except: []string{"ipam/claims", "ipam/ipamtest"},
+			forbidden: append([]string{module}, pure...), allowed: []string{module + "/ipam"},
+			deep:   true,
+			reason: "the allocator is arithmetic: standard library only, so that it can be proved and fuzzed alone",
+		},
+		{
+			who: "ipam/claims", forbidden: append([]string{module}, concat(clients, kernels)...),
+			allowed: []string{module + "/ipam", module + "/network", module + "/api"},
+			reason:  "claims know a narrow store, never the API server's client",
+		},
+		{
+			who: "network", forbidden: append([]string{module}, pure...),
+			allowed: []string{module + "/api", module + "/network", module + "/ipam"},
+			reason:  "admission, daemon and netwatcher share one pure function from objects to the model",
+		},
+		{
+			who: "cni", forbidden: concat(clients, kernels, []string{"k8s.io/apimachinery", "net/http"}),
+			deep:   true,
+			reason: "the plugin is executed for every Pod: it links no client, no netlink, and starts in 5 ms",
+		},
+		{
+			who: "cmd/patchbay", forbidden: concat(clients, kernels, []string{"k8s.io/apimachinery", "net/http"}),
+			deep:   true,
+			reason: "the plugin holds no credentials and stays below 6 MB",
+		},
+		{
+			who: "", except: []string{"daemon/kernel", "test"}, forbidden: kernels,
+			reason: "daemon/kernel is the only importer of netlink and netns, so the rest runs anywhere",
+		},
+		{
+			who: "daemon/attach", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
+			allowed: []string{module + "/daemon/attach", module + "/network", module + "/api"},
+			reason:  "use cases know ports; adapters stand at the rim",
+		},
+		{
+			who: "daemon/kernel", forbidden: append([]string{
+				module + "/daemon/cluster", module + "/daemon/server", module + "/daemon/journal",
+			}, clients...),
+			reason: "kernel, API-server and socket code never import each other",
+		},
+		{
+			who: "daemon/cluster", forbidden: []string{
+				module + "/daemon/kernel", module + "/daemon/server",
+			},
+			reason: "kernel, API-server and socket code never import each other",
+		},
+		{
+			who: "daemon/server", forbidden: append([]string{
+				module + "/daemon/kernel", module + "/daemon/cluster",
+			}, clients...),
+			reason: "kernel, API-server and socket code never import each other",
+		},
+		{
+			who: "netwatcher", forbidden: append([]string{module}, concat(clients, kernels)...),
+			allowed: []string{module + "/netwatcher", module + "/network", module + "/api"},
+			reason:  "desired host links are pure; the kernel stands behind an interface of netwatcher's own",
+		},
+		{
+			who: "", forbidden: []string{module + "/cmd"},
+			reason: "programs are imported by nobody",
+		},
+		{
+			who: "", except: []string{"test"}, forbidden: []string{module + "/test"},
+			reason: "no product code needs the lab",
+		},
+	}
+}
+
+// breaks returns the imports of p that the law forbids.
+func (l law) breaks(p pkg) []string {
+	path, ours := rel(p.ImportPath)
+	if !ours || !under(path, l.who) || anyUnder(path, l.except) {
+		return nil
+	}
+	imports := p.Imports
+	if l.deep {
+		imports = p.Deps
+	}
+	var found []string
+	for _, imp := range imports {
+		if anyUnder(imp, l.forbidden) && !anyUnder(imp, l.allowed) {
+			found = append(found, imp)
+		}
+	}
+	return found
+}
+
+func anyUnder(path string, folders []string) bool {
+	for _, f := range folders {
+		if under(path, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// under reports whether path is folder or below it; everything is under "".
+func under(path, folder string) bool {
+	return folder == "" || path == folder || strings.HasPrefix(path, folder+"/")
+}
+
+func concat(lists ...[]string) []string {
+	var all []string
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
