@@ -8,7 +8,7 @@ SHELL       := /bin/bash -eo pipefail
 MODULE      := github.com/patchbay-cni/patchbay
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS     := -s -w -X $(MODULE)/version.version=$(VERSION)
-GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.2
+GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PROGRAMS    := patchbay patchbayd
 NAME        ?= demo
 
