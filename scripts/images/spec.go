@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// registry is a name that no resolver answers, so that a node without the image
+// fails at once instead of asking somebody else for it.
+const registry = "patchbay.local"
+
+// floating is the tag that the manifests in deployments/ name until a version is
+// set; each archive carries it besides its version.
+const floating = "devel"
+
+// spec is one image: programs from bin/ at the root of an empty file system.
+type spec struct {
+	// name of the image and of its archive.
+	name string
+	// programs are copied to /<program>; the first is the entry point.
+	programs []string
+	// description for people who list images.
+	description string
+}
+
+// specs are the images of this repository.
+func specs() []spec {
+	return []spec{{
+		name: "patchbayd",
+		// The daemon copies the plugin to the node's CNI folder at start.
+		programs:    []string{"patchbayd", "patchbay"},
+		description: "Patchbay's node daemon and its CNI plugin",
+	}}
+}
+
+// reference is the full name of an image.
+func reference(name, tag string) string {
+	return registry + "/" + name + ":" + tag
+}
