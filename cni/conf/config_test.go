@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conf_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-cni/patchbay/cni/conf"
+	"github.com/patchbay-cni/patchbay/cni/wire"
+)
+
+// code returns the CNI code of an error, 0 for none.
+func code(t *testing.T, err error) uint {
+	t.Helper()
+	if err == nil {
+		return 0
+	}
+	var e *wire.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("error without a CNI code: %v", err)
+	}
+	return e.Code
+}
+
+// with returns a valid configuration with some keys replaced; nil removes one.
+func with(t *testing.T, keys map[string]any) []byte {
+	t.Helper()
+	c := map[string]any{"cniVersion": "1.1.0", "name": "patchbay", "type": "patchbay"}
+	for k, v := range keys {
+		if v == nil {
+			delete(c, k)
+			continue
+		}
+		c[k] = v
+	}
+	doc, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	base := conf.Config{
+		CNIDir: "/etc/cni/net.d", Socket: "/run/patchbay/patchbay.sock",
+		CNIVersion: "1.1.0", Name: "patchbay", Type: "patchbay",
+	}
+	cases := map[string]struct {
+		reason string
+		keys   map[string]any
+		want   func(*conf.Config)
+	}{
+		"Least": {"three keys are enough, the rest has defaults", nil, func(*conf.Config) {}},
+		"Ours": {
+			"each key of ours is read",
+			map[string]any{"namingScheme": "legacy", "cniDir": "/etc/cni/static", "socket": "/run/x.sock"},
+			func(c *conf.Config) {
+				c.NamingScheme, c.CNIDir, c.Socket = conf.NamingLegacy, "/etc/cni/static", "/run/x.sock"
+			},
+		},
+		"Empty": {
+			"clients that serialise empty strings mean the default",
+			map[string]any{"namingScheme": "", "cniDir": "", "socket": ""}, func(*conf.Config) {},
+		},
+		"Standard": {
+			"keys of the specification and of libcni do not disturb",
+			map[string]any{
+				"capabilities": map[string]bool{"mac": true}, "args": 1, "ipMasq": true, "disableCheck": true,
+				"disableGC": true, "ipam": struct{}{}, "cni.dev/attachments": 1, "cni.dev/later": 1,
+			},
+			func(c *conf.Config) {
+				c.Capabilities, c.Args, c.IPMasq = json.RawMessage(`{"mac":true}`), json.RawMessage("1"), json.RawMessage("true")
+				c.DisableCheck, c.DisableGC = json.RawMessage("true"), json.RawMessage("true")
+				c.IPAM = json.RawMessage("{}")
+			},
+		},
+		"GC": {
+			"the attachments to keep",
+			map[string]any{"cni.dev/valid-attachments": []any{map[string]any{"containerID": "c", "ifname": "eth0"}}},
+			func(c *conf.Config) {
+				c.ValidAttachments = []conf.Attachment{{ContainerID: "c", IfName: "eth0"}}
+			},
+		},
+	}
+	for _, v := range conf.Versions() {
+		cases["Version"+v] = struct {
+			reason string
+			keys   map[string]any
+			want   func(*conf.Config)
+		}{"every version that we claim", map[string]any{"cniVersion": v}, func(c *conf.Config) { c.CNIVersion = v }}
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := base
+			tc.want(&want)
+			got, err := conf.Parse(with(t, tc.keys))
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(&want, got); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		keys   map[string]any
+		code   uint
+		// says are parts of the message: the key and the value.
+		says []string
+	}{
+		"OldVersion":  {"0.2.0 has other results", map[string]any{"cniVersion": "0.2.0"}, wire.CodeVersion, []string{"cniVersion", `"0.2.0"`, "0.3.1"}},
+		"NewVersion":  {"a version to come", map[string]any{"cniVersion": "2.0.0"}, wire.CodeVersion, []string{`"2.0.0"`}},
+		"NoVersion":   {"0.1.0 by the specification", map[string]any{"cniVersion": nil}, wire.CodeVersion, []string{"cniVersion is missing"}},
+		"BadName":     {"it becomes part of records", map[string]any{"name": "../x"}, wire.CodeConfig, []string{"name", `"../x"`}},
+		"NoName":      {"required by the specification", map[string]any{"name": nil}, wire.CodeConfig, []string{"name", `""`}},
+		"OtherType":   {"a configuration of another plugin", map[string]any{"type": "bridge"}, wire.CodeConfig, []string{"type", `"bridge"`, `"patchbay"`}},
+		"Naming":      {"two schemes exist", map[string]any{"namingScheme": "old"}, wire.CodeConfig, []string{"namingScheme", `"old"`, `"legacy"`}},
+		"RelativeDir": {"the daemon has another working directory", map[string]any{"cniDir": "net.d"}, wire.CodeConfig, []string{"cniDir", `"net.d"`}},
+		"DotDot":      {"a path must say where it leads", map[string]any{"cniDir": "/etc/../x"}, wire.CodeConfig, []string{"cniDir", `"/etc/../x"`}},
+		"Nul":         {"the kernel would cut it", map[string]any{"socket": "/run/a\x00b"}, wire.CodeConfig, []string{"socket"}},
+		"LongSocket":  {"unix(7) has 108 bytes", map[string]any{"socket": "/" + strings.Repeat("s", 107)}, wire.CodeConfig, []string{"socket", "108 bytes", "107"}},
+		"Unknown":     {"a typing error", map[string]any{"nameingScheme": "legacy"}, wire.CodeField, []string{`"nameingScheme"`, `"legacy"`, "namingScheme"}},
+		"Case":        {"keys are exact, encoding/json is not", map[string]any{"cnidir": "/x"}, wire.CodeField, []string{`"cnidir"`}},
+		"WrongType":   {"a key with another type", map[string]any{"cniDir": 5}, wire.CodeConfig, []string{"cniDir", "number", "string"}},
+		"LongValue":   {"messages stay readable", map[string]any{"x": strings.Repeat("é", 1000)}, wire.CodeField, []string{`"x"`, "…"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := conf.Parse(with(t, tc.keys))
+			if got := code(t, err); got != tc.code {
+				t.Fatalf("%s: got code %d (%v), want %d", tc.reason, got, err, tc.code)
+			}
+			for _, part := range tc.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: message %q does not say %q", tc.reason, err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestParseNoObject(t *testing.T) {
+	t.Parallel()
+	for _, in := range []string{"", "{", "null", "[]", `"x"`, "{}{}", "{} x", "\x00"} {
+		_, err := conf.Parse([]byte(in))
+		if got := code(t, err); got != wire.CodeDecode {
+			t.Errorf("Parse(%q): got code %d (%v), want %d", in, got, err, wire.CodeDecode)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"cniVersion":"1.1.0","name":"n","type":"patchbay","socket":"/run/x"}`))
+	f.Add([]byte(`{"cni.dev/valid-attachments":[{"containerID":1}]}`))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		c, err := conf.Parse(in)
+		if code(t, err) == 0 && (c.Name == "" || strings.Contains(c.CNIDir, "..") && !strings.HasPrefix(c.CNIDir, "/")) {
+			t.Errorf("Parse(%q) accepted %+v", in, c)
+		}
+	})
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"syscall"
+	"time"
+)
+
+// ErrAway says that no daemon answered: its socket is missing or refuses, or
+// the connection ended before an answer, as it does when the daemon restarts.
+// Whether the request had an effect is not known; ADD and DEL are idempotent.
+var ErrAway = errors.New("node daemon is away")
+
+// Call sends one request to the daemon that listens on the unix socket and
+// returns its answer. The context's deadline holds for all of it. Errors that
+// answer to ErrAway are worth a second try.
+func Call(ctx context.Context, socket string, req *Request) (*Response, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", socket, away(err))
+	}
+	defer func() { _ = conn.Close() }()
+	// A cancelled context ends reads and writes like a deadline that has passed.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	res, err := exchange(conn, req)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, fmt.Errorf("%s over %s: %w", req.Command, socket, err)
+	}
+	return res, nil
+}
+
+// exchange is one request and one answer on an open connection.
+func exchange(conn net.Conn, req *Request) (*Response, error) {
+	if err := Write(conn, req); err != nil {
+		return nil, away(err)
+	}
+	res := &Response{}
+	if err := Read(conn, res); err != nil {
+		return nil, away(err)
+	}
+	return res, nil
+}
+
+// away adds ErrAway to what a daemon that is not there looks like: no socket,
+// nobody listening, a connection that its end dropped before or within the
+// answer.
+func away(err error) error {
+	for _, sign := range []error{
+		fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF,
+	} {
+		if errors.Is(err, sign) {
+			return fmt.Errorf("%w: %w", ErrAway, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/patchbay-cni/patchbay/cni/wire"
+)
+
+// frame puts doc behind a length that may be a lie.
+func frame(size uint32, doc string) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, size), doc...)
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		in     []byte
+		want   wire.Request
+		err    error
+	}{
+		"Request": {
+			reason: "one document behind its length",
+			in:     frame(17, `{"command":"DEL"}`), want: wire.Request{Command: "DEL"},
+		},
+		"UnknownKey": {
+			reason: "a newer plugin may say more than this daemon knows",
+			in:     frame(25, `{"command":"DEL","new":1}`), want: wire.Request{Command: "DEL"},
+		},
+		"Nothing":    {reason: "a peer that said nothing is not a broken one", in: nil, err: io.EOF},
+		"HalfLength": {reason: "the connection ended within the length", in: []byte{0, 0}, err: wire.ErrFrame},
+		"HalfDocument": {
+			reason: "the connection ended within the document",
+			in:     frame(17, `{"command"`), err: wire.ErrFrame,
+		},
+		"HalfIsEnd":    {reason: "callers see that the connection ended", in: frame(17, `{`), err: io.ErrUnexpectedEOF},
+		"Empty":        {reason: "no document has 0 bytes", in: frame(0, ""), err: wire.ErrFrame},
+		"TooLarge":     {reason: "refused before a byte is read", in: frame(wire.MaxFrame+1, "{}"), err: wire.ErrFrame},
+		"Huge":         {reason: "4 GiB are not allocated", in: frame(math.MaxUint32, "{}"), err: wire.ErrFrame},
+		"TwoDocuments": {reason: "one document per frame", in: frame(4, "{}{}"), err: wire.ErrFrame},
+		"NotJSON":      {reason: "another protocol on our socket", in: frame(3, "GET"), err: wire.ErrFrame},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got wire.Request
+			err := wire.Read(bytes.NewReader(tc.in), &got)
+			if !errors.Is(err, tc.err) {
+				t.Fatalf("%s: Read: got error %v, want %v", tc.reason, err, tc.err)
+			}
+			if diff := cmp.Diff(tc.want, got); err == nil && diff != "" {
+				t.Errorf("%s: Read: -want +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestWriteRefusesWhatReadWould(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	err := wire.Write(&out, wire.Request{Args: strings.Repeat("a", wire.MaxFrame)})
+	if !errors.Is(err, wire.ErrFrame) || out.Len() != 0 {
+		t.Errorf("Write of more than MaxFrame: got error %v after %d bytes, want ErrFrame and none", err, out.Len())
+	}
+	if err := wire.Write(&out, wire.Request{Config: json.RawMessage("{")}); err == nil {
+		t.Error("Write of a configuration that is not JSON: got no error")
+	}
+}
+
+// failing is a connection that breaks.
+type failing struct{ error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.error }
+
+func TestWriteKeepsTheCause(t *testing.T) {
+	t.Parallel()
+	if err := wire.Write(failing{io.ErrClosedPipe}, wire.Request{}); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("Write to a broken connection: got %v, want %v in it", err, io.ErrClosedPipe)
+	}
+}
+
+// What one side writes the other reads, byte for byte.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		config, err := json.Marshal(rapid.MapOf(rapid.String(), rapid.String()).Draw(t, "config"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := wire.Request{
+			Command:     rapid.String().Draw(t, "command"),
+			ContainerID: rapid.String().Draw(t, "container"),
+			Args:        rapid.String().Draw(t, "args"),
+			Config:      config,
+		}
+		var conn bytes.Buffer
+		if err := wire.Write(&conn, want); err != nil {
+			t.Fatal(err)
+		}
+		var got wire.Request
+		if err := wire.Read(&conn, &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || conn.Len() != 0 {
+			t.Fatalf("read %d bytes short, -want +got:\n%s", conn.Len(), diff)
+		}
+	})
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(frame(2, "{}"))
+	f.Add(frame(25, `{"command":"DEL","config":null}`))
+	f.Add(frame(math.MaxUint32, "{}"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var req wire.Request
+		if err := wire.Read(bytes.NewReader(in), &req); err != nil {
+			return
+		}
+		if err := wire.Write(io.Discard, req); err != nil && !errors.Is(err, wire.ErrFrame) {
+			t.Errorf("a request that was read cannot be written: %v", err)
+		}
+	})
+}

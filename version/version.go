@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package version says which build this is. The Makefile links the value in
+// (-ldflags "-X github.com/patchbay-cni/patchbay/version.version=v1.2.3"), so
+// that a copy of the source without git history can be stamped as well.
+package version
+
+// version is set by the linker and never by code.
+var version string
+
+// unset is what an unstamped build, such as a test's, calls itself.
+const unset = "devel"
+
+// String returns the version as the linker was told, or "devel".
+func String() string {
+	if version == "" {
+		return unset
+	}
+	return version
+}
