@@ -14,7 +14,7 @@ import (
 // ErrGone says that the process has ended.
 var ErrGone = errors.New("process is gone")
 
-// ID names one process for as long as the machine is up.
+// ID names one process for as long as the machine is up. The zero ID names none.
 type ID struct {
 	PID int `json:"pid"`
 	// Start is the time of start, in clock ticks since boot.
@@ -71,7 +71,7 @@ func (id ID) end(ctx context.Context, sig unix.Signal) error {
 // open returns a pidfd that certainly is this process's.
 func (id ID) open() (int, error) {
 	fd, err := unix.PidfdOpen(id.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
+	if errors.Is(err, unix.ESRCH) || id.PID == 0 {
 		return -1, fmt.Errorf("open process %d: %w", id.PID, ErrGone)
 	}
 	if err != nil {

@@ -102,6 +102,16 @@ func TestGoneProcess(t *testing.T) {
 	}
 }
 
+func TestZeroIDIsGone(t *testing.T) {
+	t.Parallel()
+	if err := (ID{}).Kill(t.Context()); err != nil {
+		t.Errorf("Kill: %v", err)
+	}
+	if err := (ID{}).Signal(unix.SIGTERM); !errors.Is(err, ErrGone) {
+		t.Errorf("Signal: got %v, want ErrGone", err)
+	}
+}
+
 func TestReusedPIDIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	id := start(t, Spec{Args: []string{"sleep", "60"}})
