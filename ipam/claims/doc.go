@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package claims is the cluster side of address management: what one node
+// writes into status.ipam of the networks, and in which order.
+//
+// A set bit is always covered by a node's entry in held, by a DanmEp, or by a
+// reservation, and every step keeps that true:
+//
+//   - Claim sets the bit and adds the address to the node's entry in one write.
+//   - Published says that the DanmEp exists: the address leaves the entry with
+//     the next write, or after a short idle time; its bit stays.
+//   - Return puts the address back into the entry, before the DanmEp goes.
+//   - Free, and Discard for what was never used, clear bit and entry in one write.
+//   - Collect frees what nobody covers: a quorum read, then a consistent list of
+//     DanmEps, then a write with that read's resourceVersion.
+//
+// All claims and releases that wait for a network become one write (group
+// commit) with the resourceVersion of the object that was planned on. There is
+// no lease, no leader and no lock object. After a conflict, and after any answer
+// that leaves open whether the write was applied, the object is read again and
+// everything planned afresh; the node's own entry tells what was applied.
+package claims
