@@ -8,12 +8,34 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=de;dep,categories=danm
+// +kubebuilder:printcolumn:name=Pod,type=string,JSONPath=`.spec.Pod`
+// +kubebuilder:printcolumn:name=Interface,type=string,JSONPath=`.spec.Interface.Name`
+// +kubebuilder:printcolumn:name=Kind,type=string,JSONPath=`.spec.apiType`
+// +kubebuilder:printcolumn:name=Network,type=string,JSONPath=`.spec.NetworkName`
+// +kubebuilder:printcolumn:name=Address,type=string,JSONPath=`.spec.Interface.Address`
+// +kubebuilder:printcolumn:name=IPv6,type=string,JSONPath=`.spec.Interface.AddressIPv6`
+// +kubebuilder:printcolumn:name=MAC,type=string,JSONPath=`.spec.Interface.MacAddress`,priority=1
+// +kubebuilder:printcolumn:name=Node,type=string,JSONPath=`.spec.Host`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type DanmEp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// Spec is the interface.
 	Spec DanmEpSpec `json:"spec"`
+
+	// Status is what the node found out about the interface.
+	// +optional
+	Status DanmEpStatus `json:"status,omitempty"`
+}
+
+// DanmEpStatus is what the node found out about an interface.
+type DanmEpStatus struct {
+	// Conditions: Ready, and what is wrong.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // DanmEpSpec describes one interface of one Pod.

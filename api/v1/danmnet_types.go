@@ -8,11 +8,23 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=dn;dnet,categories=danm
+// +kubebuilder:printcolumn:name=Type,type=string,JSONPath=`.spec.NetworkType`
+// +kubebuilder:printcolumn:name=ID,type=string,JSONPath=`.spec.NetworkID`
+// +kubebuilder:printcolumn:name=Device,type=string,JSONPath=`.spec.Options.host_device`,priority=1
+// +kubebuilder:printcolumn:name=VLAN,type=integer,JSONPath=`.spec.Options.vlan`
+// +kubebuilder:printcolumn:name=VXLAN,type=integer,JSONPath=`.spec.Options.vxlan`
+// +kubebuilder:printcolumn:name=CIDR,type=string,JSONPath=`.spec.Options.cidr`
+// +kubebuilder:printcolumn:name=Net6,type=string,JSONPath=`.spec.Options.net6`
+// +kubebuilder:printcolumn:name=Allocated,type=integer,JSONPath=`.status.allocated`
+// +kubebuilder:printcolumn:name=Capacity,type=integer,JSONPath=`.status.capacity`,priority=1
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type DanmNet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// Spec is what the network is to be.
+	// +kubebuilder:validation:XValidation:rule=`!has(self.AllowedTenants) || size(self.AllowedTenants) == 0`,fieldPath=`.AllowedTenants`,reason=FieldValueForbidden,message=`only a ClusterNetwork is shared between namespaces: leave AllowedTenants out, or make it a ClusterNetwork`
 	Spec NetworkSpec `json:"spec"`
 
 	// Status is what Patchbay knows of it.

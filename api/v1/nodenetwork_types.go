@@ -9,6 +9,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=nn,categories=danm
+// +kubebuilder:printcolumn:name=NICs,type=string,JSONPath=`.status.nics[*].name`
+// +kubebuilder:printcolumn:name=Links,type=string,JSONPath=`.status.links[*].name`
+// +kubebuilder:printcolumn:name=Version,type=string,JSONPath=`.status.version`,priority=1
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type NodeNetwork struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -20,6 +25,12 @@ type NodeNetwork struct {
 
 // NodeNetworkStatus describes the links of one node.
 type NodeNetworkStatus struct {
+	// Conditions: Ready, and what is wrong.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
 	// NICs are the node's own interfaces, by name.
 	// +optional
 	// +listType=map
