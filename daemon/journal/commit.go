@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"sync"
+
+	"go.etcd.io/bbolt"
+)
+
+// change is one write: a nil value deletes.
+type change struct{ key, value []byte }
+
+// batch is the changes of one commit. err is set before done is closed.
+type batch struct {
+	changes []change
+	done    chan struct{}
+	err     error
+}
+
+// committer groups changes without a timer: whoever finds no commit running
+// commits at once, and all who come meanwhile share the next one. bbolt's own
+// Batch makes a lone writer wait for company.
+type committer struct {
+	db *bbolt.DB
+	// turn has one token; who takes it commits.
+	turn chan struct{}
+	mu   sync.Mutex
+	// open is the batch that the next commit will take; guarded by mu.
+	open *batch
+}
+
+func newCommitter(db *bbolt.DB) *committer {
+	c := &committer{db: db, turn: make(chan struct{}, 1)}
+	c.turn <- struct{}{}
+	return c
+}
+
+// apply returns when the change is on disk. The order of changes by one caller
+// is kept; an error is every caller's of that batch.
+func (c *committer) apply(ch change) error {
+	b := c.join(ch)
+	select {
+	case <-b.done:
+		return b.err
+	case <-c.turn:
+	}
+	defer func() { c.turn <- struct{}{} }()
+	// Both may have been ready: the batch was taken by whoever had the turn.
+	if c.seal(b) {
+		b.err = guard(func() error { return c.write(b.changes) })
+		close(b.done)
+	}
+	<-b.done
+	return b.err
+}
+
+// join adds the change to the open batch.
+func (c *committer) join(ch change) *batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		c.open = &batch{done: make(chan struct{})}
+	}
+	b := c.open
+	b.changes = append(b.changes, ch)
+	return b
+}
+
+// seal closes the batch for others; false when somebody has done so before.
+func (c *committer) seal(b *batch) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open != b {
+		return false
+	}
+	c.open = nil
+	return true
+}
+
+// write is one transaction with all changes, in their order.
+func (c *committer) write(changes []change) error {
+	return c.db.Update(func(tx *bbolt.Tx) error {
+		records := tx.Bucket(bucketRecords)
+		for _, ch := range changes {
+			var err error
+			if ch.value == nil {
+				err = records.Delete(ch.key)
+			} else {
+				err = records.Put(ch.key, ch.value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

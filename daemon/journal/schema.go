@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// schema is the version of what this package writes. It is raised by a change
+// that an older daemon would misread.
+const schema = "1"
+
+// ErrSchema says that another version of the daemon wrote the journal.
+var ErrSchema = errors.New("journal has another schema")
+
+// bucket names and the schema's key.
+var (
+	bucketMeta    = []byte("meta")
+	bucketRecords = []byte("records")
+	keySchema     = []byte("schema")
+)
+
+// prepare makes the buckets of a new journal and checks the schema of an old
+// one before anything is changed in it.
+func prepare(db *bbolt.DB) error {
+	fresh := false
+	err := db.View(func(tx *bbolt.Tx) error {
+		meta := tx.Bucket(bucketMeta)
+		if fresh = meta == nil; fresh {
+			return nil
+		}
+		if got := string(meta.Get(keySchema)); got != schema {
+			return fmt.Errorf("%w: it has %q, this daemon writes %q", ErrSchema, got, schema)
+		}
+		if tx.Bucket(bucketRecords) == nil {
+			return fmt.Errorf("%w: no bucket %q", ErrCorrupt, bucketRecords)
+		}
+		return nil
+	})
+	if err != nil || !fresh {
+		return err
+	}
+	return db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucketIfNotExists(bucketRecords)
+		if err != nil {
+			return fmt.Errorf("create bucket: %w", err)
+		}
+		meta, err := tx.CreateBucketIfNotExists(bucketMeta)
+		if err != nil {
+			return fmt.Errorf("create bucket: %w", err)
+		}
+		return meta.Put(keySchema, []byte(schema))
+	})
+}
