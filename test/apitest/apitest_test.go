@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package apitest_test
+
+import (
+	"testing"
+
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+func TestMain(m *testing.M) { apitest.Main(m) }
+
+func TestY(t *testing.T) {
+	env := apitest.Start(t)
+	t.Log(env.Kubectl(t, "api-resources", "--api-group=danm.io"))
+}

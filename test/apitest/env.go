@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apitest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
+	"github.com/patchbay-cni/patchbay/test/source"
+)
+
+// startTimeout bounds the start of a control plane, on a machine where other test
+// binaries start theirs.
+const startTimeout = 2 * time.Minute
+
+// Env is a running API server, ready for Patchbay's objects.
+type Env struct {
+	// Plane is the control plane, for tests that stop or break it (see New).
+	Plane *controlplane.ControlPlane
+	// Config is the admin's client configuration.
+	Config *rest.Config
+	// Client is the admin's client. It knows Kubernetes' kinds and Patchbay's, reads
+	// past any cache, and is not throttled.
+	Client client.WithWatch
+
+	dir, bin string
+}
+
+// New starts an API server for this test alone.
+func New(t testing.TB) *Env {
+	t.Helper()
+	env, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return env
+}
+
+func start() (*Env, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	bin, err := source.Path("bin", "kubernetes")
+	if err != nil {
+		return nil, err
+	}
+	// The usual folder for temporary files keeps the path short: etcd's socket is in it.
+	dir, err := os.MkdirTemp("", "apitest")
+	if err != nil {
+		return nil, fmt.Errorf("make folder: %w", err)
+	}
+	env := &Env{dir: dir, bin: bin}
+	env.Plane, err = controlplane.Start(ctx, controlplane.Config{Dir: dir, Bin: bin, Tied: true})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := env.prepare(ctx); err != nil {
+		return nil, errors.Join(err, env.stop())
+	}
+	return env, nil
+}
+
+// prepare makes the client and installs what deployments/ has.
+func (e *Env) prepare(ctx context.Context) error {
+	e.Config = e.Plane.RESTConfig()
+	var err error
+	if e.Client, err = newClient(e.Config); err != nil {
+		return err
+	}
+	return install(ctx, e.Client)
+}
+
+func (e *Env) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return errors.Join(e.Plane.Destroy(ctx), os.RemoveAll(e.dir))
+}
+
+// Kubectl runs kubectl as the admin and returns what it prints on standard output.
+func (e *Env) Kubectl(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(e.bin, "kubectl"), args...)
+	// HOME is where kubectl caches discovery, which another server must not see.
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.Plane.AdminKubeconfig(), "HOME="+e.dir)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		t.Fatalf("kubectl %v: %v\n%s", args, err, exit.Stderr)
+	}
+	if err != nil {
+		t.Fatalf("kubectl %v: %v", args, err)
+	}
+	return string(out)
+}
