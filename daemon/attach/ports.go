@@ -74,13 +74,28 @@ type HostLinks interface {
 	Parent(ctx context.Context, net *network.Network) (string, error)
 }
 
+// Namespaces tells whether a Pod is still there.
+type Namespaces interface {
+	// Exists reports whether path is a network namespace now. The path of a
+	// sandbox that is gone is missing, or an empty file without a mount.
+	Exists(path string) (bool, error)
+}
+
+// Preparer is a Backend that completes its interface (DelegateConfig) before
+// anything is claimed and before the record is journalled, so that Detach can
+// work from the journal even if the daemon ends within Attach.
+type Preparer interface {
+	// Prepare reads what Attach will work from; it has no side effects.
+	Prepare(ctx context.Context, req *Request, ifc *Interface) error
+}
+
 // Backend makes one interface. Both methods are idempotent.
 type Backend interface {
 	// Attach makes the interface in the namespace and completes it (MAC, MTU,
 	// Result). On error it leaves nothing behind.
 	Attach(ctx context.Context, rec *Record, ifc *Interface) error
 	// Detach removes the interface; that it or the namespace is gone already
-	// is no error.
+	// is no error. Record.Netns is empty when the namespace is known to be gone.
 	Detach(ctx context.Context, rec *Record, ifc *Interface) error
 }
 

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// ErrInvalidRequest says that a request is not one that a runtime may send
+// (CNI error 4). The message names the field and what would be accepted.
+var ErrInvalidRequest = errors.New("invalid request")
+
+// Request is one ADD or DEL as the daemon's socket server understood it.
+type Request struct {
+	// ContainerID is CNI_CONTAINERID: the sandbox.
+	ContainerID string
+	// IfName is CNI_IFNAME, the name of the Pod's first interface.
+	IfName string
+	// Netns is the absolute path of the Pod's network namespace; may be empty on DEL.
+	Netns string
+	// Path is CNI_PATH: absolute folders of other plugins, colon-separated.
+	Path string
+	// NetName is the name of the CNI network configuration.
+	NetName string
+	// NamingScheme is that of the configuration, see network.InterfaceNames.
+	NamingScheme string
+	// CNIDir is the absolute folder of the delegates' configurations.
+	CNIDir string
+	// PodNamespace, PodName and PodUID name the Pod; needed on ADD. An older
+	// runtime gives no UID.
+	PodNamespace, PodName, PodUID string
+}
+
+// Lengths that the kernel or Kubernetes put on names, in bytes.
+const (
+	maxIfName = 15 // IFNAMSIZ less the closing zero
+	maxName   = 253
+	maxPath   = 4095 // PATH_MAX less the closing zero
+)
+
+// checkKey holds what both verbs need: the journal's key.
+func (r *Request) checkKey() error {
+	if !nameLike(r.ContainerID) {
+		return invalid("container ID", r.ContainerID, "at most 253 letters, digits, '_', '.' or '-', a letter or digit first")
+	}
+	if !validIfName(r.IfName) {
+		return invalid("interface name", r.IfName, "1-15 bytes without '/', ':' or white space")
+	}
+	return nil
+}
+
+// checkAdd holds what ADD needs besides.
+func (r *Request) checkAdd() error {
+	if err := r.checkKey(); err != nil {
+		return err
+	}
+	for _, f := range []struct{ what, value string }{
+		{"Pod namespace", r.PodNamespace}, {"Pod name", r.PodName}, {"network name", r.NetName},
+	} {
+		if !nameLike(f.value) {
+			return invalid(f.what, f.value, "at most 253 letters, digits, '_', '.' or '-', a letter or digit first")
+		}
+	}
+	if r.PodUID != "" && !nameLike(r.PodUID) {
+		return invalid("Pod UID", r.PodUID, "a UID, or nothing")
+	}
+	if !cleanPath(r.Netns) {
+		return invalid("network namespace", r.Netns, "an absolute path without '..' or '//'")
+	}
+	return nil
+}
+
+func invalid(what, value, want string) error {
+	if len(value) > maxName {
+		value = value[:maxName]
+	}
+	return fmt.Errorf("%w: %s %q, want %s", ErrInvalidRequest, what, value, want)
+}
+
+// nameLike is the character set of container IDs in the CNI specification,
+// which has Kubernetes' names in it. Such a name is safe in a path and a log line.
+func nameLike(s string) bool {
+	for i, r := range s {
+		alnum := r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+		if !alnum && (i == 0 || !strings.ContainsRune("_.-", r)) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxName
+}
+
+// validIfName follows the kernel's dev_valid_name, in ASCII.
+func validIfName(s string) bool {
+	if s == "" || len(s) > maxIfName || s == "." || s == ".." {
+		return false
+	}
+	for _, r := range s {
+		if r <= ' ' || r >= 0x7f || r == '/' || r == ':' {
+			return false
+		}
+	}
+	return true
+}
+
+// cleanPath reports whether p means the same whatever the working directory is.
+func cleanPath(p string) bool {
+	return path.IsAbs(p) && path.Clean(p) == p && len(p) <= maxPath && !strings.ContainsFunc(p, func(r rune) bool {
+		return r < ' ' || r == 0x7f
+	})
+}
