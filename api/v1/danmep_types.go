@@ -8,6 +8,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=de;dep,categories=danm
+// +kubebuilder:selectablefield:JSONPath=`.spec.NetworkName`
+// +kubebuilder:selectablefield:JSONPath=`.spec.Host`
 // +kubebuilder:printcolumn:name=Pod,type=string,JSONPath=`.spec.Pod`
 // +kubebuilder:printcolumn:name=Interface,type=string,JSONPath=`.spec.Interface.Name`
 // +kubebuilder:printcolumn:name=Kind,type=string,JSONPath=`.spec.apiType`

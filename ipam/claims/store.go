@@ -59,6 +59,10 @@ type Object struct {
 	IPAM *v1.IPAMStatus
 	// Allocated and Capacity are status.allocated and status.capacity.
 	Allocated, Capacity int64
+
+	// Extra is what the Store wrote there for itself: the rest of the object
+	// that Update and Protect must leave as it is. Copies of an Object keep it.
+	Extra any
 }
 
 // Endpoint is what a DanmEp says of an address.
