@@ -8,8 +8,14 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// change is one write: a nil value deletes.
-type change struct{ key, value []byte }
+// change is one write: a nil value deletes. With edit set, the value is what
+// edit makes of the stored one (nil when there is none), and nil leaves that as
+// it is. Edit must not keep the stored one, and must not fail: the commit is
+// shared.
+type change struct {
+	key, value []byte
+	edit       func(stored []byte) []byte
+}
 
 // batch is the changes of one commit. err is set before done is closed.
 type batch struct {
@@ -83,16 +89,23 @@ func (c *committer) write(changes []change) error {
 	return c.db.Update(func(tx *bbolt.Tx) error {
 		records := tx.Bucket(bucketRecords)
 		for _, ch := range changes {
-			var err error
-			if ch.value == nil {
-				err = records.Delete(ch.key)
-			} else {
-				err = records.Put(ch.key, ch.value)
-			}
-			if err != nil {
+			if err := ch.write(records); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+func (ch change) write(records *bbolt.Bucket) error {
+	value := ch.value
+	if ch.edit != nil {
+		if value = ch.edit(records.Get(ch.key)); value == nil {
+			return nil
+		}
+	}
+	if value == nil {
+		return records.Delete(ch.key)
+	}
+	return records.Put(ch.key, value)
 }
