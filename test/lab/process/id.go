@@ -53,6 +53,19 @@ func (id ID) Stop(ctx context.Context, grace time.Duration) error {
 	return id.Kill(ctx)
 }
 
+// Wait returns when the process is gone.
+func (id ID) Wait(ctx context.Context) error {
+	fd, err := id.open()
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return id.wait(ctx, fd)
+}
+
 func (id ID) end(ctx context.Context, sig unix.Signal) error {
 	fd, err := id.open()
 	if errors.Is(err, ErrGone) {

@@ -21,6 +21,8 @@ type Spec struct {
 	Env []string
 	// Log is the file to which output is appended; empty means /dev/null.
 	Log string
+	// Files are inherited, as descriptors 3 and up.
+	Files []*os.File
 	// Netns is the named network namespace to run in; empty means the caller's.
 	Netns string
 	// Tied makes the kernel kill the process when the caller ends, however it
@@ -39,6 +41,7 @@ func Start(spec Spec) (ID, error) {
 
 	cmd := spec.command()
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = spec.Files
 
 	type outcome struct {
 		id  ID

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kerneltest runs a program in a kernel of its own (User-Mode Linux) that
+// has the drivers which many a machine lacks: IPVLAN, VLAN, VXLAN, MACVLAN, VRF.
+//
+//	kerneltest [FLAGS] PROGRAM [ARGUMENTS]
+//
+// The program runs as root in the caller's folder, sees the machine's files
+// read-only with an empty /tmp and /run of its own, and has no network card. Its
+// output (standard output and error in one stream) and its exit code are passed
+// on. A guest that dies, panics or does not end in time is a failure, exit code 125.
+//
+// It fits where go test wants a program that runs test binaries:
+//
+//	go build -o bin/kerneltest ./test/lab/cmd/kerneltest
+//	go test -tags kernel -exec "$PWD/bin/kerneltest" ./daemon/kernel/...
+//
+// or, built once and run many times:
+//
+//	go test -c -tags kernel -o /tmp/kernel.test ./daemon/kernel
+//	bin/kerneltest /tmp/kernel.test -test.v -test.run TestIPVLAN
+//
+// Each call boots a guest (two to three seconds); calls may run side by side. It
+// needs root for nothing but reading the files that only root can read. Programs
+// with the race detector do not run: the guest's address space (39 bits) is too
+// small for it.
+package main

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/test/lab/guest"
+	"github.com/patchbay-cni/patchbay/test/lab/uml"
+)
+
+// Names in the guest's folder.
+const (
+	programFile = "program"
+	resultFile  = "result.json"
+)
+
+// execute boots a guest for the program and waits for its end.
+func (o options) execute(ctx context.Context, out io.Writer) (code int, err error) {
+	if err := sweep(); err != nil {
+		return 0, err
+	}
+	dir, remove, err := folder()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+
+	// The program often lies in /tmp, where the guest has a folder of its own.
+	if err := place(o.program, filepath.Join(dir, programFile)); err != nil {
+		return 0, err
+	}
+	if err := o.boot(ctx, dir, out); err != nil {
+		return 0, err
+	}
+	return result(dir)
+}
+
+// boot returns when the guest is gone and all its output was passed on.
+func (o options) boot(ctx context.Context, dir string, out io.Writer) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make pipe: %w", err)
+	}
+	defer r.Close()
+	config, err := o.guest(dir)
+	if err != nil {
+		return errors.Join(err, w.Close())
+	}
+	config.Output = w
+	id, err := uml.Boot(config)
+	if err := errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(out, r)
+		copied <- err
+	}()
+	waiting := id.Wait(ctx)
+	// Helpers of the kernel may outlive it, and hold the pipe.
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return errors.Join(waiting, uml.Kill(ending, dir), <-copied)
+}
+
+func (o options) guest(dir string) (uml.Config, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return uml.Config{}, fmt.Errorf("find own program: %w", err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return uml.Config{}, fmt.Errorf("find own folder: %w", err)
+	}
+	return uml.Config{
+		Dir:    dir,
+		Memory: o.memory,
+		Init:   self,
+		Tied:   true,
+		// Tests read files of their module.
+		Visible: []string{moduleOf(here)},
+		Spec: guest.Spec{
+			Hostname: "kerneltest",
+			Modules:  strings.Split(o.modules, ","),
+			Env:      o.environment(),
+			Setup:    [][]string{{"/sbin/ip", "link", "set", "lo", "up"}},
+			Run: &guest.Run{
+				Args:   append([]string{uml.GuestDir + "/" + programFile}, o.args...),
+				Dir:    here,
+				Output: uml.SerialDevice,
+				Result: uml.GuestDir + "/" + resultFile,
+			},
+		},
+	}, nil
+}
+
+// moduleOf returns the nearest folder around dir that has a go.mod, else dir.
+func moduleOf(dir string) string {
+	for d := dir; d != filepath.Dir(d); d = filepath.Dir(d) {
+		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
+			return d
+		}
+	}
+	return dir
+}
+
+// result reads what the guest left. One that left nothing died.
+func result(dir string) (int, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, resultFile))
+	if errors.Is(err, os.ErrNotExist) {
+		console, _ := os.ReadFile(uml.ConsoleLog(dir))
+		return 0, fmt.Errorf("the guest died; its console:\n%s", console)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read result: %w", err)
+	}
+	var outcome guest.Outcome
+	if err := json.Unmarshal(raw, &outcome); err != nil {
+		return 0, fmt.Errorf("decode result: %w", err)
+	}
+	if outcome.Error != "" && outcome.Code < 0 {
+		return 0, fmt.Errorf("run program: %s", outcome.Error)
+	}
+	return outcome.Code, nil
+}
+
+// place makes the program available under another name, without a copy if possible.
+func place(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	raw, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("read program: %w", err)
+	}
+	if err := os.WriteFile(to, raw, 0o755); err != nil {
+		return fmt.Errorf("place program: %w", err)
+	}
+	return nil
+}

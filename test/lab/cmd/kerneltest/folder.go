@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/patchbay-cni/patchbay/test/lab/uml"
+)
+
+const (
+	folderPrefix = "kerneltest-"
+	lockFile     = "lock"
+)
+
+// folder makes a guest's folder and returns it with what ends guest and folder. The
+// lock in it tells others, for as long as this process lives, that it is in use.
+func folder() (dir string, remove func() error, err error) {
+	dir, err = os.MkdirTemp("", folderPrefix)
+	if err != nil {
+		return "", nil, fmt.Errorf("make folder: %w", err)
+	}
+	lock, err := os.Create(filepath.Join(dir, lockFile))
+	if err == nil {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return "", nil, errors.Join(fmt.Errorf("lock folder: %w", err), os.RemoveAll(dir))
+	}
+	return dir, func() error { return errors.Join(clear(dir), lock.Close()) }, nil
+}
+
+// sweep ends what earlier runs left that were killed themselves.
+func sweep() error {
+	const settled = time.Minute // a younger folder may be about to be locked
+	locks, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*", lockFile))
+	if err != nil {
+		return fmt.Errorf("list folders: %w", err)
+	}
+	for _, name := range locks {
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > settled {
+			if err := sweepOne(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func sweepOne(name string) error {
+	lock, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open lock: %w", err)
+	}
+	defer lock.Close()
+	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return nil // in use
+	}
+	return clear(filepath.Dir(name))
+}
+
+// clear also waits for helpers of the kernel, which may outlive it.
+func clear(dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := uml.Kill(ctx, dir); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove folder: %w", err)
+	}
+	return nil
+}

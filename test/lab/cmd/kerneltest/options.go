@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// options are the command line.
+type options struct {
+	timeout time.Duration
+	memory  int
+	modules string
+	env     string
+	// program is an absolute path.
+	program string
+	args    []string
+}
+
+// drivers are what the product's kernel code uses. IPv6 is a module, too.
+const drivers = "ipv6,8021q,dummy,ipvlan,macvlan,veth,vxlan,bridge,vrf,tun,ifb"
+
+// variables are passed on from the caller's environment.
+const variables = "GODEBUG,GOGC,GOMAXPROCS,GOMEMLIMIT,GORACE,GOTRACEBACK,RAPID_CHECKS"
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("kerneltest", flag.ContinueOnError)
+	flags.DurationVar(&o.timeout, "timeout", 15*time.Minute, "time for all of it")
+	flags.IntVar(&o.memory, "memory", 1024, "memory of the guest in MiB")
+	flags.StringVar(&o.modules, "modules", drivers, "kernel modules to load")
+	flags.StringVar(&o.env, "env", variables, "variables to pass on, besides those that begin with PATCHBAY_")
+	if err := flags.Parse(args); err != nil {
+		return o, fmt.Errorf("parse flags: %w", err)
+	}
+	if flags.NArg() == 0 {
+		return o, errors.New("no program given: kerneltest [FLAGS] PROGRAM [ARGUMENTS]")
+	}
+	program, err := exec.LookPath(flags.Arg(0))
+	if err != nil {
+		return o, fmt.Errorf("find program: %w", err)
+	}
+	if o.program, err = filepath.Abs(program); err != nil {
+		return o, fmt.Errorf("find program: %w", err)
+	}
+	o.args = slices.DeleteFunc(slices.Clone(flags.Args()[1:]), forHost)
+	return o, nil
+}
+
+// forHost tells whether go test added an argument about a file of the machine, which
+// the guest cannot write. Without a test log go test does not cache the result.
+func forHost(arg string) bool {
+	return strings.HasPrefix(strings.TrimLeft(arg, "-"), "test.testlogfile=")
+}
+
+// environment is what the program gets: a few variables of the caller's, so that a
+// test does not come to depend on others.
+func (o options) environment() []string {
+	env := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/tmp", "TMPDIR=/tmp", "USER=root", "LANG=C.UTF-8",
+	}
+	wanted := strings.Split(o.env, ",")
+	for _, kv := range os.Environ() {
+		key, _, _ := strings.Cut(kv, "=")
+		if slices.Contains(wanted, key) || strings.HasPrefix(key, "PATCHBAY_") {
+			env = append(env, kv)
+		}
+	}
+	return env
+}

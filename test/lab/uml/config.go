@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uml
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/patchbay-cni/patchbay/test/lab/guest"
+)
+
+// Program is the kernel.
+const Program = "linux.uml"
+
+// Names in a guest's folder.
+const (
+	specFile    = "guest.json"
+	consoleFile = "console.log"
+	initFile    = "init"
+	moduleDir   = "modroot"
+)
+
+// Config describes a guest.
+type Config struct {
+	// Dir is a folder of the guest's own, an absolute path. It appears in the guest
+	// as GuestDir, writable.
+	Dir string
+	// Memory in MiB. It is taken from /dev/shm as the guest touches it.
+	Memory int
+	// Init is a program whose main hands over to guest.Main.
+	Init string
+	// Spec says what the guest does. Mounts of /sys, /run, /tmp and of GuestDir are
+	// added in front of its own.
+	Spec guest.Spec
+	// Visible are folders of the machine that the guest needs, for the case that they
+	// lie in /tmp or /run, where the guest has file systems of its own.
+	Visible []string
+	// Disks are image files, /dev/ubda and so on in the guest.
+	Disks []string
+	// Taps are names of tap interfaces, vec0 and so on in the guest.
+	Taps []Tap
+	// Output is the file that the guest's /dev/ttyS0 writes to.
+	Output *os.File
+	// Netns is the named network namespace that the taps are in.
+	Netns string
+	// Tied ends the guest when the thread that booted it ends.
+	Tied bool
+}
+
+// Tap is a network card of a guest.
+type Tap struct {
+	// Name of the tap interface on the machine.
+	Name string
+	// MAC address that the guest gives to the card.
+	MAC string
+}
+
+// GuestDir is where a guest sees Config.Dir.
+const GuestDir = "/run/guest"
+
+// SerialDevice is what Config.Output is connected to in the guest.
+const SerialDevice = "/dev/ttyS0"
+
+func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
+
+// args returns the kernel's command line.
+func (c Config) args() []string {
+	args := []string{
+		Program,
+		"mem=" + fmt.Sprint(c.Memory) + "M",
+		"uml_dir=" + c.Dir + "/", "umid=uml",
+		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+		"con=null", "con0=null,fd:1", "ssl=null", "quiet",
+		// A guest that hangs is worse than one that ends.
+		"panic=-1", "oops=panic", "noreboot",
+		"init=" + c.path(initFile),
+	}
+	if c.Output != nil {
+		args = append(args, "ssl0=null,fd:3")
+	}
+	for i, d := range c.Disks {
+		args = append(args, fmt.Sprintf("ubd%d=%s", i, d))
+	}
+	for i, t := range c.Taps {
+		args = append(args, fmt.Sprintf("vec%d:transport=tap,ifname=%s,depth=64,mac=%s", i, t.Name, t.MAC))
+	}
+	return append(args, "--", guest.Verb, c.path(specFile))
+}
+
+// prepare fills the guest's folder.
+func (c Config) prepare() error {
+	version, err := modules()
+	if err != nil {
+		return err
+	}
+	tree := c.path(moduleDir + "/lib/modules")
+	if err := os.MkdirAll(tree, 0o755); err != nil {
+		return fmt.Errorf("make module folder: %w", err)
+	}
+	link := filepath.Join(tree, filepath.Base(version))
+	if err := os.Symlink(version, link); err != nil && !os.IsExist(err) {
+		return fmt.Errorf("link modules: %w", err)
+	}
+	// A copy, since the program may be built anew while the guest runs.
+	if err := copyFile(c.Init, c.path(initFile)); err != nil {
+		return err
+	}
+	spec := c.Spec
+	spec.ModuleRoot = c.path(moduleDir)
+	spec.Mounts = append(c.base(), spec.Mounts...)
+	return spec.Save(c.path(specFile))
+}
+
+// modules returns the folder of the kernel's modules, which carries its version.
+func modules() (string, error) {
+	found, err := filepath.Glob("/usr/lib/uml/modules/*")
+	if err != nil || len(found) != 1 {
+		return "", fmt.Errorf("find modules of %s: want one folder in /usr/lib/uml/modules, found %d", Program, len(found))
+	}
+	return found[0], nil
+}

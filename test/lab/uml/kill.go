@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uml
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Processes lists the processes of the guest in dir that still run. Its kernel,
+// helper threads and user processes all have the kernel's command line.
+func Processes(dir string) ([]int, error) {
+	entries, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(filepath.Base(e))
+		if err == nil && belongs(pid, dir) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// belongs tells whether a process is part of a guest; one that ended has no command
+// line and does not.
+func belongs(pid int, dir string) bool {
+	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return false
+	}
+	args := bytes.Split(raw, []byte{0})
+	if filepath.Base(string(args[0])) != Program {
+		return false
+	}
+	for _, a := range args {
+		if string(a) == "uml_dir="+dir+"/" {
+			return true
+		}
+	}
+	return false
+}
+
+// Kill ends a guest as a power cut does, and returns when none of its processes is
+// left. No guest is fine.
+func Kill(ctx context.Context, dir string) error {
+	const pause = 5 * time.Millisecond
+	for {
+		pids, err := Processes(dir)
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		for _, pid := range pids {
+			if err := kill(pid, dir); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("kill guest in %s: %w", dir, ctx.Err())
+		}
+	}
+}
+
+// kill looks again at whose process it is once a pidfd makes sure that the number
+// is not given to another one.
+func kill(pid int, dir string) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
+	if !belongs(pid, dir) {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", pid, err)
+	}
+	return nil
+}
