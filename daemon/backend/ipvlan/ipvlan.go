@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ipvlan attaches Pods through IPVLAN slaves, which share the MAC of
+// their host link: switches that allow one MAC per port are content with it.
+package ipvlan
+
+import (
+	"github.com/patchbay-cni/patchbay/daemon/backend/slave"
+	"github.com/patchbay-cni/patchbay/daemon/kernel"
+)
+
+// New returns the backend of NetworkType ipvlan, in mode l2.
+func New(k slave.Kernel) *slave.Backend { return slave.New(k, kernel.IPVLAN, "l2") }

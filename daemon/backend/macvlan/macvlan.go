@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package macvlan attaches Pods through MACVLAN slaves, which have a MAC each.
+package macvlan
+
+import (
+	"github.com/patchbay-cni/patchbay/daemon/backend/slave"
+	"github.com/patchbay-cni/patchbay/daemon/kernel"
+)
+
+// New returns the backend of NetworkType macvlan, in mode bridge.
+func New(k slave.Kernel) *slave.Backend { return slave.New(k, kernel.MACVLAN, "bridge") }

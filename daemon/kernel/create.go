@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// create makes the link in the Pod's namespace and returns the name that it has
+// there for now.
+func (k *Kernel) create(pod *pod, s *Slave, out *Outcome) (string, error) {
+	unlock := k.parents.lock(s.Parent)
+	defer unlock()
+
+	parent, err := k.parentOf(s)
+	if err != nil {
+		return "", err
+	}
+	b := &birth{slave: s, name: s.Name, parent: parent.Index, mtu: s.MTU}
+	if b.mtu == 0 {
+		b.mtu = parent.MTU
+	}
+	out.MTU, out.MAC = b.mtu, parent.HardwareAddr.String()
+	if s.Kind == MACVLAN {
+		// Ours rather than the kernel's choice, so that it need not be asked for.
+		b.mac = randomMAC()
+		out.MAC = b.mac.String()
+	}
+	if err := k.createNamed(pod, b); err != nil {
+		return "", err
+	}
+	out.Index, err = pod.index(b.name)
+	return b.name, err
+}
+
+// birth is what the message that makes a slave says.
+type birth struct {
+	slave       *Slave
+	name        string
+	parent, mtu int
+	mac         net.HardwareAddr
+}
+
+// parentOf finds the host link and checks what the kernel would not explain.
+func (k *Kernel) parentOf(s *Slave) (*netlink.LinkAttrs, error) {
+	link, err := k.host.linkByName(s.Parent)
+	if errors.Is(err, errNoLink) {
+		return nil, fmt.Errorf("%s: %w", s.Parent, ErrParentMissing)
+	}
+	if err != nil {
+		return nil, err
+	}
+	parent := link.Attrs()
+	if s.MTU > parent.MTU {
+		return nil, fmt.Errorf("%w: mtu %d is over the %d of %s", ErrInvalid, s.MTU, parent.MTU, s.Parent)
+	}
+	return parent, nil
+}
+
+// createNamed makes the link with its final name. Where a kernel before 6.15
+// takes the host's link of the same name for a conflict, or an earlier attempt
+// left a link in the Pod, it clears the way first.
+func (k *Kernel) createNamed(pod *pod, b *birth) error {
+	err := k.newSlave(pod, b)
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if err := pod.clear(b.slave); err != nil {
+		return err
+	}
+	b.name = temporaryName()
+	return k.newSlave(pod, b)
+}
+
+// newSlave is the one message that makes the link in the Pod's namespace.
+func (k *Kernel) newSlave(pod *pod, b *birth) error {
+	info, err := b.slave.info()
+	if err != nil {
+		return err
+	}
+	data := []nl.NetlinkRequestData{
+		nl.NewIfInfomsg(unix.AF_UNSPEC),
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(b.name)),
+		nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(b.parent))),
+		nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(pod.ns.fd))),
+		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(b.mtu))),
+		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(birthGroup)),
+		info,
+	}
+	if b.mac != nil {
+		data = append(data, nl.NewRtAttr(unix.IFLA_ADDRESS, b.mac))
+	}
+	err = k.host.send(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, data...)
+	switch {
+	// EINVAL is the kernel's answer to passthru beside other slaves.
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL) && b.slave.Kind == MACVLAN:
+		return fmt.Errorf("create the link: %w (a bridge or bond has it, or slaves of another kind): %w", ErrParentBusy, err)
+	case errors.Is(err, unix.ENODEV):
+		return fmt.Errorf("create the link: %w: %w", ErrParentMissing, err)
+	case err != nil:
+		return fmt.Errorf("create the link: %w", err)
+	}
+	return nil
+}
+
+// clear removes what an earlier attempt left under the slave's name in the Pod;
+// somebody else's link there is ErrNameTaken.
+func (p *pod) clear(s *Slave) error {
+	link, err := p.linkByName(s.Name)
+	switch {
+	case errors.Is(err, errNoLink):
+		return nil // it is the host that has a link of this name
+	case err != nil:
+		return err
+	case link.Type() != s.Kind || !ours(link.Attrs()):
+		return fmt.Errorf("%s is a %s link in the Pod: %w", s.Name, link.Type(), ErrNameTaken)
+	}
+	return p.remove(s, link.Attrs().Index)
+}
+
+// randomMAC is a locally administered unicast address.
+func randomMAC() net.HardwareAddr {
+	mac := make(net.HardwareAddr, 6)
+	_, _ = rand.Read(mac) // never fails (Go 1.24)
+	mac[0] = mac[0]&^1 | 2
+	return mac
+}
+
+// temporaryName is one that nobody else chooses.
+func temporaryName() string {
+	b := make([]byte, 6)
+	_, _ = rand.Read(b) // never fails (Go 1.24)
+	return "pb" + hex.EncodeToString(b)
+}

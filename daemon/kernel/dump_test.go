@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kernel
+
+package kernel
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// dump writes down a namespace as `ip -d link`, `ip address`, `ip route`, `ip
+// rule` and `bridge fdb` would, one fact per line, without what differs from run
+// to run (indexes, MACs that the kernel draws) and without loopback.
+func dump(t testing.TB, path string) string {
+	t.Helper()
+	var b strings.Builder
+	within(t, path, func(h *netlink.Handle) {
+		links, err := h.LinkList()
+		must(t, err)
+		slices.SortFunc(links, func(a, b netlink.Link) int { return strings.Compare(a.Attrs().Name, b.Attrs().Name) })
+		for _, l := range links {
+			if l.Attrs().Name == "lo" {
+				continue
+			}
+			dumpLink(t, &b, h, l)
+		}
+		dumpRules(t, &b, h)
+	})
+	return b.String()
+}
+
+func dumpLink(t testing.TB, b *strings.Builder, h *netlink.Handle, l netlink.Link) {
+	t.Helper()
+	a := l.Attrs()
+	state := "down"
+	if a.Flags&net.FlagUp != 0 {
+		state = "up"
+	}
+	fmt.Fprintf(b, "link %s %s mtu %d %s", a.Name, kindOf(h, l), a.MTU, state)
+	if a.Group != 0 {
+		fmt.Fprintf(b, " group %d", a.Group)
+	}
+	if a.Alias != "" {
+		fmt.Fprintf(b, " alias %s", a.Alias)
+	}
+	fmt.Fprintf(b, "%s\n", dumpSysctls(a.Name))
+	addrs, err := h.AddrList(l, netlink.FAMILY_ALL)
+	must(t, err)
+	for _, addr := range addrs {
+		if addr.IP.IsLinkLocalUnicast() {
+			fmt.Fprintf(b, "  address link-local\n")
+			continue
+		}
+		fmt.Fprintf(b, "  address %s broadcast %v%s\n", addr.IPNet, addr.Broadcast, dumpFlags(addr.Flags))
+	}
+	for _, line := range append(dumpRoutes(t, h, l), dumpFDB(t, h, l)...) {
+		fmt.Fprintf(b, "  %s\n", line)
+	}
+}
+
+// kindOf is the link's kind with its own settings.
+func kindOf(h *netlink.Handle, l netlink.Link) string {
+	parent := "another namespace"
+	if l.Attrs().NetNsID < 0 {
+		if p, err := h.LinkByIndex(l.Attrs().ParentIndex); err == nil {
+			parent = p.Attrs().Name
+		}
+	}
+	switch l := l.(type) {
+	case *netlink.Macvlan:
+		return fmt.Sprintf("macvlan mode %d on %s", l.Mode, parent)
+	case *netlink.IPVlan:
+		return fmt.Sprintf("ipvlan mode %d on %s", l.Mode, parent)
+	case *netlink.Vlan:
+		return fmt.Sprintf("vlan %d on %s", l.VlanId, parent)
+	case *netlink.Vxlan:
+		dev := "nothing"
+		if p, err := h.LinkByIndex(l.VtepDevIndex); err == nil {
+			dev = p.Attrs().Name
+		}
+		return fmt.Sprintf("vxlan %d port %d local %s on %s learning %v", l.VxlanId, l.Port, l.SrcAddr, dev, l.Learning)
+	}
+	return l.Type()
+}
+
+func dumpFlags(flags int) string {
+	var s string
+	if flags&unix.IFA_F_TENTATIVE != 0 {
+		s += " tentative"
+	}
+	if flags&unix.IFA_F_NODAD != 0 {
+		s += " nodad"
+	}
+	return s
+}
+
+// dumpSysctls tells the settings that differ from the kernel's defaults.
+func dumpSysctls(name string) string {
+	var s string
+	for _, c := range []struct{ short, path, usual string }{
+		{"arp_notify", "ipv4/conf/" + name + "/arp_notify", "0"},
+		{"disable_ipv6", "ipv6/conf/" + name + "/disable_ipv6", "0"},
+		{"addr_gen_mode", "ipv6/conf/" + name + "/addr_gen_mode", "0"},
+		{"accept_ra", "ipv6/conf/" + name + "/accept_ra", "1"},
+		{"ndisc_notify", "ipv6/conf/" + name + "/ndisc_notify", "0"},
+		{"retrans_time_ms", "ipv6/neigh/" + name + "/retrans_time_ms", "1000"},
+	} {
+		if v, err := os.ReadFile("/proc/sys/net/" + c.path); err == nil && strings.TrimSpace(string(v)) != c.usual {
+			s += fmt.Sprintf(" %s=%s", c.short, strings.TrimSpace(string(v)))
+		}
+	}
+	return s
+}
+
+func dumpRoutes(t testing.TB, h *netlink.Handle, l netlink.Link) []string {
+	t.Helper()
+	filter := &netlink.Route{Table: unix.RT_TABLE_UNSPEC, LinkIndex: l.Attrs().Index}
+	routes, err := h.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
+	must(t, err)
+	var lines []string
+	for _, r := range routes {
+		if r.Table == unix.RT_TABLE_LOCAL || r.Dst != nil && (r.Dst.IP.IsLinkLocalUnicast() || r.Dst.IP.IsMulticast()) {
+			continue
+		}
+		line := fmt.Sprintf("route %s table %d proto %s", r.Dst, r.Table, r.Protocol)
+		if r.Gw != nil {
+			line += " via " + r.Gw.String()
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func dumpRules(t testing.TB, b *strings.Builder, h *netlink.Handle) {
+	t.Helper()
+	rules, err := h.RuleList(netlink.FAMILY_ALL)
+	must(t, err)
+	for _, r := range rules {
+		if r.Src != nil {
+			fmt.Fprintf(b, "rule from %s table %d\n", r.Src, r.Table)
+		}
+	}
+}
+
+// dumpFDB lists what a VXLAN knows of other VTEPs.
+func dumpFDB(t testing.TB, h *netlink.Handle, l netlink.Link) []string {
+	t.Helper()
+	if l.Type() != "vxlan" {
+		return nil
+	}
+	neighs, err := h.NeighList(l.Attrs().Index, unix.AF_BRIDGE)
+	must(t, err)
+	var lines []string
+	for _, n := range neighs {
+		lines = append(lines, fmt.Sprintf("fdb %s dst %s", n.HardwareAddr, n.IP))
+	}
+	slices.Sort(lines)
+	return lines
+}

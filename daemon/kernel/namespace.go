@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// namespace is an open network namespace.
+type namespace struct {
+	fd   netns.NsHandle
+	path string
+}
+
+// openNamespace opens path. A missing file, or one whose mount is gone (the
+// file of a deleted namespace stays behind where the deletion did not
+// propagate), is ErrNamespaceGone.
+func openNamespace(path string) (*namespace, error) {
+	fd, err := openHere(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("open %s: %w", path, ErrNamespaceGone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	ns := &namespace{fd: netns.NsHandle(fd), path: path}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return nil, fmt.Errorf("look at %s: %w", path, errClose(err, ns))
+	}
+	if fs.Type != unix.NSFS_MAGIC {
+		return nil, fmt.Errorf("open %s: %w", path, errClose(ErrNamespaceGone, ns))
+	}
+	return ns, nil
+}
+
+// openHere opens path, or /run/x for /var/run/x: runtimes write the old name,
+// and an image without files has no link from it.
+func openHere(path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if rest, old := strings.CutPrefix(path, "/var/run/"); old && errors.Is(err, unix.ENOENT) {
+		return unix.Open("/run/"+rest, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
+	return fd, err
+}
+
+// Close closes the descriptor; the namespace stays.
+func (ns *namespace) Close() error { return ns.fd.Close() }
+
+// inside runs fn on a thread that is in ns, and brings the thread back to where
+// it was. A thread that cannot come back dies: it stays locked to its goroutine.
+func (ns *namespace) inside(fn func() error) error {
+	done := make(chan error)
+	go func() { done <- ns.onThread(fn) }()
+	return <-done
+}
+
+func (ns *namespace) onThread(fn func() error) error {
+	runtime.LockOSThread()
+	home, err := netns.Get()
+	if err != nil {
+		runtime.UnlockOSThread() // never left
+		return fmt.Errorf("open the thread's own namespace: %w", err)
+	}
+	defer home.Close()
+	if err := netns.Set(ns.fd); err != nil {
+		runtime.UnlockOSThread() // never left
+		return fmt.Errorf("enter %s: %w", ns.path, err)
+	}
+	err = fn()
+	if back := netns.Set(home); back == nil {
+		runtime.UnlockOSThread()
+	}
+	return err
+}
+
+// errClose closes c and returns err, joined with what closing says.
+func errClose(err error, c interface{ Close() error }) error {
+	return errors.Join(err, c.Close())
+}
