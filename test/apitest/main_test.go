@@ -11,8 +11,3 @@ import (
 )
 
 func TestMain(m *testing.M) { apitest.Main(m) }
-
-func TestY(t *testing.T) {
-	env := apitest.Start(t)
-	t.Log(env.Kubectl(t, "api-resources", "--api-group=danm.io"))
-}
