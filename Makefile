@@ -81,7 +81,7 @@ test-api: packages kubernetes ## tests against a real API server and etcd
 
 .PHONY: test-kernel
 test-kernel: packages bin/kerneltest ## tests in a kernel that has IPVLAN and VLAN
-	scripts/test-kernel
+	go test -tags kernel -timeout 15m -exec '$(CURDIR)/bin/kerneltest' $$(scripts/packages-with-tag kernel)
 
 .PHONY: test-cluster
 test-cluster: packages kubernetes build images ## tests in the lab: real kubelets on two nodes
