@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"errors"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ErrInvalid is what every refusal of this package answers to with errors.Is.
+var ErrInvalid = errors.New("invalid")
+
+// InvalidError says what is wrong with one object or annotation: for each fault
+// the path of the field, its value, the rule and what would be accepted.
+type InvalidError struct {
+	// Subject is the object, such as ClusterNetwork/storage; it may be empty.
+	Subject string
+	// Faults in the order of the fields.
+	Faults field.ErrorList
+}
+
+// Error joins the faults with semicolons.
+func (e *InvalidError) Error() string {
+	texts := make([]string, len(e.Faults))
+	for i, f := range e.Faults {
+		texts[i] = f.Error()
+	}
+	text := strings.Join(texts, "; ")
+	if e.Subject == "" {
+		return text
+	}
+	return e.Subject + ": " + text
+}
+
+// Is reports whether target is ErrInvalid.
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
+
+// faults collects what is wrong while an object is read.
+type faults struct{ list field.ErrorList }
+
+func (f *faults) invalid(path *field.Path, value any, rule string) {
+	f.list = append(f.list, field.Invalid(path, value, rule))
+}
+
+func (f *faults) required(path *field.Path, rule string) {
+	f.list = append(f.list, field.Required(path, rule))
+}
+
+func (f *faults) forbidden(path *field.Path, rule string) {
+	f.list = append(f.list, field.Forbidden(path, rule))
+}
+
+// err returns all faults of subject as one error, or nil.
+func (f *faults) err(subject string) error {
+	if len(f.list) == 0 {
+		return nil
+	}
+	return &InvalidError{Subject: subject, Faults: f.list}
+}

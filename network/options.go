@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// Ranges of the numbers in Options; 0 means "not set" in all of them.
+const (
+	maxVLAN  = 4094     // IEEE 802.1Q keeps 0 and 4095
+	maxVXLAN = 16777214 // RFC 7348 has 24 bits; DANM keeps the last
+	minMTU   = 1280     // RFC 8200
+	maxMTU   = 9216
+)
+
+func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
+	o, path := &s.Options, spec.Child("Options")
+	n.Device, n.DevicePool = o.Device, o.DevicePool
+	n.VLAN, n.VXLAN = int(o.VLAN), int(o.VXLAN)
+	n.MTU, n.Table = int(o.MTU), int(o.RTTables)
+	n.Prefix = o.Prefix
+	if n.Prefix == "" {
+		n.Prefix = defaultPrefix
+	}
+	checkParent(f, path, n)
+	checkVNI(f, spec, n)
+	checkNumbers(f, path, n)
+	checkBitmaps(f, path, o)
+	n.V4 = readSubnet(f, path, optionsV4(o))
+	n.V6 = readSubnet(f, path, optionsV6(o))
+}
+
+func checkParent(f *faults, path *field.Path, n *Network) {
+	device, pool := path.Child("host_device"), path.Child("device_pool")
+	if n.Device != "" && !validNIC(n.Device) {
+		f.invalid(device, n.Device, `is the name of a NIC: use at most 15 bytes without "/", ":" or white space`)
+	}
+	if utf8.RuneCountInString(n.DevicePool) > maxPool {
+		f.list = append(f.list, field.TooLong(pool, n.DevicePool, maxPool))
+	}
+	if n.Device != "" && n.DevicePool != "" {
+		f.forbidden(device, "the parent is a NIC or comes from a device plugin: leave out host_device \""+
+			n.Device+"\" or device_pool \""+n.DevicePool+"\"")
+	}
+	if n.Type != v1.TypeSRIOV {
+		return
+	}
+	if n.DevicePool == "" {
+		f.required(pool, `NetworkType sriov draws virtual functions from a device plugin: name its resource, such as "example.com/sriov_ens4"`)
+	}
+	if n.Device != "" {
+		f.forbidden(device, "NetworkType sriov takes its devices from device_pool: leave host_device \""+n.Device+"\" out")
+	}
+}
+
+func checkVNI(f *faults, spec *field.Path, n *Network) {
+	path := spec.Child("Options")
+	if n.VLAN < 0 || n.VLAN > maxVLAN {
+		f.invalid(path.Child("vlan"), n.VLAN, "is an IEEE 802.1Q ID: use 1 to 4094")
+	}
+	if n.VXLAN < 0 || n.VXLAN > maxVXLAN {
+		f.invalid(path.Child("vxlan"), n.VXLAN, "is a VXLAN network identifier: use 1 to 16777214")
+	}
+	if n.VLAN != 0 && n.VXLAN != 0 {
+		f.forbidden(path.Child("vlan"), "a network is on a VLAN or on a VXLAN: leave one of vlan and vxlan out")
+	}
+	if (n.VLAN != 0 || n.VXLAN != 0) && n.Type != v1.TypeSRIOV && len(n.ID) > maxLinkID {
+		f.invalid(spec.Child("NetworkID"), n.ID,
+			"a VLAN or VXLAN link bears the NetworkID in its name of at most 15 bytes: use at most 10 characters")
+	}
+}
+
+func checkNumbers(f *faults, path *field.Path, n *Network) {
+	if !prefixName.MatchString(n.Prefix) {
+		f.invalid(path.Child("container_prefix"), n.Prefix,
+			`begins the names of interfaces: use a letter, then at most 13 letters, digits, "_" or "-"`)
+	}
+	if n.MTU != 0 && (n.MTU < minMTU || n.MTU > maxMTU) {
+		f.invalid(path.Child("mtu"), n.MTU, "is in bytes: use 1280 to 9216, or leave it out for the parent's")
+	}
+	if n.Table < 0 || n.Table >= 253 && n.Table <= 255 {
+		f.invalid(path.Child("rt_tables"), n.Table, "tables 253 to 255 are the kernel's own: use 0 to 252, or 256 and up")
+	}
+}
+
+// maxBitmap is the base64 of one bit per address of DANM's largest subnet, a /9.
+const maxBitmap = 1398104
+
+// checkBitmaps bounds what has to be decoded when a DANM network moves in.
+func checkBitmaps(f *faults, path *field.Path, o *v1.NetworkOptions) {
+	check := func(name, bitmap string) {
+		if len(bitmap) > maxBitmap {
+			f.list = append(f.list, field.TooLong(path.Child(name), "", maxBitmap))
+		}
+	}
+	check("alloc", o.Alloc)
+	check("alloc6", o.Alloc6)
+}
