@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipam
+
+import "math/bits"
+
+// Measures of a page. 128 bytes become 172 of base64, so a full /16 of 64 pages
+// is about 11 KiB, and a single address costs less than 200 bytes.
+const (
+	pageShift = 10
+	pageBits  = 1 << pageShift
+	pageWords = pageBits / 64
+	pageBytes = pageBits / 8
+	textBytes = (pageBytes + 2) / 3 * 4
+)
+
+// page is 1,024 addresses.
+type page struct {
+	// used are the addresses in use, bit 0 of word 0 first.
+	used [pageWords]uint64
+	// off are addresses that are never handed out dynamically.
+	off [pageWords]uint64
+	// text is used as it was decoded, empty once it has changed.
+	text string
+	// inUse counts used, busy counts used or off.
+	inUse, busy int
+}
+
+func (p *page) has(bit uint) bool { return p.used[bit/64]>>(bit%64)&1 != 0 }
+
+// set and clear expect that the bit is not what it becomes.
+func (p *page) set(bit uint) {
+	p.used[bit/64] |= 1 << (bit % 64)
+	p.text = ""
+	p.inUse++
+	if p.off[bit/64]>>(bit%64)&1 == 0 {
+		p.busy++
+	}
+}
+
+func (p *page) clear(bit uint) {
+	p.used[bit/64] &^= 1 << (bit % 64)
+	p.text = ""
+	p.inUse--
+	if p.off[bit/64]>>(bit%64)&1 == 0 {
+		p.busy--
+	}
+}
+
+// bar keeps a bit from being handed out dynamically and reports whether it was
+// not barred before.
+func (p *page) bar(bit uint) bool {
+	mask := uint64(1) << (bit % 64)
+	if p.off[bit/64]&mask != 0 {
+		return false
+	}
+	p.off[bit/64] |= mask
+	if p.used[bit/64]&mask == 0 {
+		p.busy++
+	}
+	return true
+}
+
+// free returns the first bit from on that can be handed out, or pageBits.
+func (p *page) free(from uint) uint {
+	word := from / 64
+	open := ^(p.used[word] | p.off[word]) &^ lowMask64(int(from%64))
+	for open == 0 {
+		if word++; word == pageWords {
+			return pageBits
+		}
+		open = ^(p.used[word] | p.off[word])
+	}
+	return word*64 + uint(bits.TrailingZeros64(open))
+}
+
+// barAll bars what another page has barred.
+func (p *page) barAll(other *page) {
+	p.busy = 0
+	for i := range p.off {
+		p.off[i] |= other.off[i]
+		p.busy += bits.OnesCount64(p.used[i] | p.off[i])
+	}
+}
+
+// countTaken counts the bits in [from, to] that are used and not barred.
+func (p *page) countTaken(from, to uint) int {
+	n := 0
+	for w := from / 64; w <= to/64; w++ {
+		word := p.used[w] &^ p.off[w]
+		if w == from/64 {
+			word &^= lowMask64(int(from % 64))
+		}
+		if w == to/64 {
+			word &= lowMask64(int(to%64) + 1)
+		}
+		n += bits.OnesCount64(word)
+	}
+	return n
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// State is a pool as a network's status has it.
+type State struct {
+	// CIDR is the subnet that the bits were written for.
+	CIDR string
+	// Cursor is the address where the next search starts; empty means the
+	// first of the dynamic range.
+	Cursor string
+	// Pages maps decimal page numbers to 1,024 bits in standard base64: bit i,
+	// least significant first, is the address base + number*1024 + i. A page
+	// without a bit set is absent.
+	Pages map[string]string
+}
+
+// Encode returns what Decode reads. Equal pools give equal states.
+func (p *Pool) Encode() State {
+	s := State{CIDR: p.cidr.String(), Cursor: p.addr(p.cursor).String()}
+	for i, pg := range p.index.pages {
+		if pg.inUse == 0 {
+			continue
+		}
+		if s.Pages == nil {
+			s.Pages = make(map[string]string, len(p.index.pages)-i)
+		}
+		s.Pages[p.index.keys[i].String()] = pg.encode()
+	}
+	return s
+}
+
+// Decode returns the pool that a state describes. It refuses what Encode does
+// not write: a subnet that is not masked or not cfg.CIDR (ErrSubnet), bad
+// base64, pages of another length, pages and bits outside of the subnet.
+func Decode(cfg Config, s State) (*Pool, error) {
+	p, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if s.CIDR != p.cidr.String() {
+		return nil, fmt.Errorf("decode bitmap: %w: want %v, got %.50q", ErrSubnet, p.cidr, s.CIDR)
+	}
+	if err := p.decodeCursor(s.Cursor); err != nil {
+		return nil, err
+	}
+	if err := p.decodePages(s.Pages); err != nil {
+		return nil, fmt.Errorf("decode bitmap of %v: %w", p.cidr, err)
+	}
+	return p, nil
+}
+
+// decodeCursor leaves a cursor outside of the dynamic range at its start: the
+// range may have changed since it was written.
+func (p *Pool) decodeCursor(text string) error {
+	if text == "" {
+		return nil
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return fmt.Errorf("decode cursor of %v: %w", p.cidr, err)
+	}
+	off, ok := p.offset(a)
+	if !ok {
+		return fmt.Errorf("decode cursor of %v: %v: %w", p.cidr, a, ErrOutside)
+	}
+	if p.dynamic(off) {
+		p.cursor = off
+	}
+	return nil
+}
+
+// decodePages fills the index in order, so that each page is appended, then
+// bars again what New had barred.
+func (p *Pool) decodePages(texts map[string]string) error {
+	barred := p.index
+	x := index{keys: make([]u128, 0, len(texts)+len(barred.keys))}
+	for name := range texts {
+		key, err := parseDecimal(name)
+		if err != nil {
+			return err
+		}
+		x.keys = append(x.keys, key)
+	}
+	for _, key := range barred.keys {
+		if _, ok := texts[key.String()]; !ok {
+			x.keys = append(x.keys, key)
+		}
+	}
+	slices.SortFunc(x.keys, u128.cmp)
+	pages := make([]page, len(x.keys))
+	for i, key := range x.keys {
+		if text, ok := texts[key.String()]; ok {
+			if err := p.decodePage(key, &pages[i], text); err != nil {
+				return err
+			}
+		}
+		if old := barred.get(key); old != nil {
+			pages[i].barAll(old)
+		}
+		x.pages = append(x.pages, &pages[i])
+	}
+	x.summarise(0)
+	p.index = x
+	return nil
+}
+
+func (p *Pool) decodePage(key u128, pg *page, text string) error {
+	if p.last.shr(pageShift).less(key) {
+		return fmt.Errorf("page %v is outside of the subnet", key)
+	}
+	if err := pg.decode(text); err != nil {
+		return fmt.Errorf("page %v: %w", key, err)
+	}
+	// Only a subnet of less than a page can have bits outside of it.
+	if p.last.less(u128{lo: pageBits - 1}) && pg.countTaken(uint(p.last.lo)+1, pageBits-1) > 0 {
+		return fmt.Errorf("page %v has bits outside of the subnet", key)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipam
+
+import (
+	"math"
+	"math/bits"
+	"net/netip"
+)
+
+// u128 is an unsigned number of 128 bits: an address, an offset in a subnet or
+// the index of a page. It is comparable, so that it can be the key of a map.
+type u128 struct{ hi, lo uint64 }
+
+func (a u128) add(b u128) u128 {
+	lo, carry := bits.Add64(a.lo, b.lo, 0)
+	hi, _ := bits.Add64(a.hi, b.hi, carry)
+	return u128{hi, lo}
+}
+
+func (a u128) sub(b u128) u128 {
+	lo, borrow := bits.Sub64(a.lo, b.lo, 0)
+	hi, _ := bits.Sub64(a.hi, b.hi, borrow)
+	return u128{hi, lo}
+}
+
+func (a u128) inc() u128 { return a.add(u128{lo: 1}) }
+
+func (a u128) less(b u128) bool {
+	return a.hi < b.hi || a.hi == b.hi && a.lo < b.lo
+}
+
+func (a u128) cmp(b u128) int {
+	switch {
+	case a == b:
+		return 0
+	case a.less(b):
+		return -1
+	}
+	return 1
+}
+
+// shl shifts left by n < 64 bits.
+func (a u128) shl(n uint) u128 { return u128{a.hi<<n | a.lo>>(64-n), a.lo << n} }
+
+// shr shifts right by n < 64 bits.
+func (a u128) shr(n uint) u128 { return u128{a.hi >> n, a.lo>>n | a.hi<<(64-n)} }
+
+// saturate returns the number as an int64, at most 2^63-1.
+func (a u128) saturate() int64 {
+	if a.hi != 0 || a.lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(a.lo)
+}
+
+// lowMask returns the number with the n lowest bits set, n ≤ 128.
+func lowMask(n int) u128 {
+	if n <= 64 {
+		return u128{lo: lowMask64(n)}
+	}
+	return u128{hi: lowMask64(n - 64), lo: math.MaxUint64}
+}
+
+// lowMask64 relies on Go's rule that a shift by 64 gives 0.
+func lowMask64(n int) uint64 { return 1<<uint(n) - 1 }
+
+// fromAddr returns the number of a valid address; that of an IPv4 address has
+// 32 bits.
+func fromAddr(a netip.Addr) u128 {
+	if a.Is4() {
+		b := a.As4()
+		return u128{lo: uint64(b[0])<<24 | uint64(b[1])<<16 | uint64(b[2])<<8 | uint64(b[3])}
+	}
+	b := a.As16()
+	return u128{be64(b[:8]), be64(b[8:])}
+}
+
+// addr is the inverse of fromAddr.
+func (a u128) addr(is4 bool) netip.Addr {
+	if is4 {
+		return netip.AddrFrom4([4]byte{byte(a.lo >> 24), byte(a.lo >> 16), byte(a.lo >> 8), byte(a.lo)})
+	}
+	var b [16]byte
+	for i := range 8 {
+		b[i] = byte(a.hi >> (56 - 8*i))
+		b[8+i] = byte(a.lo >> (56 - 8*i))
+	}
+	return netip.AddrFrom16(b)
+}
+
+func be64(b []byte) uint64 {
+	var n uint64
+	for _, x := range b {
+		n = n<<8 | uint64(x)
+	}
+	return n
+}
