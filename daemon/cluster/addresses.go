@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Addresses is the node's allocator for attaching and publishing. It answers
+// "try again later" until Open, because an allocator needs the Node's UID, which
+// only the API server knows, while DELs must be served from the start.
+type Addresses struct {
+	mu        sync.Mutex
+	allocator *claims.Allocator
+	// early are the Discards before Open, for claims of a former life.
+	early []func(*claims.Allocator)
+}
+
+var (
+	_ attach.Addresses = (*Addresses)(nil)
+	_ Coverage         = (*Addresses)(nil)
+)
+
+// Open hands the allocator over, once it has resumed.
+func (a *Addresses) Open(allocator *claims.Allocator) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.allocator = allocator
+	for _, discard := range a.early {
+		discard(allocator)
+	}
+	a.early = nil
+}
+
+// Claim implements attach.Addresses.
+func (a *Addresses) Claim(ctx context.Context, net *network.Network, v4, v6 attach.Want) (a4, a6 netip.Addr, err error) {
+	allocator, err := a.open()
+	if err != nil {
+		return a4, a6, err
+	}
+	a4, a6, err = allocator.Claim(ctx, net, claims.Want(v4), claims.Want(v6))
+	return a4, a6, claimError(err)
+}
+
+// Discard implements attach.Addresses. Before Open it is kept: what the allocator
+// resumes from may have been read before the record went.
+func (a *Addresses) Discard(net *network.Network, a4, a6 netip.Addr) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.allocator != nil {
+		a.allocator.Discard(net, a4, a6)
+		return
+	}
+	a.early = append(a.early, func(later *claims.Allocator) { later.Discard(net, a4, a6) })
+}
+
+// Published implements Coverage.
+func (a *Addresses) Published(key claims.Key, a4, a6 netip.Addr) {
+	if allocator, err := a.open(); err == nil {
+		allocator.Published(key, a4, a6)
+	}
+}
+
+// Return implements Coverage.
+func (a *Addresses) Return(ctx context.Context, key claims.Key, a4, a6 netip.Addr) error {
+	allocator, err := a.open()
+	if err != nil {
+		return err
+	}
+	return claimError(allocator.Return(ctx, key, a4, a6))
+}
+
+// Free implements Coverage.
+func (a *Addresses) Free(ctx context.Context, key claims.Key, a4, a6 netip.Addr) error {
+	allocator, err := a.open()
+	if err != nil {
+		return err
+	}
+	return claimError(allocator.Free(ctx, key, a4, a6))
+}
+
+func (a *Addresses) open() (*claims.Allocator, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.allocator != nil {
+		return a.allocator, nil
+	}
+	return nil, fmt.Errorf("addresses of this node: %w: the API server has not answered since the daemon started", attach.ErrTryAgain)
+}
+
+// claimError gives an allocator's error the meaning that attach's ports know,
+// and keeps its own.
+func claimError(err error) error {
+	switch {
+	case errors.Is(err, claims.ErrTryAgain), errors.Is(err, claims.ErrUnknownState), errors.Is(err, claims.ErrClosed):
+		return fmt.Errorf("%w: %w", attach.ErrTryAgain, err)
+	case errors.Is(err, claims.ErrNotFound):
+		return fmt.Errorf("%w: %w", attach.ErrNotFound, err)
+	}
+	return err
+}

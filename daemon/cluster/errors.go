@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+)
+
+// portError gives an API server's error the meaning that attach's ports know:
+// ErrNotFound, or ErrTryAgain when the request was not refused for good.
+func portError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, attach.ErrNotFound), errors.Is(err, attach.ErrTryAgain):
+		return err
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %w", attach.ErrNotFound, err)
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		return err
+	}
+	return fmt.Errorf("%w: %w", attach.ErrTryAgain, err)
+}
+
+// namespaceGone reports whether a create failed because its namespace is being
+// deleted, or is deleted: it cannot succeed any more.
+func namespaceGone(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err)
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Networks are the models of all network objects. Metadata is watched; an
+// object is read when its version differs from the model at hand.
+type Networks struct {
+	conn    *Connection
+	log     logr.Logger
+	models  models
+	queue   workqueue.TypedRateLimitingInterface[network.Ref]
+	ready   atomic.Bool
+	watched func(network.Ref)
+	seen    func(client.Object, *network.Network, error)
+}
+
+// NetworksOptions are the two who are told of networks.
+type NetworksOptions struct {
+	// Changed is called after a network was added, changed or removed; it must
+	// not block. It may be nil.
+	Changed func(network.Ref)
+	// Read is called with each object that was read in full, its model, or what
+	// is wrong with it; it must not block. It may be nil.
+	Read func(client.Object, *network.Network, error)
+}
+
+// NewNetworks returns an empty set of models; Run fills it.
+func NewNetworks(conn *Connection, log logr.Logger, opts NetworksOptions) *Networks {
+	n := &Networks{
+		conn: conn, log: log,
+		models:  models{m: map[network.Ref]model{}},
+		queue:   newQueue[network.Ref](),
+		watched: func(network.Ref) {},
+		seen:    func(client.Object, *network.Network, error) {},
+	}
+	if opts.Changed != nil {
+		n.watched = opts.Changed
+	}
+	if opts.Read != nil {
+		n.seen = opts.Read
+	}
+	return n
+}
+
+// Ready reports whether all networks of the cluster have been read once.
+func (n *Networks) Ready() bool { return n.ready.Load() }
+
+// List returns all valid networks, in no order. Who removes what no network
+// asks for must wait until Ready.
+func (n *Networks) List() []*network.Network { return n.models.valid() }
+
+// Get returns the model of a network as of the watched metadata; a network that
+// the cache does not know is read, since it may have been made this second. The
+// error wraps attach.ErrNotFound, attach.ErrTryAgain or says which field is wrong.
+func (n *Networks) Get(ctx context.Context, ref network.Ref) (*network.Network, error) {
+	if m, ok := n.models.get(ref); ok && n.current(ctx, ref, m.version) {
+		return m.net, m.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	m, err := n.read(ctx, ref)
+	if err != nil {
+		return nil, portError(err)
+	}
+	// Not stored from here: only the queue's workers store, one at a time for
+	// each network, so an older reading never replaces a newer one.
+	n.queue.Add(ref)
+	return m.net, m.err
+}
+
+// current reports whether the watched metadata is of this version.
+func (n *Networks) current(ctx context.Context, ref network.Ref, v version) bool {
+	if !n.Ready() {
+		return false
+	}
+	meta := metadata(typeMeta(ref.Kind))
+	err := n.conn.Cache.Get(ctx, key(ref), meta)
+	return err == nil && versionOf(meta) == v
+}
+
+// read gets the object from the API server.
+func (n *Networks) read(ctx context.Context, ref network.Ref) (model, error) {
+	obj, err := newObject(ref.Kind)
+	if err != nil {
+		return model{}, err
+	}
+	switch err := n.conn.Direct.Get(ctx, key(ref), obj); {
+	case apierrors.IsNotFound(err):
+		return model{}, fmt.Errorf("get %s: %w", ref, attach.ErrNotFound)
+	case err != nil:
+		return model{}, fmt.Errorf("get %s: %w", ref, err)
+	}
+	m := toModel(obj)
+	n.seen(obj, m.net, m.err)
+	return m, nil
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// networkWorkers read changed networks side by side.
+const networkWorkers = 4
+
+// Run watches the networks until ctx ends. It waits for the API server.
+func (n *Networks) Run(ctx context.Context) error {
+	var informers []cache.Informer
+	for _, kind := range networkKinds() {
+		i, err := n.watch(ctx, kind)
+		if err != nil {
+			return err
+		}
+		informers = append(informers, i)
+	}
+	for _, i := range informers {
+		if !toolscache.WaitForCacheSync(ctx.Done(), i.HasSynced) {
+			return nil
+		}
+	}
+	if err := persist(ctx, n.prime); err != nil {
+		return nil // ctx ended
+	}
+	n.ready.Store(true)
+	n.watched(network.Ref{})
+	work(ctx, n.queue, networkWorkers, n.sync)
+	return nil
+}
+
+// watch queues each network of a kind whose metadata changes.
+func (n *Networks) watch(ctx context.Context, kind string) (cache.Informer, error) {
+	i, err := n.conn.Cache.GetInformer(ctx, metadata(typeMeta(kind)), cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", kind, err)
+	}
+	enqueue := func(obj any) {
+		if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		if o, ok := obj.(client.Object); ok {
+			n.queue.Add(refOf(kind, o))
+		}
+	}
+	_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    enqueue,
+		UpdateFunc: func(_, obj any) { enqueue(obj) },
+		DeleteFunc: enqueue,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", kind, err)
+	}
+	return i, nil
+}
+
+// sync brings the model of one network up to its watched metadata.
+func (n *Networks) sync(ctx context.Context, ref network.Ref) error {
+	meta := metadata(typeMeta(ref.Kind))
+	if err := n.conn.Cache.Get(ctx, key(ref), meta); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read metadata of %s: %w", ref, err)
+	} else if err != nil {
+		return n.drop(ref)
+	}
+	if m, ok := n.models.get(ref); ok && m.version == versionOf(meta) {
+		if m.version.deleting {
+			n.watched(ref) // somebody may just have stopped using it
+		}
+		return nil
+	}
+	m, err := n.read(ctx, ref)
+	switch {
+	case errors.Is(err, attach.ErrNotFound):
+		return n.drop(ref)
+	case err != nil:
+		return err
+	}
+	if m.err != nil {
+		n.log.Info("Network is invalid", "network", ref.String(), "error", m.err.Error())
+	}
+	if n.models.set(ref, m) {
+		n.watched(ref)
+	}
+	return nil
+}
+
+// drop forgets a network that does not exist any more.
+func (n *Networks) drop(ref network.Ref) error {
+	if n.models.remove(ref) {
+		n.watched(ref)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// newScheme knows the kinds that the daemon reads or writes.
+func newScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, metav1.AddMetaToScheme, v1.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// newMapper maps those kinds to resources without asking the API server:
+// discovery is one more thing that could be away when a node starts.
+func newMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	core, apps, ours := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, v1.SchemeGroupVersion()
+	m.Add(core.WithKind("Pod"), meta.RESTScopeNamespace)
+	m.Add(core.WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(apps.WithKind("DaemonSet"), meta.RESTScopeNamespace)
+	m.Add(ours.WithKind(v1.KindClusterNetwork), meta.RESTScopeRoot)
+	m.Add(ours.WithKind(v1.KindTenantNetwork), meta.RESTScopeNamespace)
+	m.Add(ours.WithKind(v1.KindDanmNet), meta.RESTScopeNamespace)
+	m.Add(ours.WithKind("DanmEp"), meta.RESTScopeNamespace)
+	m.Add(ours.WithKind("NodeNetwork"), meta.RESTScopeRoot)
+	return m
+}
