@@ -66,6 +66,17 @@ func dumpLink(t testing.TB, b *strings.Builder, h *netlink.Handle, l netlink.Lin
 	}
 }
 
+// Names that ip(8) prints.
+var (
+	macvlanNames = map[netlink.MacvlanMode]string{
+		netlink.MACVLAN_MODE_PRIVATE: "private", netlink.MACVLAN_MODE_VEPA: "vepa",
+		netlink.MACVLAN_MODE_BRIDGE: "bridge", netlink.MACVLAN_MODE_PASSTHRU: "passthru",
+	}
+	ipvlanNames = map[netlink.IPVlanMode]string{
+		netlink.IPVLAN_MODE_L2: "l2", netlink.IPVLAN_MODE_L3: "l3", netlink.IPVLAN_MODE_L3S: "l3s",
+	}
+)
+
 // kindOf is the link's kind with its own settings.
 func kindOf(h *netlink.Handle, l netlink.Link) string {
 	parent := "another namespace"
@@ -76,9 +87,9 @@ func kindOf(h *netlink.Handle, l netlink.Link) string {
 	}
 	switch l := l.(type) {
 	case *netlink.Macvlan:
-		return fmt.Sprintf("macvlan mode %d on %s", l.Mode, parent)
+		return fmt.Sprintf("macvlan %s on %s", macvlanNames[l.Mode], parent)
 	case *netlink.IPVlan:
-		return fmt.Sprintf("ipvlan mode %d on %s", l.Mode, parent)
+		return fmt.Sprintf("ipvlan %s on %s", ipvlanNames[l.Mode], parent)
 	case *netlink.Vlan:
 		return fmt.Sprintf("vlan %d on %s", l.VlanId, parent)
 	case *netlink.Vxlan:

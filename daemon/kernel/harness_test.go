@@ -178,6 +178,41 @@ func descriptors(t testing.TB) int {
 	return len(open)
 }
 
+// needs skips on a kernel that proves that it has no driver for the kind.
+func needs(t testing.TB, kind string) {
+	t.Helper()
+	missing := false
+	within(t, newNamespace(t), func(h *netlink.Handle) {
+		lo := find(t, h, "lo").Attrs().Index
+		attrs := netlink.LinkAttrs{Name: "probe", ParentIndex: lo, TxQLen: -1}
+		var l netlink.Link
+		switch kind {
+		case IPVLAN:
+			l = &netlink.IPVlan{LinkAttrs: attrs}
+		case "vlan":
+			l = &netlink.Vlan{LinkAttrs: attrs, VlanId: 5}
+		default:
+			return
+		}
+		missing = errors.Is(h.LinkAdd(l), unix.EOPNOTSUPP)
+	})
+	if missing {
+		t.Skipf("the kernel has no driver for %s (make test-kernel brings one that has)", kind)
+	}
+}
+
+// sameOutcome compares what Attach says with what the kernel says.
+func sameOutcome(t testing.TB, pod, name string, out Outcome) {
+	t.Helper()
+	within(t, pod, func(h *netlink.Handle) {
+		a := find(t, h, name).Attrs()
+		want := Outcome{Index: a.Index, MAC: a.HardwareAddr.String(), MTU: a.MTU}
+		if out != want {
+			t.Errorf("Attach said %+v, the kernel says %+v", out, want)
+		}
+	})
+}
+
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
 func mac(t testing.TB, s string) net.HardwareAddr {
