@@ -5,6 +5,7 @@ package attach
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 
 	"github.com/patchbay-cni/patchbay/network"
 )
@@ -49,6 +50,14 @@ type Record struct {
 	State State `json:"state"`
 	// Interfaces in the annotation's order.
 	Interfaces []Interface `json:"interfaces"`
+}
+
+// Clone returns a copy whose interfaces can be changed; what these point to is
+// shared and never changed.
+func (r *Record) Clone() *Record {
+	c := *r
+	c.Interfaces = slices.Clone(r.Interfaces)
+	return &c
 }
 
 // Interface is one interface of a Pod: the plan, and after Attach its outcome.

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// want is one interface that a Pod asks for, with its network.
+type want struct {
+	request network.InterfaceRequest
+	network *network.Network
+}
+
+// newRecord is the plan for a Pod's sandbox, one interface per want, in their
+// order. It is pure.
+func newRecord(req *Request, pod *corev1.Pod, asked []want) (*Record, error) {
+	names, err := network.InterfaceNames(req.NamingScheme, req.IfName, prefixes(asked))
+	if err != nil {
+		return nil, refuse(ReasonInterfaces, fmt.Errorf("name the Pod's interfaces: %w", err))
+	}
+	rec := &Record{
+		ContainerID: req.ContainerID, IfName: req.IfName, NetName: req.NetName, Netns: req.Netns, Path: req.Path,
+		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Labels: foreign(pod.Labels),
+		State: Attaching,
+	}
+	for i, w := range asked {
+		if err := w.admit(pod.Namespace); err != nil {
+			return nil, fmt.Errorf("interface %d (%s): %w", i, names[i], err)
+		}
+		rec.Interfaces = append(rec.Interfaces, Interface{
+			Name:         names[i],
+			Network:      *w.network,
+			Proutes:      slices.Concat(w.request.Proutes, w.request.Proutes6),
+			EndpointName: endpointName(pod.Name, req.ContainerID, names[i]),
+		})
+	}
+	return rec, nil
+}
+
+func prefixes(asked []want) []string {
+	list := make([]string, len(asked))
+	for i, w := range asked {
+		list[i] = w.network.Prefix
+	}
+	return list
+}
+
+// admit reports whether a Pod of the namespace may have what it asks for now.
+func (w want) admit(namespace string) error {
+	n := w.network
+	if n.Deleting {
+		return refusef(ReasonNetwork, "network %s is being deleted and takes no new Pods", n.Ref)
+	}
+	if !n.Allows(namespace) {
+		return refuse(ReasonTenant, n.Permit(namespace, w.request))
+	}
+	if err := n.Permit(namespace, w.request); err != nil {
+		return refuse(ReasonInterfaces, err)
+	}
+	return w.admitDelegate()
+}
+
+// admitDelegate refuses what cannot be promised for another plugin.
+func (w want) admitDelegate() error {
+	if !w.network.Delegates() {
+		return nil
+	}
+	const cannot = "network %s: %s: CNI plugin %s manages its addresses and routes itself: %s"
+	switch r := w.request; {
+	case r.V4.Static.IsValid() || r.V6.Static.IsValid():
+		return refusef(ReasonInterfaces, cannot, w.network.Ref, "a static address", w.network.Type, `use "dynamic" or "none"`)
+	case len(r.Proutes)+len(r.Proutes6) > 0:
+		return refusef(ReasonInterfaces, cannot, w.network.Ref, "policy routes", w.network.Type, "leave proutes and proutes6 out")
+	}
+	return nil
+}
+
+// addresses are what is to be claimed: nothing for a delegate, which has an
+// address management of its own.
+func (w want) addresses() (v4, v6 Want) {
+	if w.network.Delegates() {
+		return Want{}, Want{}
+	}
+	return Want(w.request.V4), Want(w.request.V6)
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// claim covers the addresses of all interfaces, side by side. On error those
+// that were claimed are given back.
+func (s *Service) claim(ctx context.Context, rec *Record, asked []want) error {
+	claimed := make([]bool, len(asked))
+	group, each := errgroup.WithContext(ctx)
+	for i := range rec.Interfaces {
+		group.Go(func() error {
+			ifc := &rec.Interfaces[i]
+			v4, v6 := asked[i].addresses()
+			a4, a6, err := s.Addresses.Claim(each, &ifc.Network, v4, v6)
+			if err != nil {
+				return fmt.Errorf("interface %s: %w", ifc.Name, err)
+			}
+			claimed[i] = true
+			ifc.V4, ifc.V6 = within(ifc.Network.V4, a4), within(ifc.Network.V6, a6)
+			return nil
+		})
+	}
+	err := group.Wait()
+	if err == nil {
+		return nil
+	}
+	for i := range slices.Backward(rec.Interfaces) {
+		if claimed[i] {
+			s.discard(&rec.Interfaces[i])
+		}
+	}
+	return err
+}
+
+// within is the address with its subnet's prefix length; the zero value when
+// there is none.
+func within(subnet *network.Subnet, a netip.Addr) netip.Prefix {
+	if subnet == nil || !a.IsValid() {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(a, subnet.CIDR.Bits())
+}
+
+// plug makes all interfaces, side by side. The first failure ends the others;
+// all have ended when it returns.
+func (s *Service) plug(ctx context.Context, rec *Record) error {
+	group, each := errgroup.WithContext(ctx)
+	for i := range rec.Interfaces {
+		group.Go(func() error {
+			ifc := &rec.Interfaces[i]
+			if err := s.plugOne(each, rec, ifc); err != nil {
+				return fmt.Errorf("attach %s to network %s: %w", ifc.Name, ifc.Network.Ref, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	// Whoever waited for the interfaces is gone: nobody would use them.
+	return context.Cause(ctx)
+}
+
+// plugOne makes one interface, on a parent link when it is our own.
+func (s *Service) plugOne(ctx context.Context, rec *Record, ifc *Interface) error {
+	b, err := s.backend(&ifc.Network)
+	if err != nil {
+		return err
+	}
+	if !ifc.Network.Delegates() {
+		if ifc.Parent, err = s.HostLinks.Parent(ctx, &ifc.Network); err != nil {
+			return err
+		}
+	}
+	return b.Attach(ctx, rec, ifc)
+}
