@@ -37,10 +37,10 @@ func ParseArgs(s string) (Args, error) {
 		}
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return Args{}, fail(wire.CodeEnv, "CNI_ARGS: %q is not KEY=value", clip(pair))
+			return Args{}, wire.Errorf(wire.CodeEnv, "CNI_ARGS: %q is not KEY=value", clip(pair))
 		}
 		if seen[key] {
-			return Args{}, fail(wire.CodeEnv, "CNI_ARGS: %s is given twice", clip(key))
+			return Args{}, wire.Errorf(wire.CodeEnv, "CNI_ARGS: %s is given twice", clip(key))
 		}
 		seen[key] = true
 		var err error
@@ -56,7 +56,7 @@ func ParseArgs(s string) (Args, error) {
 		}
 	}
 	if len(unknown) > 0 && !ignore {
-		return Args{}, fail(wire.CodeEnv, "CNI_ARGS: unknown key %q; known are %s, and IgnoreUnknown=1 allows others",
+		return Args{}, wire.Errorf(wire.CodeEnv, "CNI_ARGS: unknown key %q; known are %s, and IgnoreUnknown=1 allows others",
 			clip(slices.Min(unknown)), strings.Join(argKeys(), ", "))
 	}
 	return a, nil
@@ -82,13 +82,13 @@ func argument(key, value string) error {
 	if value == "" || ValidName(value) && len(value) <= maxArg {
 		return nil
 	}
-	return fail(wire.CodeEnv, "CNI_ARGS: %s %q: at most %d letters, digits, '_', '.' or '-'", key, clip(value), maxArg)
+	return wire.Errorf(wire.CodeEnv, "CNI_ARGS: %s %q: at most %d letters, digits, '_', '.' or '-'", key, clip(value), maxArg)
 }
 
 func flag(value string) (bool, error) {
 	on, err := strconv.ParseBool(value)
 	if err != nil {
-		return false, fail(wire.CodeEnv, "CNI_ARGS: IgnoreUnknown %q is neither true nor false", clip(value))
+		return false, wire.Errorf(wire.CodeEnv, "CNI_ARGS: IgnoreUnknown %q is neither true nor false", clip(value))
 	}
 	return on, nil
 }

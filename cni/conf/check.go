@@ -21,20 +21,26 @@ func Versions() []string { return []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} }
 // Latest is the newest of Versions.
 const Latest = "1.1.0"
 
-// HasCheck reports whether a version of the specification knows CHECK.
-func HasCheck(version string) bool { return version != "0.3.1" }
-
-// HasGC reports whether a version of the specification knows GC and STATUS.
-func HasGC(version string) bool { return version == Latest }
+// Knows reports whether a version of the specification has a command: CHECK came
+// with 0.4.0, GC and STATUS with 1.1.0.
+func Knows(version, command string) bool {
+	switch command {
+	case "CHECK":
+		return version != "0.3.1"
+	case "GC", "STATUS":
+		return version == Latest
+	}
+	return true
+}
 
 // checkVersion comes first: in an unknown version other keys mean who knows what.
 func checkVersion(c *Config) error {
 	if c.CNIVersion == "" {
-		return fail(wire.CodeVersion, "network configuration: cniVersion is missing; supported are %s",
+		return wire.Errorf(wire.CodeVersion, "network configuration: cniVersion is missing; supported are %s",
 			strings.Join(Versions(), ", "))
 	}
 	if !slices.Contains(Versions(), c.CNIVersion) {
-		return fail(wire.CodeVersion, "network configuration: cniVersion %q is not supported; supported are %s",
+		return wire.Errorf(wire.CodeVersion, "network configuration: cniVersion %q is not supported; supported are %s",
 			clip(c.CNIVersion), strings.Join(Versions(), ", "))
 	}
 	return nil
@@ -44,19 +50,19 @@ func checkVersion(c *Config) error {
 // the journal's records.
 func checkNames(c *Config) error {
 	if !ValidName(c.Name) {
-		return fail(wire.CodeConfig,
+		return wire.Errorf(wire.CodeConfig,
 			"network configuration: name %q must start with a letter or digit and go on with these, '_', '.' or '-'",
 			clip(c.Name))
 	}
 	if c.Type != PluginType {
-		return fail(wire.CodeConfig, "network configuration: type %q, want %q", clip(c.Type), PluginType)
+		return wire.Errorf(wire.CodeConfig, "network configuration: type %q, want %q", clip(c.Type), PluginType)
 	}
 	return nil
 }
 
 func checkNaming(c *Config) error {
 	if c.NamingScheme != NamingIndexed && c.NamingScheme != NamingLegacy {
-		return fail(wire.CodeConfig, "network configuration: namingScheme %q, want %q or %q",
+		return wire.Errorf(wire.CodeConfig, "network configuration: namingScheme %q, want %q or %q",
 			clip(c.NamingScheme), NamingIndexed, NamingLegacy)
 	}
 	return nil
@@ -67,12 +73,12 @@ func checkNaming(c *Config) error {
 func checkPaths(c *Config) error {
 	for _, p := range []struct{ key, path string }{{"cniDir", c.CNIDir}, {"socket", c.Socket}} {
 		if !filepath.IsAbs(p.path) || filepath.Clean(p.path) != p.path || strings.ContainsRune(p.path, 0) {
-			return fail(wire.CodeConfig, "network configuration: %s %q must be an absolute path without .. or //",
+			return wire.Errorf(wire.CodeConfig, "network configuration: %s %q must be an absolute path without .. or //",
 				p.key, clip(p.path))
 		}
 	}
 	if len(c.Socket) > maxSocket {
-		return fail(wire.CodeConfig, "network configuration: socket %q: %d bytes, at most %d fit a unix socket",
+		return wire.Errorf(wire.CodeConfig, "network configuration: socket %q: %d bytes, at most %d fit a unix socket",
 			clip(c.Socket), len(c.Socket), maxSocket)
 	}
 	return nil

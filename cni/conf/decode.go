@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"reflect"
 	"slices"
@@ -23,20 +22,20 @@ const reserved = "cni.dev/"
 func decode(data []byte, c *Config) error {
 	var keys map[string]json.RawMessage
 	if err := one(data, &keys); err != nil {
-		return fail(wire.CodeDecode, "decode network configuration: %v", err)
+		return wire.Errorf(wire.CodeDecode, "decode network configuration: %w", err)
 	}
 	if keys == nil {
-		return fail(wire.CodeDecode, "decode network configuration: null, want an object")
+		return wire.Errorf(wire.CodeDecode, "decode network configuration: null, want an object")
 	}
 	if err := known(keys); err != nil {
 		return err
 	}
 	err := json.Unmarshal(data, c)
 	if bad := (*json.UnmarshalTypeError)(nil); errors.As(err, &bad) {
-		return fail(wire.CodeConfig, "network configuration: %s: a JSON %s, want %s", bad.Field, bad.Value, bad.Type)
+		return wire.Errorf(wire.CodeConfig, "network configuration: %s: a JSON %s, want %s", bad.Field, bad.Value, bad.Type)
 	}
 	if err != nil {
-		return fail(wire.CodeDecode, "decode network configuration: %v", err)
+		return wire.Errorf(wire.CodeDecode, "decode network configuration: %w", err)
 	}
 	return nil
 }
@@ -70,7 +69,7 @@ func known(keys map[string]json.RawMessage) error {
 		return nil
 	}
 	first := slices.Min(unknown)
-	return fail(wire.CodeField, "network configuration: unknown key %q with value %s; known are %s",
+	return wire.Errorf(wire.CodeField, "network configuration: unknown key %q with value %s; known are %s",
 		first, clip(string(keys[first])), strings.Join(fields, ", "))
 }
 
@@ -91,9 +90,4 @@ func clip(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
-// fail makes an error with a CNI code.
-func fail(code uint, format string, args ...any) error {
-	return &wire.Error{Code: code, Msg: fmt.Sprintf(format, args...)}
 }

@@ -58,6 +58,7 @@ func exchange(conn net.Conn, req *Request) (*Response, error) {
 func away(err error) error {
 	for _, sign := range []error{
 		fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF,
+		syscall.EAGAIN, // its queue of connections is full (unix(7), connect)
 	} {
 		if errors.Is(err, sign) {
 			return fmt.Errorf("%w: %w", ErrAway, err)

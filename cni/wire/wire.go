@@ -36,21 +36,3 @@ type Response struct {
 	// Error is set when the request failed.
 	Error *Error `json:"error,omitempty"`
 }
-
-// Error is a CNI error (CNI 1.1, section 5, "Error").
-type Error struct {
-	// Code is a CNI error code: below 100 the specification's, above ours.
-	Code uint `json:"code"`
-	// Msg is one line for a person.
-	Msg string `json:"msg"`
-	// Details may be longer.
-	Details string `json:"details,omitempty"`
-}
-
-// Error returns the message and the details.
-func (e *Error) Error() string {
-	if e.Details == "" {
-		return e.Msg
-	}
-	return e.Msg + ": " + e.Details
-}

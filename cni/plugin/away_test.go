@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin_test
+
+import (
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/cni/alive"
+	"github.com/patchbay-cni/patchbay/cni/plugin"
+	"github.com/patchbay-cni/patchbay/cni/wire"
+)
+
+// An ADD that comes during a restart is served by the daemon's next life,
+// whatever the plugin saw of the old one.
+func TestAddWaitsForARestart(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		before func(*host)
+	}{
+		"Missing": {"no socket yet", func(*host) {}},
+		"Refused": {"the socket of a daemon that was killed", func(h *host) {
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: h.socket, Net: "unix"})
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			l.SetUnlinkOnClose(false)
+			_ = l.Close()
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			tc.before(h)
+			done := make(chan outcome, 1)
+			go func() { done <- h.run(env("ADD", nil), h.config("1.0.0"), time.Minute) }()
+			time.Sleep(100 * time.Millisecond) // let it meet the daemon that is away
+			_ = os.Remove(h.socket)
+			h.start(answers)
+			if got := <-done; got.status != 0 {
+				t.Errorf("%s: got %+v, want the result", tc.reason, got)
+			}
+		})
+	}
+}
+
+// A daemon that is killed in the middle of an ADD is asked again.
+func TestAddSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	var asked atomic.Int32
+	h.start(func(req wire.Request) *wire.Response {
+		if asked.Add(1) < 3 {
+			return nil
+		}
+		return answers(req)
+	})
+	if got := h.run(env("ADD", nil), h.config("1.0.0"), time.Minute); got.status != 0 || asked.Load() != 3 {
+		t.Errorf("got %+v after %d requests, want the result after 3", got, asked.Load())
+	}
+}
+
+func TestAddGivesUp(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	start := time.Now()
+	e := fails(t, h.run(env("ADD", nil), h.config("1.0.0"), 120*time.Millisecond))
+	if e.Code != wire.CodeTryAgain || !strings.Contains(e.Msg, "try again later") || !strings.Contains(e.Details, h.socket) {
+		t.Errorf("daemon away: got %+v, want code 11 and the socket", e)
+	}
+	if waited := time.Since(start); waited < 120*time.Millisecond {
+		t.Errorf("daemon away: gave up after %v", waited)
+	}
+}
+
+// What the daemon refuses is final; the code is the daemon's.
+func TestDaemonRefuses(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"ADD", "DEL", "STATUS"} {
+		h := newHost(t)
+		h.start(func(wire.Request) *wire.Response {
+			return &wire.Response{Error: &wire.Error{Code: 107, Msg: "no such network", Details: "x"}}
+		})
+		e := fails(t, h.run(env(command, nil), h.config("1.1.0"), time.Minute))
+		if want := (cniError{"1.1.0", 107, "no such network", "x"}); e != want {
+			t.Errorf("%s: got %+v, want %+v", command, e, want)
+		}
+		if got := len(h.requests()); got != 1 {
+			t.Errorf("%s: the daemon was asked %d times, want once", command, got)
+		}
+		if got := h.recorded(); len(got) != 0 {
+			t.Errorf("%s: what the daemon refused was recorded for later: %v", command, got)
+		}
+	}
+}
+
+func TestAddWithoutResult(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.start(func(wire.Request) *wire.Response { return &wire.Response{} })
+	if e := fails(t, h.run(env("ADD", nil), h.config("1.0.0"), 0)); e.Code != wire.CodeIO {
+		t.Errorf("an ADD that prints nothing would look like success: got %+v", e)
+	}
+}
+
+// Something else on the socket will not go away by waiting.
+func TestNotTheDaemon(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	if err := os.WriteFile(h.socket, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.socket += "/x" // a file on the way: ENOTDIR
+	for _, command := range []string{"ADD", "DEL"} {
+		e := fails(t, h.run(env(command, nil), h.config("1.0.0"), time.Minute))
+		if e.Code != wire.CodeIO || !strings.Contains(e.Msg, h.socket) {
+			t.Errorf("%s: got %+v, want code 5 and the socket", command, e)
+		}
+	}
+}
+
+func TestDelIsRecorded(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		before func(*host)
+	}{
+		"Away":   {"no daemon", func(*host) {}},
+		"Killed": {"a daemon that dies over it may have done half of it", func(h *host) { h.start(func(wire.Request) *wire.Response { return nil }) }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			tc.before(h)
+			for range 2 {
+				if got := h.run(env("DEL", nil), h.config("1.0.0"), time.Minute); got.status != 0 || got.stdout != "" {
+					t.Fatalf("%s: got %+v, want OK", tc.reason, got)
+				}
+			}
+			got := h.recorded()
+			if len(got) != 1 || got[0].ContainerID != "4f5a" || string(got[0].Config) != h.config("1.0.0") {
+				t.Errorf("%s: recorded %+v, want the one request", tc.reason, got)
+			}
+		})
+	}
+}
+
+// OK is a promise: without the file there is none.
+func TestDelThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.blockPending()
+	e := fails(t, h.run(env("DEL", nil), h.config("1.0.0"), 0))
+	if e.Code != wire.CodeTryAgain || !strings.Contains(e.Details, h.pending) {
+		t.Errorf("got %+v, want code 11 and the folder", e)
+	}
+}
+
+func TestStatusWhileAway(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	path := wire.AlivePath(h.socket)
+	e := fails(t, h.run(env("STATUS", nil), h.config("1.1.0"), 0))
+	if e.Code != wire.CodeNotAvailable || !strings.Contains(e.Msg, "since the machine started") {
+		t.Errorf("a daemon that never lived: got %+v, want code 50", e)
+	}
+	if err := alive.Touch(path); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.run(env("STATUS", nil), h.config("1.1.0"), 0); got.status != 0 {
+		t.Errorf("a daemon that lived a moment ago: got %+v, want OK", got)
+	}
+	// The first instants after boot are older than a minute for any machine
+	// that runs tests, and 1 ns is one of them.
+	if err := os.WriteFile(path, []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e = fails(t, h.run(env("STATUS", nil), h.config("1.1.0"), 0))
+	if e.Code != wire.CodeNotAvailable || !strings.Contains(e.Msg, "ago") {
+		t.Errorf("a daemon long gone: got %+v, want code 50 and its age", e)
+	}
+}
+
+// A daemon that is too busy to answer is not gone.
+func TestStatusOfABusyDaemon(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.start(func(wire.Request) *wire.Response {
+		return &wire.Response{Error: &wire.Error{Code: wire.CodeTryAgain, Msg: "busy"}}
+	})
+	if err := alive.Touch(wire.AlivePath(h.socket)); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.run(env("STATUS", nil), h.config("1.1.0"), 0); got.status != 0 {
+		t.Errorf("got %+v, want OK", got)
+	}
+}
+
+func TestHost(t *testing.T) {
+	t.Parallel()
+	p := plugin.Host()
+	if p.Pending != wire.DefaultPending || p.Patience != 10*time.Second || p.Stdout != os.Stdout {
+		t.Errorf("Host: got %+v", p)
+	}
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/cni/pending"
+	"github.com/patchbay-cni/patchbay/cni/plugin"
+	"github.com/patchbay-cni/patchbay/cni/wire"
+)
+
+// host is a machine's folders with a daemon that can be started and stopped.
+type host struct {
+	t      *testing.T
+	socket string
+	// pending is the plugin's folder for DELs.
+	pending string
+	mu      sync.Mutex
+	got     []wire.Request
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	dir := t.TempDir()
+	return &host{t: t, socket: filepath.Join(dir, "s"), pending: filepath.Join(dir, "pending")}
+}
+
+// start listens on the socket; answer nil drops the connection, as a daemon
+// that is killed does. The function that it returns stops it.
+func (h *host) start(answer func(wire.Request) *wire.Response) func() {
+	h.t.Helper()
+	l, err := net.Listen("unix", h.socket)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			h.answer(conn, answer)
+		}
+	}()
+	return func() { _ = l.Close() }
+}
+
+func (h *host) answer(conn net.Conn, answer func(wire.Request) *wire.Response) {
+	defer func() { _ = conn.Close() }()
+	var req wire.Request
+	if err := wire.Read(conn, &req); err != nil {
+		h.t.Errorf("the daemon cannot read the request: %v", err)
+		return
+	}
+	h.mu.Lock()
+	h.got = append(h.got, req)
+	h.mu.Unlock()
+	if res := answer(req); res != nil {
+		if err := wire.Write(conn, res); err != nil {
+			h.t.Errorf("the daemon cannot write the answer: %v", err)
+		}
+	}
+}
+
+func (h *host) requests() []wire.Request {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]wire.Request(nil), h.got...)
+}
+
+// outcome is what a runtime sees of one invocation.
+type outcome struct {
+	status int
+	stdout string
+	stderr string
+}
+
+// env is what a runtime sets; "" in changes unsets a variable.
+func env(command string, changes map[string]string) map[string]string {
+	e := map[string]string{
+		"CNI_COMMAND": command, "CNI_CONTAINERID": "4f5a", "CNI_NETNS": "/run/netns/x", "CNI_IFNAME": "eth0",
+		"CNI_ARGS": "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web", "CNI_PATH": "/opt/cni/bin",
+	}
+	for k, v := range changes {
+		if e[k] = v; v == "" {
+			delete(e, k)
+		}
+	}
+	return e
+}
+
+// config is a configuration for this host's socket.
+func (h *host) config(cniVersion string) string {
+	return fmt.Sprintf(`{"cniVersion":%q,"name":"patchbay","type":"patchbay","socket":%q}`, cniVersion, h.socket)
+}
+
+// run invokes the plugin.
+func (h *host) run(env map[string]string, stdin string, patience time.Duration) outcome {
+	h.t.Helper()
+	var stdout, stderr bytes.Buffer
+	p := &plugin.Process{
+		LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok },
+		Stdin:     strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
+		Pending: h.pending, Patience: patience,
+	}
+	status := p.Run(h.t.Context())
+	return outcome{status, stdout.String(), stderr.String()}
+}
+
+// cniError is an error as a runtime reads it.
+type cniError struct {
+	CNIVersion string `json:"cniVersion"`
+	Code       uint   `json:"code"`
+	Msg        string `json:"msg"`
+	Details    string `json:"details"`
+}
+
+// fails decodes the error that a failed invocation printed.
+func fails(t *testing.T, o outcome) cniError {
+	t.Helper()
+	var e cniError
+	if err := json.Unmarshal([]byte(o.stdout), &e); err != nil || o.status != 1 || e.Code == 0 || e.Msg == "" {
+		t.Fatalf("want exit status 1 and a CNI error, got %d and %q (%v)", o.status, o.stdout, err)
+	}
+	return e
+}
+
+// recorded returns the DELs on disk.
+func (h *host) recorded() []*wire.Request {
+	h.t.Helper()
+	names, err := pending.List(h.pending)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var reqs []*wire.Request
+	for _, name := range names {
+		req, err := pending.Read(h.pending, name)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		reqs = append(reqs, req)
+	}
+	return reqs
+}
+
+// blockPending puts a file where the folder should be.
+func (h *host) blockPending() {
+	h.t.Helper()
+	if err := os.WriteFile(h.pending, nil, 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
