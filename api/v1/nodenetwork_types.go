@@ -9,10 +9,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=nn,categories=danm
-// +kubebuilder:printcolumn:name=NICs,type=string,JSONPath=`.status.nics[*].name`
-// +kubebuilder:printcolumn:name=Links,type=string,JSONPath=`.status.links[*].name`
-// +kubebuilder:printcolumn:name=Version,type=string,JSONPath=`.status.version`,priority=1
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Version,type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name=Message,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type NodeNetwork struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,21 +24,34 @@ import (
 // pollInterval is how often waiting looks.
 const pollInterval = 20 * time.Millisecond
 
-// install creates what is in the folders of definitions and policies, and waits until
-// the API server acts on it.
+// kinds lists what is installed of deployments/, in this order. Workloads have no node
+// to run on here, and webhooks nobody who answers.
+func kinds() []string {
+	return []string{
+		"Namespace", "CustomResourceDefinition",
+		"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	}
+}
+
+// install creates definitions, rights and policies, and waits until the API server acts
+// on them.
 func install(ctx context.Context, c client.Client) error {
-	for _, folder := range []string{"crds", "policies"} {
-		path, err := source.Path("deployments", folder)
-		if err != nil {
-			return err
-		}
-		objects, err := ReadManifests(path)
-		if err != nil {
-			return err
-		}
+	folder, err := source.Path("deployments")
+	if err != nil {
+		return err
+	}
+	objects, err := ReadManifests(folder)
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds() {
 		for _, o := range objects {
+			if o.GetKind() != kind {
+				continue
+			}
 			if err := c.Create(ctx, o); err != nil {
-				return fmt.Errorf("install %s %s: %w", o.GetKind(), o.GetName(), err)
+				return fmt.Errorf("install %s %s: %w", kind, o.GetName(), err)
 			}
 		}
 	}
@@ -47,24 +61,20 @@ func install(ctx context.Context, c client.Client) error {
 	return awaitPolicies(ctx, c)
 }
 
-// ReadManifests reads all objects of the *.yaml files in a folder, in the order of the
-// files' names. A kustomization is no object and is left out; a folder that does not
-// exist has none.
+// ReadManifests reads all objects of the *.yaml files in a folder and those below, in
+// the order of the files' paths.
 func ReadManifests(folder string) ([]*unstructured.Unstructured, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", folder, err)
-	}
 	var objects []*unstructured.Unstructured
-	for _, file := range files {
-		if filepath.Base(file) == "kustomization.yaml" {
-			continue
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
+			return err
 		}
-		more, err := readManifest(file)
-		if err != nil {
-			return nil, err
-		}
+		more, err := readManifest(path)
 		objects = append(objects, more...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read manifests in %s: %w", folder, err)
 	}
 	return objects, nil
 }
@@ -72,7 +82,7 @@ func ReadManifests(folder string) ([]*unstructured.Unstructured, error) {
 func readManifest(file string) ([]*unstructured.Unstructured, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, fmt.Errorf("read manifest: %w", err)
+		return nil, fmt.Errorf("open: %w", err)
 	}
 	defer f.Close()
 	const lookAhead = 4096 // how far the decoder looks to tell JSON from YAML
@@ -85,7 +95,7 @@ func readManifest(file string) ([]*unstructured.Unstructured, error) {
 			return objects, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read manifest %s: %w", file, err)
+			return nil, fmt.Errorf("decode %s: %w", file, err)
 		}
 		if len(o.Object) > 0 { // a comment between two separators
 			objects = append(objects, o)
