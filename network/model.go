@@ -57,6 +57,9 @@ type Network struct {
 	VLAN int
 	// VXLAN is 1-16777214, or 0 when not set.
 	VXLAN int
+	// Mode is the IPVLAN mode (l2, l3, l3s) or the MACVLAN mode (bridge, private,
+	// vepa, passthru); empty for the backend's default. No option sets it yet.
+	Mode string
 	// Prefix is the interface name prefix, "eth" when not set.
 	Prefix string
 	// MTU in bytes, or 0 for the parent's.

@@ -14,58 +14,40 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network/networktest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// ruleCase is a network spec and what the API server says to it.
-type ruleCase struct {
-	reason string
-	// spec is in YAML. NetworkID is added when it is left out.
-	spec string
-	// refused are parts of the message: the field's path and what would be right.
-	// None means accepted.
-	refused []string
-	// kinds it is tried on; all three network kinds by default.
-	kinds []string
-}
-
-func networkKinds() []string {
-	return []string{v1.KindClusterNetwork, v1.KindDanmNet, v1.KindTenantNetwork}
-}
-
-// runRules tries every case on every kind. Nothing is stored.
-func runRules(t *testing.T, cases map[string]ruleCase) {
-	t.Helper()
+// Package network runs the same cases over its model, so the two cannot disagree.
+// Nothing is stored.
+func TestNetworkRules(t *testing.T) {
+	t.Parallel()
 	env := apitest.Start(t)
-	for name, tc := range cases {
-		kinds := tc.kinds
-		if kinds == nil {
-			kinds = networkKinds()
-		}
-		for _, kind := range kinds {
+	for name, tc := range networktest.Rules() {
+		for _, kind := range tc.On() {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				err := env.Client.Create(t.Context(), newNetwork(t, kind, tc.spec), client.DryRunAll)
+				err := env.Client.Create(t.Context(), newNetwork(t, kind, tc.Spec), client.DryRunAll)
 				checkAnswer(t, tc, err)
 			})
 		}
 	}
 }
 
-func checkAnswer(t *testing.T, tc ruleCase, err error) {
+func checkAnswer(t *testing.T, tc networktest.Case, err error) {
 	t.Helper()
-	if len(tc.refused) == 0 {
+	if len(tc.Refused) == 0 {
 		if err != nil {
-			t.Errorf("%s\ncreate: %v", tc.reason, err)
+			t.Errorf("%s\ncreate: %v", tc.Reason, err)
 		}
 		return
 	}
 	if !apierrors.IsInvalid(err) {
-		t.Fatalf("%s\ncreate: got %v, want a refusal that says %q", tc.reason, err, tc.refused)
+		t.Fatalf("%s\ncreate: got %v, want a refusal that says %q", tc.Reason, err, tc.Refused)
 	}
-	for _, part := range tc.refused {
+	for _, part := range tc.Refused {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%s\ncreate: got %q, want it to say %q", tc.reason, err, part)
+			t.Errorf("%s\ncreate: got %q, want it to say %q", tc.Reason, err, part)
 		}
 	}
 }

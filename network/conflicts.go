@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// Errors of networks that do not go with an older one; errors.Is holds.
+var (
+	// ErrLinkTaken says that the link's name or identity is taken for something else.
+	ErrLinkTaken = errors.New("link is taken")
+	// ErrParentShared says that the parent cannot serve both networks.
+	ErrParentShared = errors.New("parent cannot serve both networks")
+	// ErrPoolOverlap says that two networks could give one address twice.
+	ErrPoolOverlap = errors.New("pools overlap")
+)
+
+// modePassthru is the MACVLAN mode that takes the parent for one interface.
+const modePassthru = "passthru"
+
+// Conflicts returns what is wrong with networks beside older ones: a link name or
+// identity that is taken, a parent that another backend, IPVLAN mode or a passthru
+// network has, a pool that overlaps on the same segment. Only the younger network
+// of two is in the map, so nobody breaks another's network by creating one; and a
+// network in the map has no say against others.
+func Conflicts(nets []*Network) map[Ref]error {
+	byAge := slices.Clone(nets)
+	slices.SortStableFunc(byAge, func(a, b *Network) int {
+		switch {
+		case a.Older(b):
+			return -1
+		case b.Older(a):
+			return 1
+		}
+		return 0
+	})
+	refused := map[Ref]error{}
+	t := tenancy{names: map[string]holder{}, links: map[Link][]*Network{}, segments: map[segment][]*Network{}}
+	for _, n := range byAge {
+		if err := t.admit(n); err != nil {
+			refused[n.Ref] = err
+		}
+	}
+	return refused
+}
+
+// Conflict returns what is wrong with n beside those of others that are older.
+func Conflict(n *Network, others []*Network) error {
+	nets := make([]*Network, 0, len(others)+1)
+	for _, o := range others {
+		if o.Ref != n.Ref {
+			nets = append(nets, o)
+		}
+	}
+	return Conflicts(append(nets, n))[n.Ref]
+}
+
+// holder is the link that a name is for, and the oldest network on it.
+type holder struct {
+	link  Link
+	owner *Network
+}
+
+// tenancy is who has which link names, links and segments, oldest first.
+type tenancy struct {
+	names    map[string]holder
+	links    map[Link][]*Network
+	segments map[segment][]*Network
+}
+
+// admit adds n, or says why it does not go with what is there.
+func (t *tenancy) admit(n *Network) error {
+	link, hasLink := n.Link()
+	if hasLink {
+		if err := t.checkLink(n, link); err != nil {
+			return err
+		}
+	}
+	seg, hasSegment := n.segment()
+	if hasSegment {
+		for _, o := range t.segments[seg] {
+			if err := overlap(n, o); err != nil {
+				return err
+			}
+		}
+		t.segments[seg] = append(t.segments[seg], n)
+	}
+	if hasLink {
+		t.take(n, link)
+	}
+	return nil
+}
+
+// checkLink: older networks on the same link come first, then those on another
+// link that has one of the names.
+func (t *tenancy) checkLink(n *Network, link Link) error {
+	for _, o := range t.links[link] {
+		if err := shareParent(n, o, link); err != nil {
+			return err
+		}
+	}
+	names := []string{n.Device} // the NIC's name is taken too: no link of ours may have it
+	if len(t.links[link]) == 0 {
+		names = append(names, n.LinkName())
+	}
+	for _, name := range names {
+		taken, ok := t.names[name]
+		if want := linkNamed(name, n, link); ok && taken.link != want {
+			return fmt.Errorf("%w: %s would use %q as %s, and %s has it as %s: use another NetworkID or device",
+				ErrLinkTaken, n.Ref, name, want, taken.owner.Ref, taken.link)
+		}
+	}
+	return nil
+}
+
+func (t *tenancy) take(n *Network, link Link) {
+	claim := func(name string) {
+		if _, ok := t.names[name]; !ok {
+			t.names[name] = holder{link: linkNamed(name, n, link), owner: n}
+		}
+	}
+	if len(t.links[link]) == 0 {
+		claim(n.LinkName())
+	}
+	claim(n.Device)
+	t.links[link] = append(t.links[link], n)
+}
+
+// linkNamed returns what name stands for in n: its link or the NIC below.
+func linkNamed(name string, n *Network, link Link) Link {
+	if name == n.Device {
+		return Link{Device: n.Device}
+	}
+	return link
+}
+
+// shareParent says why n cannot be on the link of the older network o.
+func shareParent(n, o *Network, link Link) error {
+	if n.Device != o.Device {
+		return fmt.Errorf("%w: %s wants %s on %s, and %s has it on %s: use host_device %s or another vxlan",
+			ErrLinkTaken, n.Ref, link, n.Device, o.Ref, o.Device, o.Device)
+	}
+	if n.Delegates() || o.Delegates() {
+		return nil // how another plugin uses its parent is its own matter
+	}
+	switch {
+	case n.Type != o.Type:
+		return fmt.Errorf("%w: %s is %s, and %s on the same parent %s is %s: use one NetworkType on a parent",
+			ErrParentShared, n.Ref, n.Type, o.Ref, link, o.Type)
+	case n.Type == v1.TypeIPVLAN && n.Mode != o.Mode:
+		return fmt.Errorf("%w: %s is IPVLAN in mode %q, and %s on the same parent %s in mode %q: use one mode on a parent",
+			ErrParentShared, n.Ref, n.Mode, o.Ref, link, o.Mode)
+	case n.Mode == modePassthru || o.Mode == modePassthru:
+		return fmt.Errorf("%w: %s and %s are both on %s, and a passthru network has its parent to itself: use another device or VLAN",
+			ErrParentShared, n.Ref, o.Ref, link)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networktest
+
+// SubnetRules are about subnets and the pools within them, IPv4.
+func SubnetRules() map[string]Case {
+	return map[string]Case{
+		"CIDR":     {Reason: "An IPv4 subnet.", Spec: `{Options: {cidr: 10.0.0.0/24}}`},
+		"HostBits": {Reason: "DANM takes the subnet of an address.", Spec: `{Options: {cidr: 10.0.0.7/24}}`},
+		"NoPrefix": {Reason: "A subnet has a length.", Spec: `{Options: {cidr: 10.0.0.0}}`, Refused: []string{"spec.Options.cidr", "prefix length"}},
+		"SixInFour": {
+			Reason: "IPv6 has a field of its own.", Spec: `{Options: {cidr: "fd00::/64"}}`,
+			Refused: []string{"spec.Options.cidr", "IPv4 subnet"},
+		},
+		"BadPrefix": {Reason: "32 bits at most.", Spec: `{Options: {cidr: 10.0.0.0/33}}`, Refused: []string{"spec.Options.cidr"}},
+		"Words":     {Reason: "Not a subnet.", Spec: `{Options: {cidr: any}}`, Refused: []string{"spec.Options.cidr"}},
+		"Pool":      {Reason: "A part of the subnet.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.20}}}`},
+		"PoolOfOne": {Reason: "One address is a pool.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.10}}}`},
+		"HalfPool":  {Reason: "The other end is the subnet's.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10}}}`},
+		"PoolAlone": {
+			Reason: "A pool is a part of a subnet.", Spec: `{Options: {allocation_pool: {start: 10.0.0.10}}}`,
+			Refused: []string{"spec.Options.allocation_pool", "set cidr"},
+		},
+		"StartOutside": {
+			Reason: "The message names both.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.1.10}}}`,
+			Refused: []string{"spec.Options.allocation_pool.start", "10.0.1.10", "10.0.0.0/24"},
+		},
+		"EndOutside": {
+			Reason: "The message names both.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {end: 10.0.1.10}}}`,
+			Refused: []string{"spec.Options.allocation_pool.end", "10.0.1.10", "10.0.0.0/24"},
+		},
+		"EndFirst": {
+			Reason: "As numbers, 9 is before 10.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.9}}}`,
+			Refused: []string{"spec.Options.allocation_pool.end", "10.0.0.9", "before start 10.0.0.10"},
+		},
+		"HighOctetsOrder": {
+			Reason: "An order by text would refuse it.",
+			Spec:   `{Options: {cidr: 10.0.0.0/8, allocation_pool: {start: 10.9.255.255, end: 10.10.0.0}}}`,
+		},
+		"SignBit": {
+			Reason: "An order by signed 32 bits would refuse it.",
+			Spec:   `{Options: {cidr: 0.0.0.0/0, allocation_pool: {start: 127.0.0.1, end: 128.0.0.1}}}`,
+		},
+		"MiddleOctetDown": {
+			Reason: "A later octet does not make up for an earlier one.",
+			Spec:   `{Options: {cidr: 10.0.0.0/8, allocation_pool: {start: 10.2.0.0, end: 10.1.255.255}}}`, Refused: []string{"allocation_pool.end"},
+		},
+		"PoolNoAddress": {
+			Reason: "An end is an address.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.0/25}}}`,
+			Refused: []string{"spec.Options.allocation_pool.start", `"10.0.0.0/25"`},
+		},
+		"PoolOfSix": {
+			Reason: "Families do not mix.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {end: "fd00::1"}}}`,
+			Refused: []string{"spec.Options.allocation_pool.end", "IPv4"},
+		},
+		"BadLastIP": {
+			Reason: "DANM's cursor is an address.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {lastIp: x}}}`,
+			Refused: []string{"spec.Options.allocation_pool.lastIp"},
+		},
+		"LeadingZero": {
+			Reason: "010 is 10 or 8: RFC 6943 3.1.1.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.010}}}`,
+			Refused: []string{"spec.Options.allocation_pool.start"},
+		},
+	}
+}
+
+// Subnet6Rules are about subnets and the pools within them, IPv6.
+func Subnet6Rules() map[string]Case {
+	return map[string]Case{
+		"Net6":     {Reason: "An IPv6 subnet.", Spec: `{Options: {net6: "fd00::/64"}}`},
+		"Longest":  {Reason: "Every notation of RFC 4291 fits.", Spec: `{Options: {net6: "fd00:1111:2222:3333:4444:5555:6666:7777/128"}}`},
+		"Dual":     {Reason: "Dual stack.", Spec: `{Options: {cidr: 10.0.0.0/24, net6: "fd00::/64"}}`},
+		"FourIn6":  {Reason: "IPv4 has a field of its own.", Spec: `{Options: {net6: 10.0.0.0/24}}`, Refused: []string{"spec.Options.net6", "IPv6 subnet"}},
+		"Mapped":   {Reason: "A mapped IPv4 subnet is not IPv6.", Spec: `{Options: {net6: "::ffff:10.0.0.0/120"}}`, Refused: []string{"spec.Options.net6"}},
+		"NoPrefix": {Reason: "A subnet has a length.", Spec: `{Options: {net6: "fd00::"}}`, Refused: []string{"spec.Options.net6"}},
+		"PoolCIDR": {Reason: "A part of net6.", Spec: `{Options: {net6: "fd00::/64", allocation_pool_v6: {cidr: "fd00::1:0/112"}}}`},
+		"PoolAlone": {
+			Reason: "A pool is a part of a subnet.", Spec: `{Options: {allocation_pool_v6: {cidr: "fd00::1:0/112"}}}`,
+			Refused: []string{"spec.Options.allocation_pool_v6", "set net6"},
+		},
+		"PoolOutside": {
+			Reason: "The message names both.", Spec: `{Options: {net6: "fd00::/64", allocation_pool_v6: {cidr: "fd01::/112"}}}`,
+			Refused: []string{"spec.Options.allocation_pool_v6.cidr", "fd01::/112", "fd00::/64"},
+		},
+		"PoolWider": {
+			Reason: "A pool is no larger than its subnet.", Spec: `{Options: {net6: "fd00::/64", allocation_pool_v6: {cidr: "fd00::/48"}}}`,
+			Refused: []string{"spec.Options.allocation_pool_v6.cidr"},
+		},
+		"StartOutside": {
+			Reason: "The message names both.", Spec: `{Options: {net6: "fd00::/64", allocation_pool_v6: {start: "fd00:0:0:1::"}}}`,
+			Refused: []string{"spec.Options.allocation_pool_v6.start", "fd00:0:0:1::", "fd00::/64"},
+		},
+		"StartOutsidePool": {
+			Reason: "Within the pool's own subnet, too.",
+			Spec:   `{Options: {net6: "fd00::/64", allocation_pool_v6: {cidr: "fd00::1:0/112", start: "fd00::2:1"}}}`, Refused: []string{"allocation_pool_v6.start"},
+		},
+		"EndOutsidePool": {
+			Reason: "Within the pool's own subnet, too.",
+			Spec:   `{Options: {net6: "fd00::/64", allocation_pool_v6: {cidr: "fd00::1:0/112", end: "fd00::2:1"}}}`, Refused: []string{"allocation_pool_v6.end"},
+		},
+		"Order": {
+			Reason: "Hexadecimal, of different lengths.",
+			Spec:   `{Options: {net6: "fd00::/64", allocation_pool_v6: {start: "fd00::f", end: "fd00::10"}}}`,
+		},
+		"OrderManyZeros": {
+			Reason: "Zeros may be left out at the front, in the middle, at the end or nowhere.",
+			Spec:   `{Options: {net6: "::/0", allocation_pool_v6: {start: "::1", end: "fd00:0:0:0:0:0:0:0"}}}`,
+		},
+		"OrderTrailing": {
+			Reason: "A trailing gap is zeros.",
+			Spec:   `{Options: {net6: "::/0", allocation_pool_v6: {start: "fd00::", end: "fd00:0:0:0:1::"}}}`,
+		},
+		"OrderUpperCase": {
+			Reason: "Letters compare as digits in either case.",
+			Spec:   `{Options: {net6: "fd00::/64", allocation_pool_v6: {start: "fd00::B", end: "FD00::c"}}}`,
+		},
+		"EndFirst": {
+			Reason:  "As numbers, f is before 10.",
+			Spec:    `{Options: {net6: "fd00::/64", allocation_pool_v6: {start: "fd00::10", end: "fd00::f"}}}`,
+			Refused: []string{"spec.Options.allocation_pool_v6.end", "fd00::f", "before start fd00::10"},
+		},
+		"EndFirstHighGroup": {
+			Reason:  "A later group does not make up for an earlier one.",
+			Spec:    `{Options: {net6: "fd00::/16", allocation_pool_v6: {start: "fd00:2::", end: "fd00:1:ffff::"}}}`,
+			Refused: []string{"spec.Options.allocation_pool_v6.end"},
+		},
+		"PoolOfFour": {
+			Reason: "Families do not mix.", Spec: `{Options: {net6: "fd00::/64", allocation_pool_v6: {start: 10.0.0.1}}}`,
+			Refused: []string{"spec.Options.allocation_pool_v6.start", "IPv6"},
+		},
+		"Zone": {
+			Reason: "A zone means nothing on another node.", Spec: `{Options: {net6: "fe80::/64", allocation_pool_v6: {start: "fe80::1%eth0"}}}`,
+			Refused: []string{"spec.Options.allocation_pool_v6.start"},
+		},
+	}
+}
