@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package delegate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+)
+
+// resultVersion is how results are journalled. It has all that 1.1.0 has.
+const resultVersion = "1.0.0"
+
+// run is the work on one interface. Libcni's own loop is not used: it keeps the
+// results in files of its own and takes DEL's from there, while ours are in the
+// journal together with everything else that DEL needs.
+type run struct {
+	exec *executor
+	list *libcni.NetworkConfigList
+	args args
+}
+
+// add runs ADD with each plugin; each gets the result of the one before.
+func (r *run) add(ctx context.Context) (*types100.Result, error) {
+	var result types.Result
+	for _, p := range r.list.Plugins {
+		path, stdin, err := r.prepare(p, result)
+		if err == nil {
+			result, err = invoke.ExecPluginWithResult(ctx, path, stdin, r.args.with("ADD"), addExecutor{r.exec})
+		}
+		if err != nil {
+			return nil, pluginError(p, "ADD", err)
+		}
+	}
+	converted, err := result.GetAsVersion(resultVersion)
+	if err != nil {
+		return nil, fmt.Errorf("convert the result of %s from CNI %s: %w", r.list.Name, result.Version(), err)
+	}
+	final, ok := converted.(*types100.Result)
+	if !ok {
+		return nil, fmt.Errorf("convert the result of %s: got %T", r.list.Name, converted)
+	}
+	return final, nil
+}
+
+// del runs DEL with each plugin, the last first. Final is what ADD gave, nil
+// when ADD did not come to its end. One plugin that fails does not keep the
+// others from cleaning up.
+func (r *run) del(ctx context.Context, final *types100.Result) error {
+	prev, err := r.previous(final)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, p := range slices.Backward(r.list.Plugins) {
+		path, stdin, err := r.prepare(p, prev)
+		if err == nil {
+			err = invoke.ExecPluginWithoutResult(ctx, path, stdin, r.args.with("DEL"), r.exec)
+		}
+		if err != nil {
+			failed = append(failed, pluginError(p, "DEL", err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// previous is the result as DEL wants it: in the list's version, and from CNI
+// 0.4.0 on, where a configuration may first have a prevResult on DEL.
+func (r *run) previous(final *types100.Result) (types.Result, error) {
+	if final == nil {
+		return nil, nil
+	}
+	knows, err := version.GreaterThanOrEqualTo(r.list.CNIVersion, "0.4.0")
+	if err != nil || !knows {
+		return nil, err
+	}
+	prev, err := final.GetAsVersion(r.list.CNIVersion)
+	if err != nil {
+		return nil, fmt.Errorf("convert the result of %s to CNI %s: %w", r.list.Name, r.list.CNIVersion, err)
+	}
+	return prev, nil
+}
+
+// prepare finds the plugin and makes its standard input (CNI 1.1, section 4,
+// "Deriving request configuration from plugin configuration").
+func (r *run) prepare(p *libcni.PluginConfig, prev types.Result) (path string, stdin []byte, err error) {
+	path, err = r.exec.FindInPath(p.Network.Type, r.args.folders())
+	if err != nil {
+		return "", nil, err
+	}
+	keys := map[string]any{"name": r.list.Name, "cniVersion": r.list.CNIVersion}
+	if prev != nil {
+		keys["prevResult"] = prev
+	}
+	p, err = libcni.InjectConf(p, keys)
+	if err != nil {
+		return "", nil, fmt.Errorf("derive its configuration: %w", err)
+	}
+	return path, p.Bytes, nil
+}
