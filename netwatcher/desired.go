@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Wanted is a link that networks need on this node.
+type Wanted struct {
+	Spec
+	// Networks on it, the oldest first.
+	Networks []network.Ref
+	// Err says why it cannot be on this node; Spec is incomplete then.
+	Err error
+}
+
+// Plan is what the networks need of this node.
+type Plan struct {
+	// Links by name.
+	Links []Wanted
+	// NICs are the names of those that must be up, in order.
+	NICs []string
+	// Refused are the networks that an older one is in the way of, or that ask
+	// for what their link cannot give.
+	Refused map[network.Ref]error
+}
+
+// Desired plans the links for all networks. It looks at what is there only for
+// NICs and for names and identities that others have taken.
+func Desired(networks []*network.Network, state *State, peers VTEPs) *Plan {
+	b := &planner{
+		state: state, peers: peers,
+		plan:   &Plan{Refused: map[network.Ref]error{}},
+		byID:   map[network.Link]*Wanted{},
+		byName: map[string]*Wanted{},
+		slaves: map[network.Link]*network.Network{},
+	}
+	sorted := slices.Clone(networks)
+	slices.SortFunc(sorted, oldestFirst)
+	for _, n := range sorted {
+		if err := b.add(n); err != nil {
+			b.plan.Refused[n.Ref] = err
+		}
+	}
+	return b.finish()
+}
+
+func oldestFirst(a, b *network.Network) int {
+	switch {
+	case a.Older(b):
+		return -1
+	case b.Older(a):
+		return 1
+	}
+	return 0
+}
+
+// planner collects links while it goes through the networks by age.
+type planner struct {
+	state  *State
+	peers  VTEPs
+	plan   *Plan
+	byID   map[network.Link]*Wanted
+	byName map[string]*Wanted
+	slaves map[network.Link]*network.Network
+}
+
+// add finds the network's link or starts a new one.
+func (b *planner) add(n *network.Network) error {
+	id, ok := n.Link()
+	if !ok {
+		return nil
+	}
+	if err := b.share(id, n); err != nil {
+		return err
+	}
+	nic, err := usable(b.state, n.Device)
+	if id.IsNIC() {
+		if err != nil {
+			return err
+		}
+		b.plan.NICs = append(b.plan.NICs, n.Device)
+		return fits(n, nic.MTU, nic)
+	}
+	w, ok := b.byID[id]
+	if !ok {
+		w = &Wanted{Spec: Spec{Identity: id, Name: n.LinkName(), Device: n.Device}, Err: err}
+		if err := b.start(w, nic); err != nil {
+			return err
+		}
+	}
+	if err := w.ride(n, nic); err != nil {
+		return err
+	}
+	b.byID[id], b.byName[w.Name] = w, w
+	return nil
+}
+
+// share checks that slaves of one kind only are on a link: the kernel gives its
+// frames to one driver.
+func (b *planner) share(id network.Link, n *network.Network) error {
+	if n.Delegates() {
+		return nil
+	}
+	first, ok := b.slaves[id]
+	if ok && first.Type != n.Type {
+		return fmt.Errorf("%s has %s for %s, which is older, and carries no %s besides: use another vlan, vxlan or host_device: %w",
+			id, first.Type, first.Ref, n.Type, ErrTaken)
+	}
+	if !ok {
+		b.slaves[id] = n
+	}
+	return nil
+}
+
+// start places a new link on its NIC.
+func (b *planner) start(w *Wanted, nic *NIC) error {
+	if err := b.free(w); err != nil {
+		return err
+	}
+	if w.Err == nil {
+		w.Err = w.place(nic, b.peers)
+	}
+	return nil
+}
+
+// ride puts a network on a link.
+func (w *Wanted) ride(n *network.Network, nic *NIC) error {
+	if w.Device != n.Device {
+		return fmt.Errorf("%s is on %s for %s, which is older, and a node has each VNI once: use another vxlan: %w",
+			w.Identity, w.Device, w.Networks[0], ErrTaken)
+	}
+	if w.Err == nil {
+		if err := fits(n, w.MTU, nic); err != nil {
+			return err
+		}
+	}
+	w.Networks = append(w.Networks, n.Ref)
+	return nil
+}
+
+// free checks that no older network and nobody else has the link's name or
+// identity.
+func (b *planner) free(w *Wanted) error {
+	if o, ok := b.byName[w.Name]; ok {
+		return fmt.Errorf("link name %s is %s for %s, which is older: use another NetworkID: %w",
+			w.Name, o.Identity, o.Networks[0], ErrTaken)
+	}
+	if _, ok := b.state.nic(w.Name); ok {
+		return fmt.Errorf("link name %s is a NIC of this node: use another NetworkID: %w", w.Name, ErrTaken)
+	}
+	for i := range b.state.Links {
+		f := &b.state.Links[i]
+		if !f.Ours && f.Identity == w.Identity {
+			return fmt.Errorf("%s is link %s of this node, which Patchbay did not make: remove it, or use another number: %w",
+				w.Identity, f.Name, ErrTaken)
+		}
+	}
+	return nil
+}
+
+// finish orders the plan.
+func (b *planner) finish() *Plan {
+	for _, w := range b.byID {
+		b.plan.Links = append(b.plan.Links, *w)
+		if w.Err == nil {
+			b.plan.NICs = append(b.plan.NICs, w.Device)
+		}
+	}
+	slices.SortFunc(b.plan.Links, func(a, b Wanted) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(b.plan.NICs)
+	b.plan.NICs = slices.Compact(b.plan.NICs)
+	return b.plan
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Op is what a Change does.
+type Op string
+
+const (
+	// Raise sets the NIC Link.Device up.
+	Raise Op = "raise"
+	// Delete removes our link Link.Name.
+	Delete Op = "delete"
+	// Create makes Link, sealed and up.
+	Create Op = "create"
+	// Update sets MTU, seals and sets up the link Link.Name.
+	Update Op = "update"
+	// Peer adds Add to and takes Drop off the forwarding entries of Link.Name.
+	Peer Op = "peer"
+)
+
+// Change is one step towards the plan.
+type Change struct {
+	Op Op
+	// Link is the target; in a Delete what is there, in an Update with the name
+	// that the link has now.
+	Link Spec
+	// Add and Drop are VTEPs.
+	Add, Drop []netip.Addr
+}
+
+// Used reports whether Pods have slaves on the link of an identity.
+type Used func(network.Link) bool
+
+// Diff returns the steps from what is there to the plan, deletions first since
+// what is created may need a name or an identity of theirs. Nothing to do: nil.
+func Diff(plan *Plan, state *State, used Used) []Change {
+	var first, then []Change
+	for _, name := range plan.NICs {
+		if nic, ok := state.nic(name); ok && !nic.Up {
+			first = append(first, Change{Op: Raise, Link: Spec{Device: name}})
+		}
+	}
+	kept := map[network.Link]*Found{}
+	for i := range state.Links {
+		f := &state.Links[i]
+		switch {
+		case !f.Ours:
+		case f.HalfMade || outdated(f, plan) && !used(f.Identity):
+			first = append(first, Change{Op: Delete, Link: f.Spec})
+		default:
+			kept[f.Identity] = f
+		}
+	}
+	for i := range plan.Links {
+		w := &plan.Links[i]
+		if w.Err == nil {
+			then = append(then, steps(w, kept[w.Identity], used)...)
+		}
+	}
+	return append(first, then...)
+}
+
+// outdated reports whether a link of ours is not wanted, or has what cannot be
+// changed in place.
+func outdated(f *Found, plan *Plan) bool {
+	w := plan.link(f.Identity)
+	if w == nil {
+		return true
+	}
+	return w.Err == nil && (f.Name != w.Name || f.Device != w.Device || f.Local != w.Local)
+}
+
+// link finds a wanted link.
+func (p *Plan) link(id network.Link) *Wanted {
+	for i := range p.Links {
+		if p.Links[i].Identity == id {
+			return &p.Links[i]
+		}
+	}
+	return nil
+}
+
+// steps bring one link to what is wanted; f is nil when it is not there.
+func steps(w *Wanted, f *Found, used Used) []Change {
+	if f == nil {
+		return []Change{{Op: Create, Link: w.Spec}}
+	}
+	var changes []Change
+	target := w.Spec
+	target.Name = f.Name // Pods may be on a link that an older network named
+	if f.MTU > w.MTU && used(w.Identity) {
+		target.MTU = f.MTU // would cut frames that Pods send
+	}
+	if f.MTU != target.MTU || !f.Up || !f.Sealed {
+		changes = append(changes, Change{Op: Update, Link: target})
+	}
+	if w.Peers == nil || f.Local.Is4() != w.Local.Is4() {
+		return changes
+	}
+	add, drop := missing(w.Peers, f.Peers), missing(f.Peers, w.Peers)
+	if len(add)+len(drop) > 0 {
+		changes = append(changes, Change{Op: Peer, Link: target, Add: add, Drop: drop})
+	}
+	return changes
+}
+
+// missing are those of want that have lacks.
+func missing(want, have []netip.Addr) []netip.Addr {
+	var lacks []netip.Addr
+	for _, a := range want {
+		if !slices.Contains(have, a) {
+			lacks = append(lacks, a)
+		}
+	}
+	return lacks
+}

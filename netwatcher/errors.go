@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import "errors"
+
+// Why a network has no link on this node; errors.Is holds through the text that
+// names the network, the link and what would help.
+var (
+	// ErrNoNIC says that the node has no NIC of that name.
+	ErrNoNIC = errors.New("NIC not found on this node")
+	// ErrBridgePort says that the NIC is a port of a bridge or bond, which gets
+	// all its frames.
+	ErrBridgePort = errors.New("NIC is a port of another link")
+	// ErrNoAddress says that a NIC has no global address to be a VTEP.
+	ErrNoAddress = errors.New("NIC has no global address for VXLAN")
+	// ErrTaken says that a name or an identity is taken for something else.
+	ErrTaken = errors.New("taken")
+	// ErrMTU says that a network asks for more than its link carries.
+	ErrMTU = errors.New("mtu too large")
+	// ErrNoLink says that the network has no host device.
+	ErrNoLink = errors.New("network has no host_device")
+)

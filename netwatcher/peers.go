@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"net/netip"
+	"slices"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// VTEPs are the addresses that the other nodes receive VXLAN at, by the name of
+// their NIC. A nil map says that they are not known, which is not the same as
+// none.
+type VTEPs map[string][]netip.Addr
+
+// PeerVTEPs reads the first global address of every NIC of every node but self.
+func PeerVTEPs(nodes []v1.NodeNetwork, self string) VTEPs {
+	peers := VTEPs{}
+	for i := range nodes {
+		if nodes[i].Name == self {
+			continue
+		}
+		for _, nic := range nodes[i].Status.NICs {
+			if a, ok := firstAddress(nic.Addresses); ok && !slices.Contains(peers[nic.Name], a) {
+				peers[nic.Name] = append(peers[nic.Name], a)
+			}
+		}
+	}
+	for _, addrs := range peers {
+		slices.SortFunc(addrs, netip.Addr.Compare)
+	}
+	return peers
+}
+
+// firstAddress parses what another node wrote; nothing there can make it fail.
+func firstAddress(prefixes []string) (netip.Addr, bool) {
+	if len(prefixes) == 0 {
+		return netip.Addr{}, false
+	}
+	p, err := netip.ParsePrefix(prefixes[0])
+	if err != nil || !p.Addr().IsGlobalUnicast() {
+		return netip.Addr{}, false
+	}
+	return p.Addr().Unmap(), true
+}
+
+// of returns the peers on a device that local can send to, or nil when unknown.
+func (v VTEPs) of(device string, local netip.Addr) []netip.Addr {
+	if v == nil {
+		return nil
+	}
+	reachable := []netip.Addr{}
+	for _, a := range v[device] {
+		if a.Is4() == local.Is4() && a != local {
+			reachable = append(reachable, a)
+		}
+	}
+	return reachable
+}

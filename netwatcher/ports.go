@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"context"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Kernel reads and changes the host's links.
+type Kernel interface {
+	// State reads all of it.
+	State(ctx context.Context) (*State, error)
+	// Apply takes one step. It refuses to change a link that is not ours, and
+	// leaves no half of a link behind.
+	Apply(ctx context.Context, c Change) error
+	// Watch calls changed with the name of every link that appears, changes or
+	// goes, until ctx ends; with "" when it may have missed some.
+	Watch(ctx context.Context, changed func(link string)) error
+}
+
+// Cluster tells what the networks and the other nodes need.
+type Cluster interface {
+	// Networks returns all valid networks, also those being deleted. An error
+	// says that they are not known yet: then nothing is changed.
+	Networks(ctx context.Context) ([]*network.Network, error)
+	// NodeNetworks returns all nodes' objects. An error says that they are not
+	// known yet: then forwarding entries stay as they are.
+	NodeNetworks(ctx context.Context) ([]v1.NodeNetwork, error)
+	// WriteStatus writes this node's NodeNetwork, making it when it is missing.
+	WriteStatus(ctx context.Context, status v1.NodeNetworkStatus) error
+}
+
+// Pods tells what Pods are on.
+type Pods interface {
+	// Links returns the identities of all links that the journal's Pods use or
+	// are about to use.
+	Links() (map[network.Link]bool, error)
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-logr/logr"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Config of a Reconciler; every field is needed.
+type Config struct {
+	// Node is this node's name.
+	Node string
+	// Version of the daemon, for the status.
+	Version string
+	// Kernel, Cluster and Pods are the world outside.
+	Kernel  Kernel
+	Cluster Cluster
+	Pods    Pods
+	// Log gets what changes and what fails.
+	Log logr.Logger
+}
+
+// Reconciler keeps the host's links as the networks need them. It is safe for
+// concurrent use.
+type Reconciler struct {
+	Config
+	wake chan struct{}
+
+	// apply serialises steps: between the look whether Pods use a link and its
+	// removal, no Pod may get it.
+	apply sync.Mutex
+
+	mu     sync.Mutex // guards what follows
+	view   view
+	failed Failures
+	wrote  *v1.NodeNetworkStatus
+}
+
+// New returns a Reconciler that does nothing before Run or Parent.
+func New(c Config) *Reconciler {
+	return &Reconciler{Config: c, wake: make(chan struct{}, 1), failed: Failures{}}
+}
+
+// Trigger asks for a round; it does not wait. To be called when a network or
+// another node's NodeNetwork changed.
+func (r *Reconciler) Trigger() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Reconcile makes one round: it reads, plans, changes and reports. All links are
+// tried; the error joins those that failed.
+func (r *Reconciler) Reconcile(ctx context.Context) error {
+	in, err := r.read(ctx, nil)
+	if err != nil {
+		return err
+	}
+	changes := Diff(in.plan, in.state, in.used)
+	err = r.take(ctx, in, changes)
+	if len(changes) > 0 {
+		if in.state, err = r.reread(ctx, err); in.state == nil {
+			return err
+		}
+	}
+	r.show(in)
+	return errors.Join(err, r.report(ctx, in))
+}
+
+// take takes the steps, and goes on after one that fails. A failed link's later
+// steps are left out.
+func (r *Reconciler) take(ctx context.Context, in *input, changes []Change) error {
+	failed := Failures{}
+	var errs []error
+	for _, c := range changes {
+		if failed[c.Link.Identity] != nil && c.Op != Raise {
+			continue
+		}
+		if err := r.step(ctx, c); err != nil {
+			failed[c.Link.Identity] = err
+			errs = append(errs, err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range in.plan.Links {
+		id := in.plan.Links[i].Identity
+		if err := failed[id]; err != nil {
+			r.failed[id] = err
+		} else {
+			delete(r.failed, id)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// step takes one step, and looks again before it removes a link.
+func (r *Reconciler) step(ctx context.Context, c Change) error {
+	r.apply.Lock()
+	defer r.apply.Unlock()
+	if c.Op == Delete {
+		links, err := r.Pods.Links()
+		if err != nil {
+			return fmt.Errorf("delete link %s: ask who uses it: %w", c.Link.Name, err)
+		}
+		if links[c.Link.Identity] {
+			return nil // a Pod came first; the next round plans afresh
+		}
+	}
+	err := r.Kernel.Apply(ctx, c)
+	if err != nil {
+		err = fmt.Errorf("%s link %s: %w", c.Op, c.Link.Name, err)
+	}
+	r.Log.Info("changed the host's links", "op", c.Op, "link", c.Link.Name, "device", c.Link.Device,
+		"identity", c.Link.Identity.String(), "add", c.Add, "drop", c.Drop, "error", err)
+	return err
+}
+
+// reread looks at what the steps came to, and keeps their error.
+func (r *Reconciler) reread(ctx context.Context, err error) (*State, error) {
+	state, readErr := r.Kernel.State(ctx)
+	if readErr != nil {
+		return nil, errors.Join(err, fmt.Errorf("read the host's links: %w", readErr))
+	}
+	return state, err
+}
+
+// report writes the status when it differs from what was written last.
+func (r *Reconciler) report(ctx context.Context, in *input) error {
+	r.mu.Lock()
+	status := Status(in.plan, in.state, r.failed, r.Version)
+	same := r.wrote != nil && equal(r.wrote, &status)
+	r.mu.Unlock()
+	if same {
+		return nil
+	}
+	if err := r.Cluster.WriteStatus(ctx, status); err != nil {
+		return fmt.Errorf("write NodeNetwork %s: %w", r.Node, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wrote = &status
+	return nil
+}
+
+// input is what one round works on.
+type input struct {
+	plan  *Plan
+	state *State
+	used  Used
+}
+
+// read collects it; extra is a network that the cluster's cache may not have yet.
+func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, error) {
+	nets, err := r.Cluster.Networks(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list networks: %w", err)
+	}
+	nets = with(nets, extra)
+	links, err := r.Pods.Links()
+	if err != nil {
+		return nil, fmt.Errorf("list links that Pods use: %w", err)
+	}
+	state, err := r.Kernel.State(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the host's links: %w", err)
+	}
+	var peers VTEPs
+	if nodes, err := r.Cluster.NodeNetworks(ctx); err == nil {
+		peers = PeerVTEPs(nodes, r.Node)
+	} else {
+		r.Log.Info("other nodes are not known; forwarding entries stay", "error", err)
+	}
+	return &input{
+		plan:  Desired(nets, state, peers),
+		state: state,
+		used:  func(id network.Link) bool { return links[id] },
+	}, nil
+}
+
+// with adds a network that is not among nets, or is newer there.
+func with(nets []*network.Network, extra *network.Network) []*network.Network {
+	if extra == nil {
+		return nets
+	}
+	for _, n := range nets {
+		if n.UID == extra.UID {
+			return nets
+		}
+	}
+	return append(nets[:len(nets):len(nets)], extra)
+}
