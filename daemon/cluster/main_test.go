@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package cluster
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/source"
+)
+
+func TestMain(m *testing.M) { apitest.Main(m) }
+
+// node is the node that tests run as.
+const node = "node-1"
+
+// patience is how long a test waits for something that must happen.
+const patience = 30 * time.Second
+
+var grant sync.Mutex
+
+// connect returns a connection with the rights that deployments/ gives the
+// daemon, and no more.
+func connect(t *testing.T, env *apitest.Env) *Connection {
+	t.Helper()
+	grantDaemon(t, env)
+	conn, err := Connect(env.ConfigAs(apitest.NodeDaemon(node)), node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// grantDaemon applies deployments/daemon, without the DaemonSet.
+func grantDaemon(t *testing.T, env *apitest.Env) {
+	t.Helper()
+	grant.Lock()
+	defer grant.Unlock()
+	dir, err := source.Path("deployments", "daemon")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := apitest.ReadManifests(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "patchbay-system"}}
+	if err := client.IgnoreAlreadyExists(env.Client.Create(t.Context(), ns)); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if o.GetKind() == "DaemonSet" {
+			continue
+		}
+		if err := client.IgnoreAlreadyExists(env.Client.Create(t.Context(), o)); err != nil {
+			t.Fatalf("create %s %s from %s: %v", o.GetKind(), o.GetName(), filepath.Base(dir), err)
+		}
+	}
+	wait(t, "RBAC to be in force", func(ctx context.Context) error {
+		return env.As(t, apitest.NodeDaemon(node)).List(ctx, &v1.ClusterNetworkList{})
+	})
+}
+
+// logged returns a context whose logger writes to the test's log, and that ends
+// with the test.
+func logged(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ctx = logr.NewContext(ctx, testr.New(t))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// start runs f until the test ends, and waits for its end.
+func start(t *testing.T, ctx context.Context, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// wait polls until f succeeds.
+func wait(t *testing.T, what string, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		err := f(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited %s for %s: %v", patience, what, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// clusterNetwork creates a network with a name of its own and a /24.
+func clusterNetwork(t *testing.T, env *apitest.Env) *v1.ClusterNetwork {
+	t.Helper()
+	name := apitest.Name("net")
+	cn := &v1.ClusterNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.NetworkSpec{NetworkID: "n" + name[len(name)-8:], NetworkType: "macvlan",
+			Options: v1.NetworkOptions{Device: "ens4", CIDR: "10.9.0.0/24"}},
+	}
+	if err := env.Client.Create(t.Context(), cn); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = env.Client.Delete(context.Background(), cn) })
+	return cn
+}
+
+// ref names a ClusterNetwork.
+func ref(cn *v1.ClusterNetwork) network.Ref {
+	return network.Ref{Kind: v1.KindClusterNetwork, Name: cn.Name}
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
+)
+
+// watchNetworks returns running Networks; reads counts the objects read in full.
+func watchNetworks(t *testing.T, env *apitest.Env) (n *Networks, reads *atomic.Int64) {
+	t.Helper()
+	ctx, conn := logged(t), connect(t, env)
+	reads = &atomic.Int64{}
+	n = NewNetworks(conn, logr.FromContextOrDiscard(ctx), NetworksOptions{
+		Read: func(client.Object, *network.Network, error) { reads.Add(1) },
+	})
+	start(t, ctx, conn.Cache.Start)
+	start(t, ctx, n.Run)
+	wait(t, "networks to be read", func(context.Context) error {
+		if !n.Ready() {
+			return errors.New("not ready")
+		}
+		return nil
+	})
+	return n, reads
+}
+
+func TestNetworkMadeThisSecondIsFound(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	n, _ := watchNetworks(t, env)
+	for range 20 {
+		cn := clusterNetwork(t, env)
+		net, err := n.Get(t.Context(), ref(cn))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if net.UID != string(cn.UID) {
+			t.Errorf("UID %s, want %s", net.UID, cn.UID)
+		}
+	}
+	if _, err := n.Get(t.Context(), network.Ref{Kind: v1.KindClusterNetwork, Name: "nope"}); !errors.Is(err, attach.ErrNotFound) {
+		t.Errorf("missing network: got error %v, want ErrNotFound", err)
+	}
+}
+
+func TestNetworkFollowsItsSpec(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	n, _ := watchNetworks(t, env)
+	cn := clusterNetwork(t, env)
+	cn.Spec.Options.MTU = 1400
+	if err := env.Client.Update(t.Context(), cn); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the model to follow", func(ctx context.Context) error {
+		if net, err := n.Get(ctx, ref(cn)); err != nil || net.MTU != 1400 {
+			return fmt.Errorf("got %+v, %w", net, err)
+		}
+		return nil
+	})
+	if err := env.Client.Delete(t.Context(), cn); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the model to go", func(ctx context.Context) error {
+		for _, net := range n.List() {
+			if net.Ref == ref(cn) {
+				return errors.New("still listed")
+			}
+		}
+		if _, err := n.Get(ctx, ref(cn)); !errors.Is(err, attach.ErrNotFound) {
+			return fmt.Errorf("got error %w, want ErrNotFound", err)
+		}
+		return nil
+	})
+}
+
+// A claim must not be sent in full to every node.
+func TestStatusWritesAreNotRead(t *testing.T) {
+	t.Parallel()
+	env := apitest.New(t) // alone, since other tests' networks are read too
+	n, reads := watchNetworks(t, env)
+	store := NewStore(n.conn.Direct)
+	cn := clusterNetwork(t, env)
+	wait(t, "the network to be cached", func(context.Context) error {
+		if _, ok := n.models.get(ref(cn)); !ok {
+			return errors.New("no model")
+		}
+		return nil
+	})
+	before := reads.Load()
+	o, err := store.Get(t.Context(), ref(cn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		o.IPAM = claim()
+		o.Allocated = int64(i)
+		if o, err = store.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	meta := metadata(typeMeta(v1.KindClusterNetwork))
+	wait(t, "the metadata of the last write", func(ctx context.Context) error {
+		if err := n.conn.Cache.Get(ctx, key(ref(cn)), meta); err != nil || meta.ResourceVersion != o.ResourceVersion {
+			return fmt.Errorf("resourceVersion %s, want %s: %w", meta.ResourceVersion, o.ResourceVersion, err)
+		}
+		return nil
+	})
+	if _, err := n.Get(t.Context(), ref(cn)); err != nil {
+		t.Fatal(err)
+	}
+	if got := reads.Load() - before; got != 0 {
+		t.Errorf("20 writes of status made %d reads of the object, want 0", got)
+	}
+}
+
+func TestNetworksWithoutTheAPIServer(t *testing.T) {
+	t.Parallel()
+	env := apitest.New(t)
+	n, _ := watchNetworks(t, env)
+	cn := clusterNetwork(t, env)
+	wait(t, "the network to be cached", func(context.Context) error {
+		if _, ok := n.models.get(ref(cn)); !ok {
+			return errors.New("no model")
+		}
+		return nil
+	})
+	if err := env.Plane.Kill(t.Context(), controlplane.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Get(t.Context(), ref(cn)); err != nil {
+		t.Errorf("a known network while the API server is away: %v", err)
+	}
+	if _, err := n.Get(t.Context(), network.Ref{Kind: v1.KindClusterNetwork, Name: "nope"}); !errors.Is(err, attach.ErrTryAgain) {
+		t.Errorf("an unknown network while the API server is away: got error %v, want ErrTryAgain", err)
+	}
+	if err := env.Plane.StartPart(t.Context(), controlplane.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	later := clusterNetwork(t, env)
+	wait(t, "the watch to come back", func(context.Context) error {
+		if _, ok := n.models.get(ref(later)); !ok {
+			return errors.New("no model")
+		}
+		return nil
+	})
+}
