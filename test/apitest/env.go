@@ -39,19 +39,20 @@ type Env struct {
 // New starts an API server for this test alone.
 func New(t testing.TB) *Env {
 	t.Helper()
-	env, err := start()
+	env, err := Launch()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := env.stop(); err != nil {
+		if err := env.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return env
 }
 
-func start() (*Env, error) {
+// Launch starts an API server for a program that is no test. Close ends it.
+func Launch() (*Env, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	bin, err := source.Path("bin", "kubernetes")
@@ -69,7 +70,7 @@ func start() (*Env, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := env.prepare(ctx); err != nil {
-		return nil, errors.Join(err, env.stop())
+		return nil, errors.Join(err, env.Close())
 	}
 	return env, nil
 }
@@ -84,7 +85,8 @@ func (e *Env) prepare(ctx context.Context) error {
 	return install(ctx, e.Client)
 }
 
-func (e *Env) stop() error {
+// Close ends the API server and removes all that it stored.
+func (e *Env) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	return errors.Join(e.Plane.Destroy(ctx), os.RemoveAll(e.dir))

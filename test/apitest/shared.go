@@ -25,7 +25,7 @@ func Main(m *testing.M) {
 	if shared.env == nil {
 		return
 	}
-	if err := shared.env.stop(); err != nil {
+	if err := shared.env.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }
@@ -39,7 +39,7 @@ func Start(t testing.TB) *Env {
 		t.Fatal("apitest.Start needs: func TestMain(m *testing.M) { apitest.Main(m) }")
 	}
 	if shared.env == nil && shared.err == nil {
-		shared.env, shared.err = start()
+		shared.env, shared.err = Launch()
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)
