@@ -14,9 +14,14 @@ import (
 // NodeUID returns the UID of this node's Node object: a machine that was
 // deleted and joined again under its old name is another Node.
 func (c *Connection) NodeUID(ctx context.Context) (string, error) {
-	node := metadata(metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node"})
+	node := metadata(nodeMeta())
 	if err := c.Direct.Get(ctx, client.ObjectKey{Name: c.Node}, node); err != nil {
 		return "", fmt.Errorf("get Node %s: %w", c.Node, portError(err))
 	}
 	return string(node.UID), nil
+}
+
+// nodeMeta names the kind Node.
+func nodeMeta() metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node"}
 }

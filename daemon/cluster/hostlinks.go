@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/netwatcher"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// HostLinks tells netwatcher what the cluster wants of this node's links.
+type HostLinks struct {
+	Models *Networks
+	Nodes  *NodeNetworks
+}
+
+var _ netwatcher.Cluster = (*HostLinks)(nil)
+
+// Networks implements netwatcher.Cluster.
+func (h *HostLinks) Networks(context.Context) ([]*network.Network, error) {
+	if !h.Models.Ready() {
+		return nil, fmt.Errorf("list networks: %w: they were not read yet", attach.ErrTryAgain)
+	}
+	return h.Models.List(), nil
+}
+
+// NodeNetworks implements netwatcher.Cluster.
+func (h *HostLinks) NodeNetworks(ctx context.Context) ([]v1.NodeNetwork, error) {
+	return h.Nodes.List(ctx)
+}
+
+// WriteStatus implements netwatcher.Cluster.
+func (h *HostLinks) WriteStatus(ctx context.Context, status v1.NodeNetworkStatus) error {
+	return h.Nodes.Write(ctx, status)
+}

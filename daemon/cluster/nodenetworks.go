@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+)
+
+// NodeNetworks are what all nodes' daemons say of their NICs.
+type NodeNetworks struct {
+	conn *Connection
+	// synced says whether the cache was filled.
+	synced func() bool
+	// changes counts what was watched; nics are the addresses as of one count.
+	changes atomic.Uint64
+	nics    atomic.Pointer[nics]
+}
+
+// nics are the addresses of all nodes' NICs.
+type nics struct {
+	changes uint64
+	all     []netip.Addr
+}
+
+// WatchNodeNetworks starts to watch; changed is called after each change and
+// must not block.
+func WatchNodeNetworks(ctx context.Context, conn *Connection, changed func()) (*NodeNetworks, error) {
+	i, err := conn.Cache.GetInformer(ctx, &v1.NodeNetwork{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch NodeNetworks: %w", err)
+	}
+	n := &NodeNetworks{conn: conn, synced: i.HasSynced}
+	notify := func() {
+		n.changes.Add(1)
+		changed()
+	}
+	_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { notify() },
+		UpdateFunc: func(any, any) { notify() },
+		DeleteFunc: func(any) { notify() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch NodeNetworks: %w", err)
+	}
+	return n, nil
+}
+
+// Ready reports whether all NodeNetworks of the cluster were read.
+func (n *NodeNetworks) Ready() bool { return n.synced() }
+
+// List returns all nodes' objects, with the names and addresses of NICs only.
+// The error wraps attach.ErrTryAgain before Ready.
+func (n *NodeNetworks) List(ctx context.Context) ([]v1.NodeNetwork, error) {
+	if !n.Ready() {
+		return nil, fmt.Errorf("list NodeNetworks: %w: they were not read yet", attach.ErrTryAgain)
+	}
+	list := &v1.NodeNetworkList{}
+	if err := n.conn.Cache.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("list NodeNetworks: %w", err)
+	}
+	return list.Items, nil
+}
+
+// NICs returns the addresses of all nodes' NICs: no Pod may get one.
+func (n *NodeNetworks) NICs(ctx context.Context) []netip.Addr {
+	changes := n.changes.Load()
+	if known := n.nics.Load(); known != nil && known.changes == changes {
+		return known.all
+	}
+	nodes, err := n.List(ctx)
+	if err != nil {
+		return nil
+	}
+	var all []netip.Addr
+	for i := range nodes {
+		for _, nic := range nodes[i].Status.NICs {
+			for _, text := range nic.Addresses {
+				if p, err := netip.ParsePrefix(text); err == nil {
+					all = append(all, p.Addr().Unmap())
+				}
+			}
+		}
+	}
+	n.nics.Store(&nics{changes: changes, all: all})
+	return all
+}
