@@ -99,6 +99,9 @@ func (t *tenancy) admit(n *Network) error {
 // checkLink: older networks on the same link come first, then those on another
 // link that has one of the names.
 func (t *tenancy) checkLink(n *Network, link Link) error {
+	if !link.IsNIC() && n.LinkName() == n.Device {
+		return fmt.Errorf("%w: %s would name its link %q as the NIC below it: use another NetworkID", ErrLinkTaken, n.Ref, n.Device)
+	}
 	for _, o := range t.links[link] {
 		if err := shareParent(n, o, link); err != nil {
 			return err
