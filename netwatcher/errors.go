@@ -18,6 +18,8 @@ var (
 	ErrTaken = errors.New("taken")
 	// ErrMTU says that a network asks for more than its link carries.
 	ErrMTU = errors.New("mtu too large")
+	// ErrChanged says that the network asks for another link by now.
+	ErrChanged = errors.New("network was changed meanwhile")
 	// ErrNoLink says that the network has no host device.
 	ErrNoLink = errors.New("network has no host_device")
 )

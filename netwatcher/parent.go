@@ -39,8 +39,23 @@ func (r *Reconciler) ready(id network.Link, ref network.Ref) (string, bool) {
 	return name, ok
 }
 
-// ensure takes the steps that one link needs, not those of all others.
+// ensure takes the steps that one link needs, not those of all others. A round
+// that makes the same link meanwhile is no failure: the second look finds it.
 func (r *Reconciler) ensure(ctx context.Context, id network.Link, n *network.Network) (string, error) {
+	r.ensuring.Lock()
+	defer r.ensuring.Unlock()
+	if name, ok := r.ready(id, n.Ref); ok {
+		return name, nil // the Pod before this one waited for it too
+	}
+	defer r.Trigger() // a round reports what came of it
+	name, err := r.try(ctx, id, n)
+	if err == nil || ctx.Err() != nil {
+		return name, err
+	}
+	return r.try(ctx, id, n)
+}
+
+func (r *Reconciler) try(ctx context.Context, id network.Link, n *network.Network) (string, error) {
 	in, err := r.read(ctx, n)
 	if err != nil {
 		return "", err
@@ -57,19 +72,33 @@ func (r *Reconciler) ensure(ctx context.Context, id network.Link, n *network.Net
 			mine = append(mine, c)
 		}
 	}
-	if err := r.take(ctx, in, mine); err != nil {
+	if err := r.take(ctx, mine).join(); err != nil {
 		return "", err
 	}
-	r.Trigger() // the round reports
+	name, err := linkName(in, id, mine)
+	if err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.view.ready != nil {
+		r.view.ready[id] = name
+	}
+	return name, nil
+}
+
+// linkName is the name that the link has now.
+func linkName(in *input, id network.Link, taken []Change) (string, error) {
 	if id.IsNIC() {
-		return n.Device, nil
+		return id.Device, nil
 	}
-	if in.state, err = r.reread(ctx, nil); err != nil {
-		return "", err
+	for _, c := range taken {
+		if c.Op == Create {
+			return c.Link.Name, nil
+		}
 	}
-	f := in.state.link(id)
-	if f == nil {
-		return "", fmt.Errorf("link %s was removed while a Pod was to get it", id)
+	if f := in.state.link(id); f != nil {
+		return f.Name, nil
 	}
-	return f.Name, nil
+	return "", fmt.Errorf("%s: %w", id, ErrChanged)
 }

@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -37,6 +40,8 @@ type Reconciler struct {
 	// apply serialises steps: between the look whether Pods use a link and its
 	// removal, no Pod may get it.
 	apply sync.Mutex
+	// ensuring lets Pods that wait for the same link make it once.
+	ensuring sync.Mutex
 
 	mu     sync.Mutex // guards what follows
 	view   view
@@ -66,40 +71,38 @@ func (r *Reconciler) Reconcile(ctx context.Context) error {
 		return err
 	}
 	changes := Diff(in.plan, in.state, in.used)
-	err = r.take(ctx, in, changes)
+	failed := r.take(ctx, changes)
 	if len(changes) > 0 {
-		if in.state, err = r.reread(ctx, err); in.state == nil {
-			return err
+		if in.state, err = r.Kernel.State(ctx); err != nil {
+			return errors.Join(failed.join(), fmt.Errorf("read the host's links: %w", err))
 		}
 	}
-	r.show(in)
-	return errors.Join(err, r.report(ctx, in))
+	r.show(in, failed)
+	return errors.Join(failed.join(), r.report(ctx, in))
 }
 
 // take takes the steps, and goes on after one that fails. A failed link's later
 // steps are left out.
-func (r *Reconciler) take(ctx context.Context, in *input, changes []Change) error {
+func (r *Reconciler) take(ctx context.Context, changes []Change) Failures {
 	failed := Failures{}
-	var errs []error
 	for _, c := range changes {
 		if failed[c.Link.Identity] != nil && c.Op != Raise {
 			continue
 		}
 		if err := r.step(ctx, c); err != nil {
 			failed[c.Link.Identity] = err
-			errs = append(errs, err)
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range in.plan.Links {
-		id := in.plan.Links[i].Identity
-		if err := failed[id]; err != nil {
-			r.failed[id] = err
-		} else {
-			delete(r.failed, id)
-		}
+	return failed
+}
+
+// join makes one error, in a stable order, or nil.
+func (f Failures) join() error {
+	var errs []error
+	for _, err := range f {
+		errs = append(errs, err)
 	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
 }
 
@@ -125,20 +128,11 @@ func (r *Reconciler) step(ctx context.Context, c Change) error {
 	return err
 }
 
-// reread looks at what the steps came to, and keeps their error.
-func (r *Reconciler) reread(ctx context.Context, err error) (*State, error) {
-	state, readErr := r.Kernel.State(ctx)
-	if readErr != nil {
-		return nil, errors.Join(err, fmt.Errorf("read the host's links: %w", readErr))
-	}
-	return state, err
-}
-
 // report writes the status when it differs from what was written last.
 func (r *Reconciler) report(ctx context.Context, in *input) error {
 	r.mu.Lock()
 	status := Status(in.plan, in.state, r.failed, r.Version)
-	same := r.wrote != nil && equal(r.wrote, &status)
+	same := in.reported && r.wrote != nil && reflect.DeepEqual(*r.wrote, status)
 	r.mu.Unlock()
 	if same {
 		return nil
@@ -157,6 +151,8 @@ type input struct {
 	plan  *Plan
 	state *State
 	used  Used
+	// reported is false when this node's object is known to be missing.
+	reported bool
 }
 
 // read collects it; extra is a network that the cluster's cache may not have yet.
@@ -174,28 +170,31 @@ func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, 
 	if err != nil {
 		return nil, fmt.Errorf("read the host's links: %w", err)
 	}
+	in := &input{state: state, used: func(id network.Link) bool { return links[id] }, reported: true}
 	var peers VTEPs
 	if nodes, err := r.Cluster.NodeNetworks(ctx); err == nil {
 		peers = PeerVTEPs(nodes, r.Node)
+		in.reported = slices.ContainsFunc(nodes, func(n v1.NodeNetwork) bool { return n.Name == r.Node })
 	} else {
 		r.Log.Info("other nodes are not known; forwarding entries stay", "error", err)
 	}
-	return &input{
-		plan:  Desired(nets, state, peers),
-		state: state,
-		used:  func(id network.Link) bool { return links[id] },
-	}, nil
+	in.plan = Desired(nets, state, peers)
+	return in, nil
 }
 
-// with adds a network that is not among nets, or is newer there.
+// with adds a network that is not among nets, or is newer than there.
 func with(nets []*network.Network, extra *network.Network) []*network.Network {
 	if extra == nil {
 		return nets
 	}
+	all := []*network.Network{extra}
 	for _, n := range nets {
-		if n.UID == extra.UID {
-			return nets
+		switch {
+		case n.UID != extra.UID:
+			all = append(all, n)
+		case n.Generation > extra.Generation:
+			all[0] = n
 		}
 	}
-	return append(nets[:len(nets):len(nets)], extra)
+	return all
 }

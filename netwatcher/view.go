@@ -2,12 +2,7 @@
 
 package netwatcher
 
-import (
-	"reflect"
-
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/network"
-)
+import "github.com/patchbay-cni/patchbay/network"
 
 // view is what the last round left: which links a Pod may have at once, and
 // which links' changes matter.
@@ -21,8 +16,8 @@ type view struct {
 	watched map[string]bool
 }
 
-// show makes a round's outcome what Parent sees.
-func (r *Reconciler) show(in *input) {
+// show makes a round's outcome what Parent and the status see.
+func (r *Reconciler) show(in *input, failed Failures) {
 	v := view{ready: map[network.Link]string{}, refused: in.plan.Refused, watched: map[string]bool{}}
 	for _, name := range in.plan.NICs {
 		v.watched[name] = true
@@ -43,7 +38,12 @@ func (r *Reconciler) show(in *input) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.view = v
+	for ref, err := range v.refused {
+		if old := r.view.refused[ref]; old == nil || old.Error() != err.Error() {
+			r.Log.Info("a network has no link on this node", "network", ref.String(), "error", err)
+		}
+	}
+	r.view, r.failed = v, failed
 }
 
 // changed is told of every link event. Links that do not matter, such as the ends
@@ -63,5 +63,3 @@ func (r *Reconciler) changed(name string) {
 		r.Trigger()
 	}
 }
-
-func equal(a, b *v1.NodeNetworkStatus) bool { return reflect.DeepEqual(a, b) }
