@@ -17,6 +17,9 @@ const Verb = "guest"
 // worker is the second argument of the process that does the work.
 const worker = "work"
 
+// searchPath is where the worker finds programs that are given without a path.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // Inside tells whether the arguments (without the program's name) are those of a
 // guest, and so for Main.
 func Inside(args []string) bool { return len(args) >= 2 && args[0] == Verb }
@@ -44,6 +47,7 @@ func supervise(spec string) error {
 		return err
 	}
 	cmd := exec.Command("/proc/self/exe", Verb, worker, spec)
+	cmd.Env = append(os.Environ(), "PATH="+searchPath)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start worker: %w", err)

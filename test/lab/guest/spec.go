@@ -5,6 +5,7 @@ package guest
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 )
 
@@ -21,8 +22,37 @@ type Spec struct {
 	Env []string `json:"env,omitempty"`
 	// Setup is a list of commands; the first that fails ends the guest.
 	Setup [][]string `json:"setup,omitempty"`
-	// Run is the guest's purpose: when it ends, the guest ends.
+	// Run is the guest's purpose: when it ends, the guest ends. A guest without it
+	// serves until it is switched off.
 	Run *Run `json:"run,omitempty"`
+	// Agent runs commands for whoever booted the guest.
+	Agent *Agent `json:"agent,omitempty"`
+	// Services are started in order.
+	Services []Service `json:"services,omitempty"`
+}
+
+// Agent is a remote.Server behind a network card of its own, in a network namespace
+// that the rest of the guest does not see: it works whatever happens to the other
+// cards, and nobody mistakes its card for one of the node's.
+type Agent struct {
+	// Card is the card's name when the guest boots.
+	Card string `json:"card"`
+	// Prefix is its address with the prefix length; Port is TCP.
+	Prefix netip.Prefix `json:"prefix"`
+	Port   uint16       `json:"port"`
+}
+
+// Service is a program that runs as long as the guest, started anew when it ends.
+type Service struct {
+	Name string   `json:"name"`
+	Args []string `json:"args"`
+	// Prepare are commands to run first, once per boot. They are tried until they succeed.
+	Prepare [][]string `json:"prepare,omitempty"`
+	// Socket is a unix socket that takes connections when the service is ready; the
+	// next service waits for it.
+	Socket string `json:"socket,omitempty"`
+	// Log is the file that output is appended to.
+	Log string `json:"log"`
 }
 
 // Mount is one mount, as in mount(8). Target is made when it does not exist.

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/test/lab/netns"
+	"github.com/patchbay-cni/patchbay/test/lab/remote"
+	"github.com/patchbay-cni/patchbay/test/lab/uml"
+)
+
+// ErrOff says that the node is switched off.
+var ErrOff = errors.New("node is off")
+
+// Start switches the node on and returns when it takes commands. Kubelet comes up
+// after that. A node that is on is fine.
+func Start(ctx context.Context, c Config) error {
+	if On(c.Dir) {
+		return nil
+	}
+	if err := c.prepare(ctx); err != nil {
+		return fmt.Errorf("prepare %s: %w", c.Name, err)
+	}
+	var taps []uml.Tap
+	for _, card := range c.Port.Cards() {
+		taps = append(taps, uml.Tap{Name: card.Tap, MAC: card.MAC})
+	}
+	visible := []string{c.Bin}
+	for _, file := range c.Images {
+		if dir := filepath.Dir(file); !slices.Contains(visible, dir) {
+			visible = append(visible, dir)
+		}
+	}
+	if _, err := uml.Boot(uml.Config{
+		Dir: c.Dir, Memory: c.Memory, Init: c.Init, Spec: c.guest(),
+		Visible: visible, Disks: []string{c.Disk}, Taps: taps, Netns: c.Fabric.Netns,
+	}); err != nil {
+		return fmt.Errorf("boot %s: %w", c.Name, err)
+	}
+	return c.await(ctx)
+}
+
+// prepare makes what is missing and ends what a kernel that died left running.
+func (c Config) prepare(ctx context.Context) error {
+	if err := uml.Kill(ctx, c.Dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	if err := c.Fabric.Plug(c.Port); err != nil {
+		return err
+	}
+	if err := c.makeDisk(); err != nil {
+		return err
+	}
+	return c.writeFiles()
+}
+
+// makeDisk makes an empty file system once. The file takes space as it is written to.
+func (c Config) makeDisk() (err error) {
+	const size = 16 << 30
+	if _, err := os.Stat(c.Disk); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(c.Disk), 0o755); err != nil {
+		return fmt.Errorf("make disk: %w", err)
+	}
+	next := c.Disk + ".new"
+	f, err := os.Create(next)
+	if err != nil {
+		return fmt.Errorf("make disk: %w", err)
+	}
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
+		return fmt.Errorf("make disk: %w", err)
+	}
+	out, err := exec.Command("mkfs.ext4", "-q", "-E", "lazy_itable_init=1,lazy_journal_init=1", next).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("format disk: %w: %s", err, out)
+	}
+	return os.Rename(next, c.Disk)
+}
+
+// await polls the agent until it runs a command.
+func (c Config) await(ctx context.Context) error {
+	const pause = 50 * time.Millisecond
+	for {
+		_, err := c.Run(ctx, remote.Request{Args: []string{"true"}}, remote.Streams{})
+		if err == nil || errors.Is(err, remote.ErrNotStarted) {
+			return err
+		}
+		if !On(c.Dir) {
+			console, _ := os.ReadFile(uml.ConsoleLog(c.Dir))
+			return fmt.Errorf("boot %s: the guest died; its console:\n%s", c.Name, console)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("boot %s: %w (last answer: %w)", c.Name, ctx.Err(), err)
+		}
+	}
+}
+
+// On tells whether the node of that folder is switched on.
+func On(dir string) bool {
+	pids, err := uml.Processes(dir)
+	return err == nil && len(pids) > 0
+}
+
+// Kill cuts the node's power. A node that is off is fine.
+func Kill(ctx context.Context, dir string) error { return uml.Kill(ctx, dir) }
+
+// Run runs a command in the node and returns its exit code.
+func (c Config) Run(ctx context.Context, r remote.Request, s remote.Streams) (int, error) {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		if !On(c.Dir) {
+			return -1, fmt.Errorf("run %s on %s: %w", r.Args, c.Name, ErrOff)
+		}
+		return -1, fmt.Errorf("reach %s: %w", c.Name, err)
+	}
+	return remote.Run(ctx, conn, r, s)
+}
+
+// dial connects in such a way that the end of a node that lost its power is noticed.
+func (c Config) dial(ctx context.Context) (net.Conn, error) {
+	dialer := net.Dialer{
+		Timeout: 2 * time.Second,
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 8,
+		},
+	}
+	return netns.Dial(ctx, c.Fabric.Netns, dialer, "tcp", c.agentAddress())
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"path"
+	"strings"
+
+	"github.com/patchbay-cni/patchbay/test/lab/guest"
+	"github.com/patchbay-cni/patchbay/test/lab/uml"
+)
+
+// disk is where the node's disk is mounted.
+const disk = "/run/disk"
+
+// modules are the drivers of a bare-metal node of our kind, and what CNI plugins use.
+func modules() []string {
+	return []string{
+		"ipv6", "overlay", "8021q", "dummy", "ipvlan", "macvlan", "veth", "vxlan", "bridge", "vrf", "tun", "ifb",
+		"br_netfilter", "ip_tables", "iptable_nat", "iptable_filter", "ip6_tables", "xt_comment", "xt_MASQUERADE", "xt_mark",
+	}
+}
+
+// overlaid folders show the machine's files below the node's own.
+func overlaid() []string { return []string{"etc", "opt", "var"} }
+
+// own folders begin empty, whatever the machine has there. Those of containerd and
+// kubelet must not be on an overlay, since they mount overlays themselves.
+func own() []string {
+	return []string{
+		"etc/cni/net.d", "opt/cni/bin",
+		"var/lib/cni", "var/lib/containerd", "var/lib/kubelet", "var/lib/patchbay", "var/log/pods", "var/log/containers",
+	}
+}
+
+func (c Config) mounts() []guest.Mount {
+	folders := []string{}
+	for _, f := range overlaid() {
+		folders = append(folders, "overlay/"+f, "work/"+f)
+	}
+	for _, f := range own() {
+		folders = append(folders, "own/"+f)
+	}
+	mounts := []guest.Mount{
+		{Source: "cgroup2", Target: "/sys/fs/cgroup", Type: "cgroup2"},
+		{Source: "mqueue", Target: "/dev/mqueue", Type: "mqueue"},
+		{Source: "/dev/ubda", Target: disk, Type: "ext4", Folders: folders},
+	}
+	for _, f := range overlaid() {
+		mounts = append(mounts, guest.Mount{Source: "overlay", Target: "/" + f, Type: "overlay", Data: strings.Join([]string{
+			"lowerdir=/" + f, "upperdir=" + disk + "/overlay/" + f, "workdir=" + disk + "/work/" + f,
+		}, ",")})
+	}
+	for _, f := range own() {
+		mounts = append(mounts, guest.Mount{Source: disk + "/own/" + f, Target: "/" + f, Type: "bind"})
+	}
+	return mounts
+}
+
+// setup are shell lines where a program would be longer.
+func (c Config) setup() [][]string {
+	shell := func(script string) []string { return []string{"/bin/sh", "-ec", script} }
+	return [][]string{
+		{"/sbin/ip", "-batch", uml.GuestDir + "/" + networkBatch},
+		{"/sbin/sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"},
+		// This kernel does not say how fast its processor is, and cAdvisor gives up.
+		shell("{ cat /proc/cpuinfo; echo 'cpu MHz : 2600.000'; } >/run/cpuinfo; mount --bind /run/cpuinfo /proc/cpuinfo"),
+		shell("ln -sf /usr/lib/cni/* /opt/cni/bin/"),
+		shell("cp " + uml.GuestDir + "/" + podNetwork + " /etc/cni/net.d/"),
+	}
+}
+
+func (c Config) services() []guest.Service {
+	return []guest.Service{
+		{
+			Name:   "containerd",
+			Args:   []string{"/usr/bin/containerd", "--config", uml.GuestDir + "/" + containerdConfig},
+			Socket: containerdSocket,
+			Log:    uml.GuestDir + "/" + containerdLog,
+		},
+		{
+			Name: "kubelet",
+			Args: []string{
+				path.Join(c.Bin, "kubelet"),
+				"--config=" + uml.GuestDir + "/" + kubeletConfig,
+				"--kubeconfig=" + uml.GuestDir + "/" + kubeletClient,
+				"--hostname-override=" + c.Name,
+				"--node-ip=" + c.Port.Management().Prefix.Addr().String(),
+			},
+			Prepare: c.imports(),
+			Log:     uml.GuestDir + "/" + kubeletLog,
+		},
+	}
+}
+
+func (c Config) imports() [][]string {
+	var commands [][]string
+	for _, file := range c.Images {
+		commands = append(commands, []string{"/usr/bin/ctr", "--namespace", "k8s.io", "images", "import", file})
+	}
+	return commands
+}
+
+func (c Config) guest() guest.Spec {
+	return guest.Spec{
+		Hostname: c.Name,
+		Modules:  modules(),
+		Mounts:   c.mounts(),
+		Env: []string{
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
+		},
+		Setup:    c.setup(),
+		Agent:    &guest.Agent{Card: c.Port.Agent().Name, Prefix: c.Port.Agent().Prefix, Port: agentPort},
+		Services: c.services(),
+	}
+}
