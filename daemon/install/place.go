@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// partial begins the names of files that are still being written. Runtimes read
+// only names that end in .conf, .conflist or .json.
+const partial = ".patchbay-partial-"
+
+// place writes the file unless it is there already, byte for byte: a runtime
+// reloads its network on every change in its folder.
+func place(path string, content []byte, mode fs.FileMode) error {
+	same, err := is(path, content, mode)
+	if same || err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := sweep(dir); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, partial)
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(content)
+	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return syncDir(dir)
+}
+
+// is reports whether the file has this content and mode. A link does not: the
+// file behind it is somebody else's.
+func is(path string, content []byte, mode fs.FileMode) (bool, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if info.IsDir() {
+		return false, fmt.Errorf("%s: %w: it is a folder", path, fs.ErrExist)
+	}
+	if info.Mode() != mode || info.Size() != int64(len(content)) {
+		return false, nil
+	}
+	old, err := os.ReadFile(path)
+	return bytes.Equal(old, content), err
+}
+
+// remove takes a file away, on disk when it returns; a missing one is no error.
+func remove(path string) error {
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// sweep removes what a killed daemon was writing.
+func sweep(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, partial+"*"))
+	for _, path := range left {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
