@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// contenders lists ours first, then its peers.
+func contenders() []contender {
+	return []contender{
+		{name: "Patchbay: group commit, jitter", join: joinGroup},
+		{name: "one address per PUT, jitter", join: joinSingle(jitter)},
+		{name: "one address per PUT, retried at once", join: joinSingle(atOnce)},
+	}
+}
+
+// group is the product's allocator. All its addresses are asked for at once, as kubelet
+// does with the Pods of a rollout.
+type group struct {
+	*claims.Allocator
+	network *network.Network
+}
+
+func joinGroup(store claims.Store, n *network.Network, client int) allocator {
+	node := fmt.Sprintf("node-%d", client)
+	return group{claims.New(store, claims.Config{Node: node, NodeUID: "uid-of-" + node, Life: 1}), n}
+}
+
+// Claim implements allocator.
+func (g group) Claim(ctx context.Context, n int, got func(netip.Addr, time.Duration)) error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			begin := time.Now()
+			a, _, err := g.Allocator.Claim(ctx, g.network, claims.Want{Dynamic: true}, claims.Want{})
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			got(a, time.Since(begin))
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/ipam"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Errors that make the figures worthless.
+var (
+	errTwice   = errors.New("address was given twice")
+	errNotHeld = errors.New("address was given and is free in the network's status")
+)
+
+// ledger is what all clients of a run got.
+type ledger struct {
+	mu        sync.Mutex
+	addresses map[netip.Addr]int // how often each was given
+	latencies []time.Duration
+}
+
+func newLedger() *ledger { return &ledger{addresses: map[netip.Addr]int{}} }
+
+func (l *ledger) enter(a netip.Addr, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addresses[a]++
+	l.latencies = append(l.latencies, took)
+}
+
+// check compares what was given with what is stored. Bits that nobody got are fine: the
+// limit cuts requests off whose write was applied.
+func (l *ledger) check(ctx context.Context, store claims.Store, n *network.Network) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o, err := store.Get(ctx, n.Ref)
+	if err != nil {
+		return fmt.Errorf("check %s: %w", n.Ref, err)
+	}
+	pool, err := poolOf(o)
+	if err != nil {
+		return fmt.Errorf("check %s: %w", n.Ref, err)
+	}
+	for a, times := range l.addresses {
+		if times > 1 {
+			return fmt.Errorf("check %s: %s: %w", n.Ref, a, errTwice)
+		}
+		if !pool.Has(a) {
+			return fmt.Errorf("check %s: %s: %w", n.Ref, a, errNotHeld)
+		}
+	}
+	return nil
+}
+
+// poolOf decodes the IPv4 bitmap of a network; absent means empty here, where nothing
+// but the contenders ever wrote.
+func poolOf(o *claims.Object) (*ipam.Pool, error) {
+	subnet := o.Network.V4
+	config := ipam.Config{CIDR: subnet.CIDR, Start: subnet.Start, End: subnet.End}
+	if o.IPAM == nil || o.IPAM.V4 == nil {
+		return ipam.New(config)
+	}
+	return ipam.Decode(config, ipam.State{CIDR: o.IPAM.V4.CIDR, Cursor: o.IPAM.V4.Cursor, Pages: o.IPAM.V4.Pages})
+}

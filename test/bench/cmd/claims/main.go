@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/bench/measure"
+)
+
+func main() {
+	// client-go logs each request that the limit cuts off.
+	klog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "claims:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the size of the benchmark.
+type options struct {
+	clients, addresses, runs int
+	// limit bounds one run of one contender: the slow ones do not finish.
+	limit time.Duration
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("claims", flag.ContinueOnError)
+	flags.IntVar(&o.clients, "clients", 50, "nodes that claim at the same time")
+	flags.IntVar(&o.addresses, "addresses", 20, "addresses that each of them claims")
+	flags.IntVar(&o.runs, "runs", 3, "runs of each contender")
+	flags.DurationVar(&o.limit, "limit", 15*time.Second, "longest time of one run")
+	if err := flags.Parse(args); err != nil {
+		return o, fmt.Errorf("parse flags: %w", err)
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	env, err := apitest.Launch()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, env.Close()) }()
+
+	table := measure.Table{
+		Title: fmt.Sprintf("%d clients × %d addresses of one /16; real etcd and API server on the same machine; "+
+			"%d run(s) of at most %s each: median (least–most)", o.clients, o.addresses, o.runs, o.limit),
+		Columns: []string{"addresses/s", "addresses", "p50 ms", "p99 ms", "writes/address", "conflicts/address"},
+	}
+	contenders := contenders()
+	results := make([][]outcome, len(contenders))
+	// Contenders take turns, so that a slow minute of the machine hits all of them.
+	for range o.runs {
+		for i, c := range contenders {
+			r, err := contest(ctx, env, c, o)
+			if err != nil {
+				return fmt.Errorf("run %s: %w", c.name, err)
+			}
+			results[i] = append(results[i], r)
+		}
+	}
+	for i, c := range contenders {
+		table.Rows = append(table.Rows, row(c.name, results[i]))
+	}
+	return table.Write(out)
+}
+
+func row(name string, outcomes []outcome) measure.Row {
+	columns := make([]measure.Series, 6)
+	for _, o := range outcomes {
+		n := float64(len(o.latencies))
+		for i, v := range []float64{
+			n / o.elapsed.Seconds(),
+			n,
+			measure.Millis(measure.Quantile(o.latencies, 0.5)),
+			measure.Millis(measure.Quantile(o.latencies, 0.99)),
+			float64(o.writes) / n,
+			float64(o.conflicts) / n,
+		} {
+			columns[i] = append(columns[i], v)
+		}
+	}
+	return measure.Row{Name: name, Columns: columns}
+}
