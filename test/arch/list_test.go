@@ -15,7 +15,6 @@ import (
 const module = "github.com/patchbay-cni/patchbay"
 
 // pkg is what `go list` says of one package.
-//nolint:musttag // the keys are those of `go list`: the fields' own names
 type pkg struct {
 	ImportPath string
 	Doc        string
