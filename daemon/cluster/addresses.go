@@ -27,6 +27,7 @@ type Addresses struct {
 var (
 	_ attach.Addresses = (*Addresses)(nil)
 	_ Coverage         = (*Addresses)(nil)
+	_ Collector        = (*Addresses)(nil)
 )
 
 // Open hands the allocator over, once it has resumed.
@@ -106,4 +107,21 @@ func claimError(err error) error {
 		return fmt.Errorf("%w: %w", attach.ErrNotFound, err)
 	}
 	return err
+}
+
+// Collect implements Collector.
+func (a *Addresses) Collect(ctx context.Context, key claims.Key) (int64, error) {
+	allocator, err := a.open()
+	if err != nil {
+		return 0, err
+	}
+	freed, err := allocator.Collect(ctx, key)
+	return freed, claimError(err)
+}
+
+// Close ends the allocator's work. What was not written is in the journal.
+func (a *Addresses) Close() {
+	if allocator, err := a.open(); err == nil {
+		allocator.Close()
+	}
 }

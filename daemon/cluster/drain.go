@@ -29,7 +29,7 @@ const (
 // Collector takes the finalizer off a network in deletion that nobody uses.
 type Collector interface {
 	// Collect also frees what nobody covers, and returns how many addresses.
-	Collect(ctx context.Context, net claims.Key) (int, error)
+	Collect(ctx context.Context, net claims.Key) (int64, error)
 }
 
 // Drain ends the deletion of networks.

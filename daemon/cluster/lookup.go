@@ -4,8 +4,10 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/network"
@@ -33,4 +35,20 @@ func (l *Lookup) Network(ctx context.Context, ref network.Ref) (*network.Network
 // Refuse implements attach.Cluster.
 func (l *Lookup) Refuse(pod *corev1.Pod, err error) {
 	l.Events.Refuse(pod, err)
+}
+
+// NewLookup returns a Lookup over the caches; its Events are written until ctx ends.
+func NewLookup(ctx context.Context, conn *Connection, networks *Networks) (*Lookup, error) {
+	pods, err := conn.Cache.GetInformer(ctx, metadata(podMeta()), cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch Pods: %w", err)
+	}
+	events, err := NewEvents(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	return &Lookup{
+		Pods:     &Pods{Cached: conn.Cache, Fresh: conn.Direct, Synced: pods.HasSynced},
+		Networks: networks, Events: events,
+	}, nil
 }

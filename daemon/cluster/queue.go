@@ -56,8 +56,8 @@ func next[K comparable](ctx context.Context, queue workqueue.TypedRateLimitingIn
 	return true
 }
 
-// persist calls do until it succeeds or ctx ends, with the queue's backoff.
-func persist(ctx context.Context, do func(context.Context) error) error {
+// Persist calls do until it succeeds or ctx ends, with the queue's backoff.
+func Persist(ctx context.Context, do func(context.Context) error) error {
 	for wait := retryFirst; ; wait = min(2*wait, retryLast) {
 		err := do(ctx)
 		if err == nil || ctx.Err() != nil {

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/daemon/backend/delegate"
+	"github.com/patchbay-cni/patchbay/daemon/backend/ipvlan"
+	"github.com/patchbay-cni/patchbay/daemon/backend/macvlan"
+	"github.com/patchbay-cni/patchbay/daemon/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/journal"
+	"github.com/patchbay-cni/patchbay/daemon/kernel"
+	"github.com/patchbay-cni/patchbay/daemon/metrics"
+	"github.com/patchbay-cni/patchbay/daemon/server"
+	"github.com/patchbay-cni/patchbay/netwatcher"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/version"
+)
+
+// daemon is everything, wired and not yet running.
+type daemon struct {
+	*options
+	log     logr.Logger
+	metrics *metrics.Metrics
+
+	// The rim.
+	journal   *journal.Journal
+	kernel    *kernel.Kernel
+	conn      *cluster.Connection
+	networks  *cluster.Networks
+	nodes     *cluster.NodeNetworks
+	addresses *cluster.Addresses
+	holdings  *cluster.Holdings
+	publisher *cluster.Publisher
+	validity  *cluster.Validity
+	drain     *cluster.Drain
+
+	// The use cases.
+	watcher *netwatcher.Reconciler
+	service *attach.Service
+	server  *server.Server
+
+	// host is nil until the Node was read.
+	host atomic.Pointer[cluster.Host]
+	// ready says that Pods can be attached.
+	ready atomic.Bool
+}
+
+// newDaemon takes the journal's lock and wires the rest. It does not need the
+// API server.
+func newDaemon(ctx context.Context, o *options) (*daemon, error) {
+	d := &daemon{
+		options: o, log: logr.FromContextOrDiscard(ctx),
+		metrics:   metrics.New(version.String()),
+		addresses: &cluster.Addresses{},
+		holdings:  cluster.NewHoldings(o.node),
+	}
+	if err := errors.Join(d.openRim(ctx), d.wire(ctx)); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// openRim opens what is outside: disk, kernel, API server.
+func (d *daemon) openRim(ctx context.Context) error {
+	holder, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("read host name: %w", err)
+	}
+	d.log.Info("Starting", "version", version.String(), "node", d.node)
+	if d.journal, err = journal.Open(d.options.journal, journal.Options{Holder: holder, Wait: journal.DefaultWait}); err != nil {
+		return err
+	}
+	if err := kernel.UnlockSysctls(); err != nil {
+		return err
+	}
+	if d.kernel, err = kernel.Open(""); err != nil {
+		return err
+	}
+	cfg, err := restConfig(d.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read API server's address and credentials: %w", err)
+	}
+	d.conn, err = cluster.Connect(cfg, d.node)
+	return err
+}
+
+// restConfig is the service account's, or that of a kubeconfig.
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}
+
+// wire connects the rim with the use cases.
+func (d *daemon) wire(ctx context.Context) error {
+	if d.conn == nil {
+		return nil // openRim has said why
+	}
+	boot, err := journal.BootID()
+	if err != nil {
+		return err
+	}
+	d.validity = cluster.NewValidity(d.conn.Direct)
+	d.drain = cluster.NewDrain(d.conn.Cache, d.addresses)
+	d.networks = cluster.NewNetworks(d.conn, d.log, cluster.NetworksOptions{Changed: d.networkChanged, Read: d.networkRead})
+	if d.nodes, err = cluster.WatchNodeNetworks(ctx, d.conn, func() { d.watcher.Trigger() }); err != nil {
+		return err
+	}
+	d.watcher = netwatcher.New(netwatcher.Config{
+		Node: d.node, Version: version.String(), Log: d.log.WithName("netwatcher"),
+		Kernel: d.kernel, Cluster: &cluster.HostLinks{Models: d.networks, Nodes: d.nodes}, Pods: podLinks{d.journal},
+	})
+	d.publisher = cluster.NewPublisher(d.conn.Direct, d.journal, d.addresses, d.hostOf)
+	lookup, err := cluster.NewLookup(ctx, d.conn, d.networks)
+	if err != nil {
+		return err
+	}
+	d.service = attach.New(attach.Config{
+		BootID: boot, Cluster: lookup, Addresses: d.addresses, Journal: d.journal,
+		HostLinks: d.watcher, Namespaces: d.kernel, Publisher: d.publisher,
+		Backends: map[string]attach.Backend{
+			v1.TypeIPVLAN:  d.metrics.Backend(v1.TypeIPVLAN, ipvlan.New(d.kernel)),
+			v1.TypeMACVLAN: d.metrics.Backend(v1.TypeMACVLAN, macvlan.New(d.kernel)),
+		},
+		Delegate: d.metrics.Backend("delegate", delegate.New(delegate.Options{HostRoot: d.hostRoot})),
+	})
+	d.server = server.New(server.Config{
+		Socket: d.socket, Pending: d.pending, Handler: d.service,
+		Log: d.log.WithName("server"), Observe: d.metrics.Request,
+	})
+	d.metrics.Gauge("patchbay_publisher_pending", "Sandboxes whose DanmEps or addresses wait to be written.",
+		func() float64 { return float64(d.publisher.Pending()) })
+	d.metrics.Gauge("patchbay_networks", "Valid networks in the cluster.",
+		func() float64 { return float64(len(d.networks.List())) })
+	return nil
+}
+
+// networkChanged tells those who act on networks.
+func (d *daemon) networkChanged(ref network.Ref) {
+	d.watcher.Trigger()
+	d.drain.Look(ref)
+}
+
+// networkRead tells those who look into objects.
+func (d *daemon) networkRead(obj client.Object, net *network.Network, err error) {
+	d.holdings.Look(obj, net, err)
+	d.validity.Look(obj, net, err)
+}
+
+// hostOf is the Node for DanmEps; false until it was read.
+func (d *daemon) hostOf() (cluster.Host, bool) {
+	if h := d.host.Load(); h != nil {
+		return *h, true
+	}
+	return cluster.Host{}, false
+}
+
+// close gives the locks back.
+func (d *daemon) close() error {
+	var errs []error
+	d.addresses.Close()
+	if d.kernel != nil {
+		errs = append(errs, d.kernel.Close())
+	}
+	if d.journal != nil {
+		errs = append(errs, d.journal.Close())
+	}
+	return errors.Join(errs...)
+}

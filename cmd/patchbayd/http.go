@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// serveHTTP serves health and metrics until ctx ends.
+func (d *daemon) serveHTTP(ctx context.Context) error {
+	l, err := net.Listen("tcp", d.http)
+	if err != nil {
+		return fmt.Errorf("listen for health checks on %s: %w", d.http, err)
+	}
+	s := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 5 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve health checks: %w", err)
+	}
+	return nil
+}
+
+// handler answers /healthz (the process works), /readyz (Pods can be attached)
+// and /metrics.
+func (d *daemon) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !d.ready.Load() {
+			http.Error(w, "the API server has not answered since the daemon started", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.Handle("GET /metrics", d.metrics.Handler())
+	return mux
+}

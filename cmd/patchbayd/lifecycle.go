@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/patchbay-cni/patchbay/daemon/cluster"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+)
+
+// run takes up the journal, serves, and opens for ADDs when the API server has
+// answered. DELs are served from the start. It ends when ctx does, or with the
+// first part that fails.
+func (d *daemon) run(ctx context.Context) error {
+	if err := d.service.Resume(ctx); err != nil {
+		d.log.Error(err, "Some sandboxes of the journal could not be taken up")
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range []func(context.Context) error{
+		d.conn.Cache.Start, d.networks.Run, d.watcher.Run, d.publisher.Run,
+		d.drain.Run, d.validity.Run, d.server.Run, d.serveHTTP, d.open,
+	} {
+		group.Go(func() error { return part(ctx) })
+	}
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	d.log.Info("Stopped")
+	return errors.Join(err, d.leave(ctx))
+}
+
+// open makes the daemon ready: it learns the Node's UID and all networks, takes
+// over the addresses of its former life, and only then tells the runtime of the
+// plugin.
+func (d *daemon) open(ctx context.Context) error {
+	err := cluster.Persist(ctx, func(ctx context.Context) error {
+		uid, err := d.conn.NodeUID(ctx)
+		d.host.Store(&cluster.Host{Name: d.node, UID: uid})
+		return err
+	})
+	if err != nil || !await(ctx, func() bool { return d.networks.Ready() && d.nodes.Ready() }) {
+		return nil // ctx ended
+	}
+	settle, err := d.openAddresses(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.putInPlace(); err != nil {
+		return err
+	}
+	d.ready.Store(true)
+	d.log.Info("Ready", "networks", len(d.networks.List()))
+	_ = cluster.Persist(ctx, settle) // ends with ctx at the latest
+	return nil
+}
+
+// openAddresses starts the node's allocator from the journal. What it returns
+// frees what the former life left behind.
+func (d *daemon) openAddresses(ctx context.Context) (settle func(context.Context) error, err error) {
+	life, err := d.journal.NextLife()
+	if err != nil {
+		return nil, err
+	}
+	records, err := d.journal.List()
+	if err != nil {
+		// To go on without a record would free addresses that are in use.
+		return nil, fmt.Errorf("read the addresses in use from the journal: %w", err)
+	}
+	allocator := claims.New(d.metrics.Store(cluster.NewStore(d.conn.Direct)), claims.Config{
+		Node: d.node, NodeUID: d.host.Load().UID, Life: life, Reserved: d.reserved(ctx),
+	})
+	uses := cluster.Uses(records)
+	allocator.Resume(uses)
+	d.addresses.Open(allocator)
+	keys := d.holdings.With(uses)
+	return func(ctx context.Context) error { return allocator.Settle(ctx, keys...) }, nil
+}
+
+// await polls until so or ctx ends, and reports the former.
+func await(ctx context.Context, so func() bool) bool {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}

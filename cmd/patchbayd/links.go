@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// podLinks tells netwatcher which host links Pods are on, from the journal.
+type podLinks struct {
+	journal attach.Journal
+}
+
+// Links implements netwatcher.Pods.
+func (p podLinks) Links() (map[network.Link]bool, error) {
+	records, err := p.journal.List()
+	if err != nil {
+		return nil, err
+	}
+	links := map[network.Link]bool{}
+	for _, rec := range records {
+		if rec.State == attach.Released {
+			continue
+		}
+		for i := range rec.Interfaces {
+			if id, ok := rec.Interfaces[i].Network.Link(); ok {
+				links[id] = true
+			}
+		}
+	}
+	return links, nil
+}
+
+// reserved are the nodes' own addresses in a network's subnets: no Pod gets one.
+func (d *daemon) reserved(ctx context.Context) func(*network.Network) []netip.Addr {
+	return func(n *network.Network) []netip.Addr {
+		var in []netip.Addr
+		for _, a := range d.nodes.NICs(ctx) {
+			if contains(n.V4, a) || contains(n.V6, a) {
+				in = append(in, a)
+			}
+		}
+		return in
+	}
+}
+
+func contains(s *network.Subnet, a netip.Addr) bool { return s != nil && s.CIDR.Contains(a) }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"os"
+
+	"github.com/patchbay-cni/patchbay/cni/wire"
+	"github.com/patchbay-cni/patchbay/daemon/install"
+	"github.com/patchbay-cni/patchbay/daemon/journal"
+)
+
+// options are the daemon's flags.
+type options struct {
+	node, kubeconfig         string
+	namespace, daemonSet     string
+	socket, pending, journal string
+	hostRoot                 string
+	cniBin, cniConf, plugin  string
+	cniVersion, namingScheme string
+	http                     string
+	install, debug, version  bool
+}
+
+// parseOptions reads the flags; the message of a wrong one goes to stderr.
+func parseOptions(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("patchbayd", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&o.node, "node-name", os.Getenv("NODE_NAME"), "name of this Node `object` (environment NODE_NAME)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; the Pod's service account when empty")
+	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the daemon's own DaemonSet (environment POD_NAMESPACE)")
+	f.StringVar(&o.daemonSet, "daemonset", "patchbayd", "`name` of the daemon's own DaemonSet: when it is deleted, the plugin is uninstalled")
+	f.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket `path` for the plugin")
+	f.StringVar(&o.pending, "pending", wire.DefaultPending, "`folder` where the plugin leaves DELs while no daemon is there")
+	f.StringVar(&o.journal, "journal", journal.DefaultPath, "journal `file`")
+	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` where the node's root file system is: other CNI plugins run in it")
+	f.StringVar(&o.cniBin, "cni-bin-dir", "/opt/cni/bin", "`folder` that the plugin is installed to")
+	f.StringVar(&o.cniConf, "cni-conf-dir", "/etc/cni/net.d", "`folder` that the plugin's configuration is installed to")
+	f.StringVar(&o.plugin, "plugin", "/patchbay", "`file` of the plugin to install")
+	f.StringVar(&o.cniVersion, "cni-version", install.DefaultCNIVersion, "`version` of CNI in the configuration")
+	f.StringVar(&o.namingScheme, "naming-scheme", "", "how interfaces are named: empty, or legacy as DANM has it")
+	f.StringVar(&o.http, "http-address", "127.0.0.1:9640", "`address` for /healthz, /readyz and /metrics")
+	f.BoolVar(&o.install, "install", true, "install the plugin and its configuration once the daemon is ready")
+	f.BoolVar(&o.debug, "debug", false, "log more")
+	f.BoolVar(&o.version, "version", false, "print the version")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, errors.New("arguments after the flags: want none")
+	}
+	if o.node == "" && !o.version {
+		return nil, errors.New("flag --node-name: the daemon must know its Node")
+	}
+	return o, nil
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Holdings are the networks in whose status one node has an entry, as far as
+// objects were read: what its daemon has to settle when it starts.
+type Holdings struct {
+	node string
+	mu   sync.Mutex
+	keys map[claims.Key]struct{}
+}
+
+// NewHoldings returns the holdings of a node.
+func NewHoldings(node string) *Holdings {
+	return &Holdings{node: node, keys: map[claims.Key]struct{}{}}
+}
+
+// Look takes note of an object that was read; see NetworksOptions.
+func (h *Holdings) Look(obj client.Object, net *network.Network, err error) {
+	status := statusOf(obj)
+	if err != nil || status == nil || status.IPAM == nil {
+		return
+	}
+	if _, ok := status.IPAM.Held[h.node]; ok {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.keys[claims.KeyOf(net)] = struct{}{}
+	}
+}
+
+// With returns the holdings and the networks of uses, each once.
+func (h *Holdings) With(uses []claims.Use) []claims.Key {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range uses {
+		h.keys[uses[i].Key] = struct{}{}
+	}
+	keys := make([]claims.Key, 0, len(h.keys))
+	for k := range h.keys {
+		keys = append(keys, k)
+	}
+	return keys
+}
