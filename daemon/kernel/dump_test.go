@@ -177,3 +177,6 @@ func dumpFDB(t testing.TB, h *netlink.Handle, l netlink.Link) []string {
 	slices.Sort(lines)
 	return lines
 }
+
+// dropLine takes one line out of a dump.
+func dropLine(dump, line string) string { return strings.Replace(dump, line+"\n", "", 1) }

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kernel
+
+package kernel
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A failed attachment names its cause and leaves the Pod's namespace as it was.
+func TestAttachErrors(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		slave  Slave
+		pod    func(t *testing.T, h *netlink.Handle)
+		host   func(t *testing.T, h *netlink.Handle)
+		is     error
+		says   string
+	}{
+		"ParentMissing": {
+			reason: "a NIC was pulled, or the network's author mistyped it",
+			slave:  Slave{Parent: "ens9"},
+			is:     ErrParentMissing, says: "ens9",
+		},
+		"NameTaken": {
+			reason: "another plugin's link in the Pod is not ours to remove",
+			slave:  Slave{Name: "net0"},
+			pod:    addBridge("net0"),
+			is:     ErrNameTaken, says: "net0 is a bridge link",
+		},
+		"ParentIsBridgePort": {
+			reason: "the bridge gets the NIC's frames",
+			host: func(t *testing.T, h *netlink.Handle) {
+				addBridge("br0")(t, h)
+				must(t, h.LinkSetMaster(find(t, h, "ens4"), find(t, h, "br0")))
+			},
+			is: ErrParentBusy, says: "bridge",
+		},
+		"PassthruBesideOthers": {
+			reason: "passthru has the parent to itself",
+			slave:  Slave{Mode: "passthru"},
+			host: func(t *testing.T, h *netlink.Handle) {
+				attrs := netlink.LinkAttrs{Name: "other", ParentIndex: find(t, h, "ens4").Attrs().Index, TxQLen: -1}
+				must(t, h.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_BRIDGE}))
+			},
+			is: ErrParentBusy,
+		},
+		"MTUOverTheParents": {
+			reason: "frames would be lost on the way",
+			slave:  Slave{MTU: 9000},
+			is:     ErrInvalid, says: "mtu 9000 is over the 1500 of ens4",
+		},
+		"RouteTaken": {
+			reason: "another interface's default route is not replaced",
+			slave:  Slave{V4: prefix("10.0.0.5/24"), Routes: routes("10.9.0.0/16", "10.0.0.1")},
+			pod: func(t *testing.T, h *netlink.Handle) {
+				lo := find(t, h, "lo").Attrs().Index
+				dst := netlink.NewIPNet(prefix("10.9.0.0/16").Addr().AsSlice())
+				dst.Mask = []byte{255, 255, 0, 0}
+				must(t, h.RouteAdd(&netlink.Route{LinkIndex: lo, Dst: dst, Scope: netlink.SCOPE_LINK}))
+			},
+			is: unix.EEXIST, says: "10.9.0.0/16 via 10.0.0.1",
+		},
+		"GatewayUnreachable": {
+			reason: "fails after the first route, when address and link are there",
+			slave: Slave{
+				V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64"),
+				Routes: routes("10.8.0.0/16", "10.0.0.1", "10.9.0.0/16", "10.77.0.1"),
+			},
+			is: unix.ENETUNREACH, says: "10.9.0.0/16 via 10.77.0.1",
+		},
+		"PolicyRouteUnreachable": {
+			reason: "fails in the network's own table",
+			slave:  Slave{V4: prefix("10.0.0.5/24"), Table: 100, PolicyRoutes: routes("10.8.0.0/16", "10.0.0.1", "10.9.0.0/16", "10.77.0.1")},
+			is:     unix.ENETUNREACH,
+		},
+		"NoTable": {
+			reason: "policy routes must not fall into the main table",
+			slave:  Slave{V4: prefix("10.0.0.5/24"), PolicyRoutes: routes("10.8.0.0/16", "10.0.0.1")},
+			is:     ErrInvalid, says: "rt_tables",
+		},
+		"NameTooLong":  {reason: "16 bytes", slave: Slave{Name: strings.Repeat("x", 16)}, is: ErrInvalid, says: "15 bytes"},
+		"NameIsPath":   {reason: "sysctls are paths", slave: Slave{Name: "../x"}, is: ErrInvalid},
+		"NameTemplate": {reason: "the kernel would count %d up", slave: Slave{Name: "eth%d"}, is: ErrInvalid},
+		"Mode":         {reason: "not of this kind", slave: Slave{Mode: "l2"}, is: ErrInvalid, says: "bridge, private"},
+		"Kind":         {reason: "not ours to make", slave: Slave{Kind: "veth"}, is: ErrInvalid},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			host, _ := newHost(t, 1500)
+			pod := newNamespace(t)
+			for path, prepare := range map[string]func(*testing.T, *netlink.Handle){host: tc.host, pod: tc.pod} {
+				if prepare != nil {
+					within(t, path, func(h *netlink.Handle) { prepare(t, h) })
+				}
+			}
+			k := openKernel(t, host)
+			s := withDefaults(tc.slave, pod)
+			before := dump(t, pod)
+			_, err := k.Attach(context.Background(), s)
+			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%s: got %v, want %v that says %q", tc.reason, err, tc.is, tc.says)
+			}
+			if diff := cmp.Diff(before, dump(t, pod)); diff != "" {
+				t.Errorf("left behind: -before +after\n%s", diff)
+			}
+		})
+	}
+}
+
+func withDefaults(s Slave, pod string) *Slave {
+	s.Netns, s.Owner = pod, owner
+	if s.Name == "" {
+		s.Name = "eth1"
+	}
+	if s.Kind == "" {
+		s.Kind = MACVLAN
+	}
+	if s.Parent == "" {
+		s.Parent = "ens4"
+	}
+	return &s
+}
+
+func addBridge(name string) func(*testing.T, *netlink.Handle) {
+	return func(t *testing.T, h *netlink.Handle) {
+		t.Helper()
+		must(t, h.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, TxQLen: -1}}))
+	}
+}
+
+func TestNamespaceGone(t *testing.T) {
+	host, _ := newHost(t, 1500)
+	k := openKernel(t, host)
+	stale := newNamespace(t)
+	dropNamespace(t, stale) // its file stays
+	for name, path := range map[string]string{
+		"Missing": filepath.Join(t.TempDir(), "none"), "Stale": stale, "Directory": t.TempDir(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := withDefaults(Slave{}, path)
+			if _, err := k.Attach(context.Background(), s); !errors.Is(err, ErrNamespaceGone) {
+				t.Errorf("Attach: got %v, want %v", err, ErrNamespaceGone)
+			}
+			if err := k.Detach(context.Background(), s); err != nil {
+				t.Errorf("Detach: the links went with the namespace, got %v", err)
+			}
+		})
+	}
+	if err := k.Detach(context.Background(), withDefaults(Slave{}, "")); err != nil {
+		t.Errorf("Detach without a namespace (CNI_NETNS may be empty): %v", err)
+	}
+}
+
+func TestOtherKindOnParent(t *testing.T) {
+	needs(t, IPVLAN)
+	host, _ := newHost(t, 1500)
+	k := openKernel(t, host)
+	pod := newNamespace(t)
+	if _, err := k.Attach(context.Background(), withDefaults(Slave{Name: "eth1", Kind: IPVLAN}, pod)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Attach(context.Background(), withDefaults(Slave{Name: "eth2", Kind: MACVLAN}, pod)); !errors.Is(err, ErrParentBusy) {
+		t.Errorf("MACVLAN beside IPVLAN: got %v, want %v", err, ErrParentBusy)
+	}
+}
+
+func TestAddressTakenOnSameParent(t *testing.T) {
+	needs(t, IPVLAN)
+	host, _ := newHost(t, 1500)
+	k := openKernel(t, host)
+	for family, s := range map[string]Slave{
+		"V4": {Kind: IPVLAN, V4: prefix("10.0.0.5/24")}, "V6": {Kind: IPVLAN, V6: prefix("fd00::5/64")},
+	} {
+		t.Run(family, func(t *testing.T) {
+			one, two := newNamespace(t), newNamespace(t)
+			if _, err := k.Attach(context.Background(), withDefaults(s, one)); err != nil {
+				t.Fatal(err)
+			}
+			before := dump(t, two)
+			if _, err := k.Attach(context.Background(), withDefaults(s, two)); !errors.Is(err, ErrAddressTaken) {
+				t.Errorf("the second slave with the address: got %v, want %v", err, ErrAddressTaken)
+			}
+			if diff := cmp.Diff(before, dump(t, two)); diff != "" {
+				t.Errorf("left behind: -before +after\n%s", diff)
+			}
+		})
+	}
+}
+
+// Duplicate address detection finds a stranger who has the IPv6 address.
+func TestDuplicateIPv6(t *testing.T) {
+	host, wire := newHost(t, 1500)
+	within(t, wire, func(h *netlink.Handle) {
+		must(t, sysctl{"ipv6/conf/port1/disable_ipv6", "0"}.write())
+		must(t, sysctl{"ipv6/conf/port1/accept_dad", "0"}.write())
+		a, err := netlink.ParseAddr("fd00::5/64")
+		must(t, err)
+		a.Flags = unix.IFA_F_NODAD
+		must(t, h.AddrAdd(find(t, h, "port1"), a))
+	})
+	k := openKernel(t, host)
+	pod := newNamespace(t)
+	before := dump(t, pod)
+	_, err := k.Attach(context.Background(), withDefaults(Slave{V6: prefix("fd00::5/64")}, pod))
+	if !errors.Is(err, ErrAddressTaken) {
+		t.Errorf("got %v, want %v", err, ErrAddressTaken)
+	}
+	if diff := cmp.Diff(before, dump(t, pod)); diff != "" {
+		t.Errorf("left behind: -before +after\n%s", diff)
+	}
+}
+
+// A runtime that gives up does not wait for duplicate address detection.
+func TestAttachCancelled(t *testing.T) {
+	host, _ := newHost(t, 1500)
+	k := openKernel(t, host)
+	pod := newNamespace(t)
+	before := dump(t, pod)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := k.Attach(ctx, withDefaults(Slave{V6: prefix("fd00::5/64")}, pod)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+	if diff := cmp.Diff(before, dump(t, pod)); diff != "" {
+		t.Errorf("left behind: -before +after\n%s", diff)
+	}
+}
