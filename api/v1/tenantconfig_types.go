@@ -18,12 +18,16 @@ type TenantConfig struct {
 	// HostDevices are the NICs and device pools that tenants may use.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
 	HostDevices []HostDevice `json:"hostDevices,omitempty"`
 
 	// NetworkIDs maps a NetworkType to the NetworkID that tenants' networks of
-	// that type get.
+	// that type get. It also permits types that delegate to other CNI plugins.
 	// +optional
-	NetworkIDs map[string]string `json:"networkIds,omitempty"`
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule=`self.all(t, t.matches(r'^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$'))`,message=`a key is a NetworkType: use 1 to 63 letters, digits, "_", "." or "-", the first and the last a letter or digit`
+	// +kubebuilder:validation:XValidation:rule=`self.all(t, !(t.lowerAscii() in ["ipvlan", "macvlan", "sriov"]) || size(self[t]) <= 10)`,message=`a NetworkID for ipvlan, macvlan or sriov is borne by VLAN and VXLAN links: use at most 10 characters`
+	NetworkIDs map[string]TenantNetworkID `json:"networkIds,omitempty"`
 
 	// NamespaceSelector limits this TenantConfig to some namespaces.
 	// +optional
@@ -32,25 +36,6 @@ type TenantConfig struct {
 	// Status holds the reservations.
 	// +optional
 	Status TenantConfigStatus `json:"status,omitempty"`
-}
-
-// HostDevice is a NIC or, with a "/" in its name, a device pool, and the
-// virtual network IDs that may be used on it.
-type HostDevice struct {
-	// Name of the NIC, or resource name of the device pool.
-	Name string `json:"name"`
-
-	// VNIType is vlan or vxlan; needs VNIRange.
-	// +optional
-	VNIType string `json:"vniType,omitempty"`
-
-	// VNIRange is a list of IDs and ranges such as "1000-2000,2500".
-	// +optional
-	VNIRange string `json:"vniRange,omitempty"`
-
-	// Alloc is DANM's bitmap of used IDs; accepted, never read or written.
-	// +optional
-	Alloc string `json:"alloc,omitempty"`
 }
 
 // TenantConfigStatus is what is reserved of a TenantConfig.

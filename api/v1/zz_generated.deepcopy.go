@@ -653,7 +653,7 @@ func (in *TenantConfig) DeepCopyInto(out *TenantConfig) {
 	}
 	if in.NetworkIDs != nil {
 		in, out := &in.NetworkIDs, &out.NetworkIDs
-		*out = make(map[string]string, len(*in))
+		*out = make(map[string]TenantNetworkID, len(*in))
 		for key, val := range *in {
 			(*out)[key] = val
 		}

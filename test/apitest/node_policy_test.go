@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package apitest_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// daemonWrite is one write of node-1's daemon.
+type daemonWrite struct {
+	reason string
+	write  func(ctx context.Context, c client.Client) error
+	// refused is a part of the message; empty means accepted.
+	refused string
+}
+
+func runWrites(t *testing.T, c client.Client, cases map[string]daemonWrite) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := tc.write(t.Context(), c)
+			switch {
+			case tc.refused == "" && err != nil:
+				t.Errorf("%s\nwrite: %v", tc.reason, err)
+			case tc.refused != "" && !apierrors.IsForbidden(err):
+				t.Errorf("%s\nwrite: got %v, want it forbidden", tc.reason, err)
+			case tc.refused != "" && !strings.Contains(err.Error(), tc.refused):
+				t.Errorf("%s\nwrite: got %q, want it to say %q", tc.reason, err, tc.refused)
+			}
+		})
+	}
+}
+
+func endpoint(namespace, host string) *v1.DanmEp {
+	return &v1.DanmEp{
+		ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("ep"), Namespace: namespace, Finalizers: []string{v1.NodeFinalizer}},
+		Spec: v1.DanmEpSpec{
+			NetworkName: "n", EndpointID: "e", Host: host, Pod: "p", CID: "c", Interface: v1.DanmEpInterface{Name: "eth0"},
+		},
+	}
+}
+
+// jsonPatch is a patch that touches nothing but what it names.
+func jsonPatch(text string) client.Patch { return client.RawPatch(types.JSONPatchType, []byte(text)) }
+
+func TestNodeWritesItsOwnEndpoints(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	ns := env.Namespace(t)
+	own, others := endpoint(ns, "node-1"), endpoint(ns, "node-2")
+	for _, ep := range []*v1.DanmEp{own, others} {
+		if err := env.Client.Create(t.Context(), ep); err != nil {
+			t.Fatal(err)
+		}
+	}
+	takeFinalizer := jsonPatch(`[{"op": "remove", "path": "/metadata/finalizers"}]`)
+	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+		"CreateOwn": {reason: "Its Pods' interfaces.", write: func(ctx context.Context, c client.Client) error {
+			return c.Create(ctx, endpoint(ns, "node-1"))
+		}},
+		"CreateOther": {reason: "Another node's.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
+			return c.Create(ctx, endpoint(ns, "node-2"))
+		}},
+		"ReleaseOwn": {reason: "Its interface is gone.", write: func(ctx context.Context, c client.Client) error {
+			return c.Patch(ctx, own.DeepCopy(), takeFinalizer)
+		}},
+		"ReleaseOther": {reason: "The address would be free while in use.", refused: "own node only", write: func(ctx context.Context, c client.Client) error {
+			return c.Patch(ctx, others.DeepCopy(), takeFinalizer)
+		}},
+		"MoveOther": {reason: "Taking it over first does not help.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
+			return c.Patch(ctx, others.DeepCopy(), jsonPatch(`[{"op": "replace", "path": "/spec/Host", "value": "node-1"}]`))
+		}},
+		"LinksOwn": {reason: "Its own links.", write: func(ctx context.Context, c client.Client) error {
+			return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, client.DryRunAll)
+		}},
+		"LinksOther": {reason: "Another's would move the ends of VXLANs.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
+			return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}, client.DryRunAll)
+		}},
+	})
+	unbound := apitest.NodeDaemon("node-1")
+	unbound.Extra = nil
+	runWrites(t, env.As(t, unbound), map[string]daemonWrite{
+		"NoClaim": {reason: "A token from elsewhere.", refused: "names no node", write: func(ctx context.Context, c client.Client) error {
+			return c.Create(ctx, endpoint(ns, "node-1"))
+		}},
+	})
+}
+
+// heldNetwork stores a network on which node-1 and node-2 hold addresses.
+func heldNetwork(t *testing.T, env *apitest.Env) *v1.ClusterNetwork {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: apitest.Name("held"), Finalizers: []string{"example.com/other"}}
+	n := &v1.ClusterNetwork{ObjectMeta: meta, Spec: v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24"}}}
+	n.Status.IPAM = &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{
+		"node-1": {UID: "1", Seq: 1, V4: "10.0.0.1"}, "node-2": {UID: "2", Seq: 1, V4: "10.0.0.2"},
+	}}
+	return store(t, env, n)
+}
+
+func TestNodeWritesItsOwnHeldEntry(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	n := heldNetwork(t, env)
+	update := func(change func(map[string]v1.HeldAddresses)) func(context.Context, client.Client) error {
+		return func(ctx context.Context, c client.Client) error {
+			o := n.DeepCopy()
+			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
+				return err
+			}
+			change(o.Status.IPAM.Held)
+			return c.Status().Update(ctx, o, client.DryRunAll)
+		}
+	}
+	type held = map[string]v1.HeldAddresses
+	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+		"Own":        {reason: "A claim.", write: update(func(h held) { h["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1,10.0.0.9"} })},
+		"RemoveOwn":  {reason: "The last release.", write: update(func(h held) { delete(h, "node-1") })},
+		"Quarantine": {reason: "Any node may find an address answering.", write: update(func(h held) { h["!quarantine"] = v1.HeldAddresses{V4: "10.0.0.7"} })},
+		"Change": {
+			reason: "Another node's address.", refused: "node-2",
+			write: update(func(h held) { h["node-2"] = v1.HeldAddresses{UID: "2", Seq: 1} }),
+		},
+		"Remove": {reason: "Another node's addresses.", refused: "node-2", write: update(func(h held) { delete(h, "node-2") })},
+		"Add":    {reason: "A name for later.", refused: "node-3", write: update(func(h held) { h["node-3"] = v1.HeldAddresses{UID: "3"} })},
+		"DropAll": {reason: "All at once.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
+			o := n.DeepCopy()
+			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
+				return err
+			}
+			o.Status.IPAM = nil
+			return c.Status().Update(ctx, o, client.DryRunAll)
+		}},
+	})
+}
+
+func TestNodeChangesOnlyTheFinalizerOfANetwork(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	n := heldNetwork(t, env)
+	patch := func(text string) func(context.Context, client.Client) error {
+		return func(ctx context.Context, c client.Client) error {
+			return c.Patch(ctx, n.DeepCopy(), jsonPatch(text), client.DryRunAll)
+		}
+	}
+	const rule = "only the finalizer danm.io/in-use"
+	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+		"Finalizer": {reason: "It is in use.", write: patch(`[{"op": "add", "path": "/metadata/finalizers/-", "value": "danm.io/in-use"}]`)},
+		"OtherFinalizer": {
+			reason: "Somebody else's.", refused: rule, write: patch(`[{"op": "remove", "path": "/metadata/finalizers/0"}]`),
+		},
+		"Spec": {
+			reason: "A node is no netadmin.", refused: rule, write: patch(`[{"op": "add", "path": "/spec/Options/vlan", "value": 5}]`),
+		},
+		"Annotation": {
+			reason: "They say what a network is, too.", refused: rule,
+			write: patch(`[{"op": "add", "path": "/metadata/annotations", "value": {"danm.io/take-over": "true"}}]`),
+		},
+	})
+}
