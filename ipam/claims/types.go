@@ -3,9 +3,7 @@
 package claims
 
 import (
-	"math/rand/v2"
 	"net/netip"
-	"time"
 
 	"github.com/patchbay-cni/patchbay/network"
 )
@@ -50,48 +48,4 @@ type Use struct {
 	V4, V6 netip.Addr
 	// Phase is how far it has come.
 	Phase Phase
-}
-
-// Config is what an Allocator needs to know. Node is required.
-type Config struct {
-	// Node is the name of the Node object, the key in held.
-	Node string
-	// NodeUID is its UID.
-	NodeUID string
-	// Life counts the starts of this node's daemon (kept with its journal). An
-	// entry's seq becomes at least this, and always more than it was.
-	Life int64
-	// Reserved are addresses that are never handed out dynamically, besides
-	// gateways: those of the nodes' own NICs. It is called for each plan; nil
-	// means none.
-	Reserved func(*network.Network) []netip.Addr
-	// Idle is how long published addresses may stay in the entry when nothing
-	// else is written; 2 s when zero.
-	Idle time.Duration
-	// Timeout bounds one request to the store; 10 s when zero.
-	Timeout time.Duration
-	// Backoff is the first bound of the random wait after a conflict; it
-	// doubles up to 2 s. 5 ms when zero.
-	Backoff time.Duration
-	// Rand returns a number in [0,1), for jitter; math/rand when nil.
-	Rand func() float64
-}
-
-func (c Config) withDefaults() Config {
-	if c.Reserved == nil {
-		c.Reserved = func(*network.Network) []netip.Addr { return nil }
-	}
-	if c.Idle == 0 {
-		c.Idle = 2 * time.Second
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
-	if c.Backoff == 0 {
-		c.Backoff = 5 * time.Millisecond
-	}
-	if c.Rand == nil {
-		c.Rand = rand.Float64
-	}
-	return c
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import "slices"
+
+// apply makes a plan true that was written (or had nothing to write), and
+// answers those whom it served.
+func (d *desk) apply(p *plan, w work) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lost = ""
+	for _, a := range p.gone {
+		delete(d.book.uses, a)
+	}
+	d.book.seq = max(d.book.seq, p.entry.seq)
+	d.book.fenced = d.book.fenced || p.entry.present
+	d.book.wrote(p.entry)
+	for _, g := range p.grants {
+		if g.to.gone {
+			continue // nobody knows the addresses now: owing sees to them
+		}
+		if g.err == nil {
+			d.book.grant(g.addrs)
+		}
+		g.to.reply(g)
+	}
+	d.claims = slices.DeleteFunc(d.claims, func(c *claim) bool { return c.answered() })
+	d.answerWaiters(p, w.waiters)
+	d.dirty = d.dirty || d.book.owing()
+}
+
+func (c *claim) answered() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// answerWaiters answers those whose wish has come true.
+func (d *desk) answerWaiters(p *plan, served []*waiter) {
+	d.waiters = slices.DeleteFunc(d.waiters, func(w *waiter) bool {
+		switch {
+		case w.collect && slices.Contains(served, w):
+			w.collected = p.collected
+			w.done <- p.collectErr
+		case !w.collect && w.ready(&d.book):
+			w.done <- nil
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+// vanish answers everybody when the network is not there any more: claims fail,
+// and there is nothing left to release.
+func (d *desk) vanish(cause error) {
+	d.a.mu.Lock()
+	defer d.a.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.claims {
+		c.reply(grant{err: cause})
+	}
+	d.claims = nil
+	d.answerAll(nil)
+	d.book = newLedger()
+	d.dirty, d.lost = false, ""
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	if d.a.desks[d.key] == d {
+		delete(d.a.desks, d.key)
+	}
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// attempt reads the object, plans for all who wait, writes, and answers them.
+// ErrConflict means that nothing was written; any other error leaves that open,
+// and the next attempt finds out.
+func (d *desk) attempt(ctx context.Context) error {
+	obj, err := d.read(ctx)
+	if err != nil || obj == nil {
+		return err
+	}
+	p, work, err := d.plan(ctx, obj)
+	if err != nil {
+		return err
+	}
+	current := obj
+	if p.changed {
+		current, err = ask(ctx, d.a, func(ctx context.Context) (*Object, error) {
+			return d.a.store.Update(ctx, p.next)
+		})
+		if err != nil {
+			return d.failed(obj, err)
+		}
+	}
+	d.apply(p, work)
+	if current.Deleting && current.Protected && len(p.next.IPAM.Held) == 0 {
+		return d.unprotect(ctx, current)
+	}
+	return nil
+}
+
+// read gets the object and, before the first claim, its finalizer. It returns
+// nil when the object is gone and everybody was told.
+func (d *desk) read(ctx context.Context) (*Object, error) {
+	obj, err := ask(ctx, d.a, func(ctx context.Context) (*Object, error) {
+		return d.a.store.Get(ctx, d.key.Ref)
+	})
+	switch {
+	case errors.Is(err, ErrNotFound):
+		d.vanish(err)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read network %v: %w", d.key.Ref, err)
+	case obj.UID != d.key.UID:
+		d.vanish(fmt.Errorf("%w: the network was deleted and made again", ErrTryAgain))
+		return nil, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lost != obj.ResourceVersion {
+		d.lost = "" // a write on another version is refused for good
+	}
+	if len(d.claims) == 0 || obj.Deleting || obj.Protected {
+		return obj, nil
+	}
+	return d.protect(ctx, obj)
+}
+
+// protect sets the finalizer, with d.mu locked but for the request.
+func (d *desk) protect(ctx context.Context, obj *Object) (*Object, error) {
+	d.mu.Unlock()
+	defer d.mu.Lock()
+	obj, err := ask(ctx, d.a, func(ctx context.Context) (*Object, error) {
+		return d.a.store.Protect(ctx, obj, true)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("put finalizer on network %v: %w", d.key.Ref, err)
+	}
+	return obj, nil
+}
+
+// work is what was waiting when a plan was made.
+type work struct {
+	claims  []*claim
+	waiters []*waiter
+}
+
+// plan plans for all who wait now. If the plan needs the DanmEps, they are
+// listed and it is made again.
+func (d *desk) plan(ctx context.Context, obj *Object) (*plan, work, error) {
+	p, w, err := d.planWith(obj, nil)
+	if !errors.Is(err, errNeedList) {
+		return p, w, err
+	}
+	endpoints, err := ask(ctx, d.a, func(ctx context.Context) ([]Endpoint, error) {
+		return d.a.store.Endpoints(ctx, obj.Ref)
+	})
+	if err != nil {
+		return nil, w, fmt.Errorf("list DanmEps of %v: %w: %w", obj.Ref, ErrUnknownState, err)
+	}
+	o := ownersOf(endpoints, obj.UID, d.a.cfg.Node)
+	return d.planWith(obj, &o)
+}
+
+func (d *desk) planWith(obj *Object, o *owners) (*plan, work, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := work{waiters: d.waiters}
+	if obj.Deleting || obj.Protected {
+		w.claims = d.claims
+	}
+	p := planner{cfg: &d.a.cfg, obj: obj, owners: o, book: &d.book, claims: w.claims}
+	p.fence = d.lost != "" && d.lost == obj.ResourceVersion
+	for _, x := range w.waiters {
+		p.collect = p.collect || x.collect
+	}
+	made, err := p.make()
+	if err == nil {
+		d.dirty = false
+	}
+	return made, w, err
+}
+
+// failed notes what an unsuccessful write leaves to be done.
+func (d *desk) failed(obj *Object, err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dirty = true
+	if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
+		d.lost = obj.ResourceVersion
+	}
+	return fmt.Errorf("write status of network %v: %w", obj.Ref, err)
+}
+
+// unprotect takes the finalizer off a network in deletion whose entries are
+// gone, if then no DanmEp is left either.
+func (d *desk) unprotect(ctx context.Context, obj *Object) error {
+	endpoints, err := ask(ctx, d.a, func(ctx context.Context) ([]Endpoint, error) {
+		return d.a.store.Endpoints(ctx, obj.Ref)
+	})
+	for _, e := range endpoints {
+		if e.of(obj.UID) {
+			return nil
+		}
+	}
+	if err == nil {
+		_, err = ask(ctx, d.a, func(ctx context.Context) (*Object, error) {
+			return d.a.store.Protect(ctx, obj, false)
+		})
+	}
+	if err == nil || errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dirty = true
+	return fmt.Errorf("take finalizer off network %v: %w", obj.Ref, err)
+}

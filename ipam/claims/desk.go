@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"sync"
+	"time"
+)
+
+// desk is where the claims and releases of one network wait. A goroutine serves
+// it while there is work, all that waits in one write, and ends then.
+type desk struct {
+	a   *Allocator
+	key Key
+
+	mu      sync.Mutex
+	book    ledger
+	claims  []*claim
+	waiters []*waiter
+	// running says that the goroutine is there.
+	running bool
+	// dirty says that a write is due though nobody waits for it.
+	dirty bool
+	// lost is the resourceVersion of a write whose answer was lost and that
+	// may still be applied; empty when there is none.
+	lost string
+	// naps counts the goroutine's ends in failure, for the next wake-up.
+	naps  int
+	timer *time.Timer
+}
+
+// waiter is a caller who waits for the ledger to be as asked.
+type waiter struct {
+	ready func(*ledger) bool
+	// collect asks for garbage collection; such a waiter is ready only after a
+	// plan that did it.
+	collect   bool
+	collected int64
+	done      chan error
+}
+
+// more reports whether the goroutine has something to do.
+func (d *desk) more() bool { return d.dirty || len(d.claims) > 0 || len(d.waiters) > 0 }
+
+// poke starts the goroutine if there is work. The caller has locked d.mu.
+func (d *desk) poke() {
+	if d.running || !d.more() || d.a.ctx.Err() != nil {
+		return
+	}
+	d.running = true
+	d.a.wg.Go(d.serve)
+}
+
+// wait queues a waiter and pokes. One that is ready is answered at once.
+func (d *desk) wait(w *waiter) {
+	if !w.collect && w.ready(&d.book) {
+		w.done <- nil
+		return
+	}
+	d.waiters = append(d.waiters, w)
+	d.poke()
+}
+
+// later makes a write due after a while, if none is.
+func (d *desk) later(after time.Duration) {
+	if d.timer != nil || d.a.ctx.Err() != nil {
+		return
+	}
+	d.timer = time.AfterFunc(after, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.timer = nil
+		d.dirty = true
+		d.poke()
+	})
+}
+
+// withdraw takes a caller's claim back. It reports false when the claim was
+// answered already.
+func (d *desk) withdraw(c *claim) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-c.done:
+		return false
+	default:
+	}
+	c.gone = true
+	d.claims = without(d.claims, c)
+	return true
+}
+
+func (d *desk) leave(w *waiter) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiters = without(d.waiters, w)
+}
+
+func without[T comparable](list []T, x T) []T {
+	kept := list[:0:0]
+	for _, y := range list {
+		if y != x {
+			kept = append(kept, y)
+		}
+	}
+	return kept
+}

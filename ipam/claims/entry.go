@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"errors"
+	"fmt"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam"
+)
+
+// readEntry parses the own entry. One that cannot be read counts as empty: what
+// is in use is put back from the ledger, the rest is collected.
+func (p *planner) readEntry() entry {
+	h, ok := p.held[p.cfg.Node]
+	if !ok {
+		return entry{}
+	}
+	e, err := parseEntry(h)
+	if err != nil {
+		p.report(fmt.Errorf("read own entry: %w", err))
+	}
+	return e
+}
+
+// maxHeld bounds the addresses of one entry and family, far above what a node
+// needs: an entry that says "all of fd00::/8" costs no work.
+const maxHeld = 1 << 16
+
+func parseEntry(h v1.HeldAddresses) (entry, error) {
+	e := entry{present: true, seq: h.Seq}
+	v4, err4 := parseHeld(h.V4, true)
+	v6, err6 := parseHeld(h.V6, false)
+	if err := errors.Join(err4, err6); err != nil {
+		return e, err
+	}
+	e.v4, e.v6 = v4, v6
+	return e, nil
+}
+
+func parseHeld(text string, is4 bool) (ipam.Ranges, error) {
+	r, err := ipam.ParseRanges(text)
+	if err != nil || r.Empty() {
+		return r, err
+	}
+	if n := r.Len(); n > maxHeld {
+		return r, fmt.Errorf("%d addresses in one entry, want at most %d", n, maxHeld)
+	}
+	for a := range r.All() {
+		if a.Is4() != is4 {
+			return r, fmt.Errorf("%v is of the other family", a)
+		}
+		break
+	}
+	return r, nil
+}
+
+// nextSeq is what seq becomes if an entry is written. The first write of this
+// life raises it above whatever a former life wrote: a real change, so that
+// writes of the former life that are still on their way meet a conflict.
+func (p *planner) nextSeq() int64 {
+	if p.book.fenced {
+		return max(p.entry.seq, p.book.seq)
+	}
+	return max(p.entry.seq+1, p.cfg.Life)
+}
+
+// needsEntry reports whether anything rests on the node's entry.
+func (p *planner) needsEntry() bool {
+	if !p.entry.empty() || p.book.plain > 0 {
+		return true
+	}
+	for _, g := range p.grants {
+		if g.err == nil && len(g.addrs) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// putEntry writes the own entry into the object, or takes it out.
+func (p *planner) putEntry(present bool) {
+	p.entry.present = present
+	if !present {
+		delete(p.held, p.cfg.Node)
+		if len(p.held) == 0 {
+			p.next.IPAM.Held = nil
+		}
+		return
+	}
+	if p.held == nil {
+		p.held = map[string]v1.HeldAddresses{}
+	}
+	p.next.IPAM.Held = p.held
+	p.held[p.cfg.Node] = v1.HeldAddresses{
+		UID: p.cfg.NodeUID, Seq: p.entry.seq,
+		V4: p.entry.v4.String(), V6: p.entry.v6.String(),
+	}
+}

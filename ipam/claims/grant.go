@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/patchbay-cni/patchbay/ipam"
+)
+
+// claim is a caller of Claim in wait.
+type claim struct {
+	v4, v6 Want
+	// tentative are the addresses of the last plan, for one whose answer is lost.
+	tentative []netip.Addr
+	// gone says that the caller gave up.
+	gone bool
+	// done is closed when answer is there.
+	done   chan struct{}
+	answer grant
+}
+
+// grant is the answer to a claim.
+type grant struct {
+	to    *claim
+	addrs []netip.Addr
+	err   error
+}
+
+// serve grants the claims: first those that were granted already, then static
+// addresses, so that no dynamic claim of the same write takes one of them.
+func (p *planner) serve(kept map[netip.Addr]bool) {
+	var static, dynamic []*claim
+	refused := p.refusal()
+	for _, c := range p.claims {
+		switch {
+		case refused != nil:
+			p.grants = append(p.grants, grant{to: c, err: refused})
+		case len(c.tentative) > 0 && kept[c.tentative[0]]:
+			p.grants = append(p.grants, grant{to: c, addrs: c.tentative})
+		case c.v4.Static.IsValid() || c.v6.Static.IsValid():
+			static = append(static, c)
+		default:
+			dynamic = append(dynamic, c)
+		}
+	}
+	for _, c := range append(static, dynamic...) {
+		addrs, err := p.take(c)
+		c.tentative = addrs
+		p.grants = append(p.grants, grant{to: c, addrs: addrs, err: err})
+	}
+}
+
+// refusal is why the network gives no addresses now.
+func (p *planner) refusal() error {
+	switch {
+	case p.obj.Deleting:
+		return fmt.Errorf("%w: wait until it is gone and made again", ErrDeleting)
+	case p.obj.IPAM != nil && p.obj.IPAM.Recovering != nil:
+		return fmt.Errorf("%w: the network is recovering from older state, and some nodes have not reported yet", ErrTryAgain)
+	}
+	return nil
+}
+
+// take takes one address per wanted family, or none.
+func (p *planner) take(c *claim) ([]netip.Addr, error) {
+	addrs := make([]netip.Addr, 0, 2)
+	for _, side := range [...]struct {
+		family *family
+		want   Want
+	}{{&p.v4, c.v4}, {&p.v6, c.v6}} {
+		if !side.want.Dynamic && !side.want.Static.IsValid() {
+			continue
+		}
+		a, err := p.takeOne(side.family, side.want)
+		if err != nil {
+			for _, a := range addrs {
+				p.family(a).release(a)
+				p.entry.of(a).Remove(a)
+			}
+			return nil, err
+		}
+		p.entry.of(a).Add(a)
+		addrs = append(addrs, a)
+	}
+	return addrs, nil
+}
+
+func (p *planner) takeOne(f *family, w Want) (netip.Addr, error) {
+	switch {
+	case f.former:
+		return netip.Addr{}, fmt.Errorf("claim %s address: %w: %v; delete the Pods on it, or change the subnet back",
+			f.name, ErrSubnetInUse, f.pool.CIDR())
+	case f.pool == nil:
+		return netip.Addr{}, fmt.Errorf("claim %s address: %w", f.name, ErrNoSubnet)
+	case w.Static.IsValid():
+		return w.Static, p.takeStatic(f, w.Static)
+	}
+	a, ok := f.pool.Next()
+	if !ok {
+		return a, fmt.Errorf("claim %s address: %w: %d of %d dynamic addresses of %v are in use; delete Pods or enlarge %s",
+			f.name, ErrExhausted, f.pool.InUse(), f.pool.Capacity(), f.pool.CIDR(), f.fields)
+	}
+	return a, nil
+}
+
+func (p *planner) takeStatic(f *family, a netip.Addr) error {
+	err := f.pool.Claim(a)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ipam.ErrTaken):
+		return fmt.Errorf("claim static address %v: %w by %s", a, ErrTaken, p.holder(a))
+	}
+	return fmt.Errorf("claim static address: %w: %w", ErrOutside, err)
+}
+
+// holder says who has an address, as far as the object tells.
+func (p *planner) holder(a netip.Addr) string {
+	if p.entry.contains(a) {
+		return "a Pod that is starting or stopping on this node"
+	}
+	for name, h := range p.held {
+		if e, err := parseEntry(h); err == nil && e.contains(a) {
+			return fmt.Sprintf("node %q, for a Pod that is starting or stopping there", name)
+		}
+	}
+	return "a Pod: find it with `kubectl get danmeps -A`"
+}

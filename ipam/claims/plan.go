@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// errNeedList asks for the DanmEps: the plan is made again with the same object
+// and a list that was made after the object was read.
+var errNeedList = errors.New("the list of DanmEps is needed")
+
+// plan is what one attempt writes, and what is true once that is written.
+type plan struct {
+	// next is the object to write; nothing is written unless changed.
+	next    *Object
+	changed bool
+	// entry is the node's own entry in next.
+	entry entry
+	// grants are the answers to claims.
+	grants []grant
+	// gone are addresses that turned out not to be this node's.
+	gone []netip.Addr
+	// collected counts the freed bits that nobody covered; collectErr says why
+	// they could not be told.
+	collected  int64
+	collectErr error
+}
+
+// planner makes a plan from an object just read and from the ledger; nothing of
+// an earlier plan comes in but the addresses that the lost one had granted.
+type planner struct {
+	cfg *Config
+	obj *Object
+	// owners are the DanmEps' addresses, nil before they were listed.
+	owners *owners
+	book   *ledger
+	claims []*claim
+	// collect asks to free what nobody covers.
+	collect bool
+	// fence asks for a real change: a write on the same object may be under way.
+	fence bool
+
+	plan
+	held   map[string]v1.HeldAddresses
+	others map[string]entry // parsed on demand; see foreign
+	v4, v6 family
+}
+
+// make plans in this order: what is free becomes free first, so that a full
+// pool serves a claim with an address that was just given back.
+func (p *planner) make() (*plan, error) {
+	if err := p.open(); err != nil {
+		return nil, err
+	}
+	kept := p.keepGranted()
+	p.drop(kept)
+	p.cover()
+	if p.collect {
+		p.sweep()
+	}
+	if err := p.moveSubnets(); err != nil {
+		return nil, err
+	}
+	p.serve(kept)
+	p.finish()
+	return &p.plan, nil
+}
+
+// open reads status.ipam, and verifies the ledger at first touch.
+func (p *planner) open() error {
+	next := *p.obj
+	next.IPAM = &v1.IPAMStatus{}
+	if p.obj.IPAM != nil {
+		next.IPAM = p.obj.IPAM.DeepCopy()
+	}
+	p.next, p.held = &next, next.IPAM.Held
+	p.entry = p.readEntry()
+	p.entry.seq = p.nextSeq()
+	if (!p.book.verified && (p.entry.present || len(p.book.uses) > 0) || p.collect) && p.owners == nil {
+		return errNeedList
+	}
+	if !p.book.verified {
+		p.verify()
+	}
+	p.v4 = family{name: "IPv4", fields: "spec.Options.allocation_pool or cidr", spec: p.obj.Network.V4}
+	p.v6 = family{name: "IPv6", fields: "spec.Options.allocation_pool_v6 or net6", spec: p.obj.Network.V6}
+	reserved := p.cfg.Reserved(p.obj.Network)
+	p.v4.reserved, p.v6.reserved = reserved, reserved
+	if err := p.v4.open(next.IPAM.V4, p.fill, p.report); err != nil {
+		return err
+	}
+	return p.v6.open(next.IPAM.V6, p.fill, p.report)
+}
+
+func (p *planner) verify() {
+	o := owners{}
+	if p.owners != nil {
+		o = *p.owners
+	}
+	for _, a := range p.book.verify(p.entry, o) {
+		p.report(fmt.Errorf("%v is in use on this node, but a DanmEp of another node has it", a))
+	}
+}
+
+func (p *planner) report(err error) {
+	p.cfg.Report(fmt.Errorf("network %v: %w", p.obj.Ref, err))
+}
+
+func (p *planner) family(a netip.Addr) *family {
+	if a.Is4() {
+		return &p.v4
+	}
+	return &p.v6
+}
+
+// finish writes the plan into the object.
+func (p *planner) finish() {
+	p.next.IPAM.V4, p.next.IPAM.V6 = p.v4.bitmap(), p.v6.bitmap()
+	p.putEntry(p.needsEntry())
+	p.changed = p.obj.IPAM == nil || !reflect.DeepEqual(p.obj.IPAM, p.next.IPAM)
+	if p.fence && !p.changed {
+		p.entry.seq++
+		p.putEntry(true)
+		p.changed = true
+	}
+	p.count()
+}
+
+// count fills status.allocated and status.capacity. They ride along: a change
+// of these alone is no reason for a write.
+func (p *planner) count() {
+	p.next.Allocated, p.next.Capacity = 0, 0
+	for _, f := range []*family{&p.v4, &p.v6} {
+		if f.pool == nil {
+			continue
+		}
+		p.next.Allocated += f.pool.Allocated()
+		p.next.Capacity += f.pool.Capacity()
+		if p.next.Capacity < 0 {
+			p.next.Capacity = 1<<63 - 1 // both families saturate
+		}
+	}
+}

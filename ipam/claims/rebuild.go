@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/patchbay-cni/patchbay/ipam"
+)
+
+// fill sets the bits of a pool from who covers them: all entries and DanmEps.
+func (p *planner) fill(pool *ipam.Pool) error {
+	covered, err := p.covered()
+	if err != nil {
+		return fmt.Errorf("rebuild bitmap of %v: %w", pool.CIDR(), err)
+	}
+	for a := range p.owners.mine {
+		pool.Mark(a)
+	}
+	for a := range p.owners.theirs {
+		pool.Mark(a)
+	}
+	for _, e := range covered {
+		for _, r := range [...]ipam.Ranges{e.v4, e.v6} {
+			for a := range r.All() {
+				pool.Mark(a)
+			}
+		}
+	}
+	return nil
+}
+
+// covered returns all entries, the own one as it is planned. It needs the
+// DanmEps, because its callers do.
+func (p *planner) covered() ([]entry, error) {
+	if p.owners == nil {
+		return nil, errNeedList
+	}
+	entries := []entry{p.entry}
+	for name, h := range p.held {
+		if name == p.cfg.Node {
+			continue
+		}
+		e, err := parseEntry(h)
+		if err != nil {
+			return nil, fmt.Errorf("read entry of %q: %w: %w", name, ErrUnknownState, err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// sweep frees the bits that nobody covers. The read of the object came first,
+// then the list of DanmEps, and the write will carry that read's
+// resourceVersion: whoever covers a bit since then has changed the object.
+func (p *planner) sweep() {
+	entries, err := p.covered()
+	if err != nil {
+		p.collectErr = err
+		return
+	}
+	for _, f := range [...]*family{&p.v4, &p.v6} {
+		if f.pool == nil {
+			continue
+		}
+		var loose []netip.Addr
+		for a := range f.pool.All() {
+			if !p.isCovered(a, entries) {
+				loose = append(loose, a)
+			}
+		}
+		for _, a := range loose {
+			f.pool.Release(a)
+		}
+		p.collected += int64(len(loose))
+	}
+}
+
+func (p *planner) isCovered(a netip.Addr, entries []entry) bool {
+	// In use here counts, even if somebody took the DanmEp away by force.
+	if _, known := p.book.uses[a]; known || p.owners.has(a) {
+		return true
+	}
+	for i := range entries {
+		if entries[i].contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// moveSubnets starts new bitmaps where the spec has another subnet and nothing
+// of the former one is held or in use.
+func (p *planner) moveSubnets() error {
+	for _, f := range [...]*family{&p.v4, &p.v6} {
+		if !f.former {
+			continue
+		}
+		entries, err := p.covered()
+		if err != nil {
+			return err
+		}
+		if p.familyInUse(f == &p.v4, entries) {
+			continue // releases go on, claims are refused
+		}
+		if err := f.reset(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// familyInUse reports whether an entry or a DanmEp has an address of the family.
+func (p *planner) familyInUse(is4 bool, entries []entry) bool {
+	for i := range entries {
+		if r := entries[i].v4; is4 && !r.Empty() {
+			return true
+		}
+		if r := entries[i].v6; !is4 && !r.Empty() {
+			return true
+		}
+	}
+	for _, set := range [...]map[netip.Addr]struct{}{p.owners.mine, p.owners.theirs} {
+		for a := range set {
+			if a.Is4() == is4 {
+				return true
+			}
+		}
+	}
+	return false
+}

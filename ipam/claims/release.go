@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+)
+
+// Published says that the DanmEp of a claim exists. It is called once per
+// claim, and returns at once.
+func (a *Allocator) Published(key Key, a4, a6 netip.Addr) {
+	d := a.desk(key)
+	defer d.mu.Unlock()
+	d.book.publish(both(a4, a6))
+	if d.book.slack() {
+		d.later(a.cfg.Idle)
+	}
+}
+
+// Return puts the addresses of an attachment back into the node's entry; after
+// it, the DanmEp may go. A second Return, and one of addresses that are not this
+// node's or of a network that is gone, is a no-op.
+func (a *Allocator) Return(ctx context.Context, key Key, a4, a6 netip.Addr) error {
+	addrs := both(a4, a6)
+	d := a.desk(key)
+	d.book.giveBack(addrs)
+	return d.await(ctx, "return", &waiter{ready: func(l *ledger) bool { return !l.any(addrs, returning) }})
+}
+
+// Free clears bit and entry of an attachment's addresses in one write. It is
+// called when their DanmEp is gone, or never was. A second Free is a no-op, and
+// so is one of addresses that the node's entry does not cover.
+func (a *Allocator) Free(ctx context.Context, key Key, a4, a6 netip.Addr) error {
+	addrs := both(a4, a6)
+	d := a.desk(key)
+	d.book.free(addrs)
+	return d.await(ctx, "free", &waiter{ready: func(l *ledger) bool { return !l.any(addrs, freeing) }})
+}
+
+// Collect frees the bits that neither an entry nor a DanmEp covers, and returns
+// how many. On a network in deletion that nobody holds and no DanmEp names, it
+// takes the finalizer off.
+func (a *Allocator) Collect(ctx context.Context, key Key) (int64, error) {
+	w := &waiter{collect: true}
+	err := a.desk(key).await(ctx, "collect", w)
+	if err != nil {
+		return 0, err
+	}
+	return w.collected, nil
+}
+
+// await queues a waiter at the locked desk, unlocks it and waits.
+func (d *desk) await(ctx context.Context, verb string, w *waiter) error {
+	w.done = make(chan error, 1)
+	if d.a.ctx.Err() != nil {
+		d.mu.Unlock()
+		return fmt.Errorf("%s addresses of network %v: %w", verb, d.key.Ref, ErrClosed)
+	}
+	d.wait(w)
+	d.mu.Unlock()
+	var err error
+	select {
+	case err = <-w.done:
+	case <-ctx.Done():
+		d.leave(w)
+		err = fmt.Errorf("%w: %w", ErrTryAgain, context.Cause(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("%s addresses of network %v: %w", verb, d.key.Ref, err)
+	}
+	return nil
+}

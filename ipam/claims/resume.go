@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Resume takes over what the journal knows of a former life. It is called once,
+// before everything else, and makes no request.
+func (a *Allocator) Resume(uses []Use) {
+	for _, u := range uses {
+		d := a.desk(u.Key)
+		d.book.resume(u)
+		d.mu.Unlock()
+	}
+}
+
+// Settle compares the node's entries in these networks with what Resume was
+// told and with the node's own DanmEps, frees the rest, and fences writes of a
+// former life that are still on their way. Networks that are gone are no error.
+func (a *Allocator) Settle(ctx context.Context, keys ...Key) error {
+	errs := make([]error, len(keys))
+	var wg sync.WaitGroup
+	for i, key := range keys {
+		wg.Go(func() {
+			settled := func(l *ledger) bool { return l.verified && !l.owing() }
+			errs[i] = a.desk(key).await(ctx, "settle", &waiter{ready: settled})
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

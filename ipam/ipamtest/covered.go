@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipamtest
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+)
+
+// Covered checks the law of the bitmap on one object and the DanmEps of its
+// network: each set bit is covered by a node's entry or by a DanmEp, each of
+// these has its bit set, and no two entries have one address, nor an entry and
+// another node's DanmEp.
+func Covered(o *claims.Object, endpoints []claims.Endpoint) error {
+	if o.IPAM == nil {
+		return nil
+	}
+	c := coverage{by: map[netip.Addr]string{}}
+	for node, h := range o.IPAM.Held {
+		c.addEntry(node, h)
+	}
+	for _, ep := range endpoints {
+		if ep.NetworkUID == "" || ep.NetworkUID == o.UID {
+			c.add(ep.Node, ep.V4)
+			c.add(ep.Node, ep.V6)
+		}
+	}
+	set := map[netip.Addr]bool{}
+	for _, b := range []*v1.AddressBitmap{o.IPAM.V4, o.IPAM.V6} {
+		used, err := Bits(b)
+		c.fail(err)
+		for _, a := range used {
+			set[a] = true
+			if c.by[a] == "" {
+				c.fail(fmt.Errorf("bit of %v is set, and nobody covers it", a))
+			}
+		}
+	}
+	for a, node := range c.by {
+		if !set[a] {
+			c.fail(fmt.Errorf("%v is covered by node %q, and its bit is not set", a, node))
+		}
+	}
+	return errors.Join(c.errs...)
+}
+
+// coverage is who covers each address.
+type coverage struct {
+	by   map[netip.Addr]string
+	errs []error
+}
+
+func (c *coverage) fail(err error) {
+	if err != nil {
+		c.errs = append(c.errs, err)
+	}
+}
+
+func (c *coverage) addEntry(node string, h v1.HeldAddresses) {
+	for _, text := range []string{h.V4, h.V6} {
+		r, err := ipam.ParseRanges(text)
+		c.fail(err)
+		if r.Len() > 1<<16 {
+			c.fail(fmt.Errorf("entry of node %q has %d addresses", node, r.Len()))
+			continue
+		}
+		for a := range r.All() {
+			c.add(node, a)
+		}
+	}
+}
+
+func (c *coverage) add(node string, a netip.Addr) {
+	if !a.IsValid() {
+		return
+	}
+	if other, ok := c.by[a]; ok && other != node {
+		c.fail(fmt.Errorf("%v is covered by nodes %q and %q", a, other, node))
+	}
+	c.by[a] = node
+}
+
+// Bits returns the addresses that are set in a bitmap; nil has none.
+func Bits(b *v1.AddressBitmap) ([]netip.Addr, error) {
+	if b == nil {
+		return nil, nil
+	}
+	cidr, err := netip.ParsePrefix(b.CIDR)
+	if err != nil {
+		return nil, fmt.Errorf("parse cidr of bitmap: %w", err)
+	}
+	p, err := ipam.Decode(ipam.Config{CIDR: cidr}, ipam.State{CIDR: b.CIDR, Cursor: b.Cursor, Pages: b.Pages})
+	if err != nil {
+		return nil, err
+	}
+	var addrs []netip.Addr
+	for a := range p.All() {
+		addrs = append(addrs, a)
+	}
+	return addrs, nil
+}

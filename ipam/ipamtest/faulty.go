@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipamtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// ErrFault is what a request ends with whose fault is no conflict.
+var ErrFault = errors.New("injected fault")
+
+// Kind is what happens to a request.
+type Kind int
+
+const (
+	// Fine lets it pass.
+	Fine Kind = iota
+	// Conflict answers ErrConflict to a write, which is not made. A read passes.
+	Conflict
+	// LostRequest answers ErrFault; the store never saw the request.
+	LostRequest
+	// LostReply answers ErrFault after the store has done it.
+	LostReply
+	// Late answers ErrFault at once; the store gets the write after Delay.
+	Late
+)
+
+// Fault is what happens to one request. Delay comes before it.
+type Fault struct {
+	Kind  Kind
+	Delay time.Duration
+}
+
+// Op is a method of claims.Store.
+type Op string
+
+// The methods of claims.Store.
+const (
+	OpGet       Op = "Get"
+	OpUpdate    Op = "Update"
+	OpProtect   Op = "Protect"
+	OpEndpoints Op = "Endpoints"
+)
+
+// Faulty is a store with faults in front of it.
+type Faulty struct {
+	// Store is behind.
+	Store claims.Store
+	// Next says what happens to a request; it may be called at any time from
+	// any goroutine.
+	Next func(Op) Fault
+
+	late sync.WaitGroup
+}
+
+// Wait waits until all late writes have reached the store.
+func (f *Faulty) Wait() { f.late.Wait() }
+
+// Get implements claims.Store.
+func (f *Faulty) Get(ctx context.Context, ref network.Ref) (*claims.Object, error) {
+	return through(ctx, f, OpGet, func(ctx context.Context) (*claims.Object, error) {
+		return f.Store.Get(ctx, ref)
+	})
+}
+
+// Update implements claims.Store.
+func (f *Faulty) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
+	return through(ctx, f, OpUpdate, func(ctx context.Context) (*claims.Object, error) {
+		return f.Store.Update(ctx, o)
+	})
+}
+
+// Protect implements claims.Store.
+func (f *Faulty) Protect(ctx context.Context, o *claims.Object, on bool) (*claims.Object, error) {
+	return through(ctx, f, OpProtect, func(ctx context.Context) (*claims.Object, error) {
+		return f.Store.Protect(ctx, o, on)
+	})
+}
+
+// Endpoints implements claims.Store.
+func (f *Faulty) Endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoint, error) {
+	return through(ctx, f, OpEndpoints, func(ctx context.Context) ([]claims.Endpoint, error) {
+		return f.Store.Endpoints(ctx, ref)
+	})
+}
+
+// through makes a request with the fault that is due.
+func through[T any](ctx context.Context, f *Faulty, op Op, do func(context.Context) (T, error)) (T, error) {
+	var none T
+	fault := f.Next(op)
+	fail := fmt.Errorf("%s: %w", op, ErrFault)
+	writes := op == OpUpdate || op == OpProtect
+	if fault.Kind == Late && writes {
+		f.late.Go(func() {
+			time.Sleep(fault.Delay)
+			_, _ = do(context.WithoutCancel(ctx)) // its answer is lost
+		})
+		return none, fail
+	}
+	select {
+	case <-time.After(fault.Delay):
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+	switch {
+	case fault.Kind == Conflict && writes:
+		return none, fmt.Errorf("%s: %w", op, claims.ErrConflict)
+	case fault.Kind == LostRequest, fault.Kind == Late:
+		return none, fail
+	case fault.Kind == LostReply:
+		if _, err := do(ctx); err != nil {
+			return none, err
+		}
+		return none, fail
+	}
+	return do(ctx)
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipamtest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Create makes a network object with a UID of its own, or, when one of that name
+// is there, gives it a new spec. It returns the network as stored.
+func (f *Fake) Create(net *network.Network) *network.Network {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := *net
+	o := &claims.Object{Ref: n.Ref, Network: &n}
+	if old := f.objects[n.Ref]; old != nil {
+		o = clone(old)
+		o.Network = &n
+	} else {
+		o.UID = "uid-" + strconv.Itoa(f.version+1)
+	}
+	o.Generation++
+	n.UID, n.Generation = o.UID, o.Generation
+	f.put(o)
+	return &n
+}
+
+// Delete deletes a network: at once, or, with the finalizer, when that goes.
+func (f *Fake) Delete(ref network.Ref) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o := f.objects[ref]
+	if o == nil {
+		return
+	}
+	if !o.Protected {
+		delete(f.objects, ref)
+		return
+	}
+	o = clone(o)
+	o.Deleting = true
+	f.put(o)
+}
+
+// SetIPAM replaces status.ipam behind everybody's back, as a backup tool or an
+// older etcd would; nil drops it.
+func (f *Fake) SetIPAM(ref network.Ref, ipam *v1.IPAMStatus) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o := clone(f.objects[ref])
+	o.IPAM = ipam.DeepCopy()
+	f.version++
+	o.ResourceVersion = strconv.Itoa(f.version)
+	f.objects[ref] = o
+}
+
+// AddEndpoint makes a DanmEp for the network of that name.
+func (f *Fake) AddEndpoint(ref network.Ref, ep claims.Endpoint) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.endpoints[ep.Namespace+"/"+ep.Name] = endpoint{ref, ep}
+}
+
+// RemoveEndpoint removes a DanmEp; it is there no more when this returns.
+func (f *Fake) RemoveEndpoint(namespace, name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := namespace + "/" + name
+	ep, ok := f.endpoints[key]
+	delete(f.endpoints, key)
+	if o := f.objects[ep.ref]; ok && o != nil {
+		f.check(o)
+	}
+}
+
+// Object returns the stored object, or nil.
+func (f *Fake) Object(ref network.Ref) *claims.Object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if o := f.objects[ref]; o != nil {
+		return clone(o)
+	}
+	return nil
+}
+
+// Writes counts the writes that changed something.
+func (f *Fake) Writes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.writes
+}
+
+// Problems returns what the check found after any write: see Covered.
+func (f *Fake) Problems() []error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.problems)
+}
+
+// check is made after each change, with the lock held.
+func (f *Fake) check(o *claims.Object) {
+	if err := Covered(o, f.list(o.Ref)); err != nil {
+		f.problems = append(f.problems, fmt.Errorf("version %s: %w", o.ResourceVersion, err))
+	}
+}
+
+func same(a, b *claims.Object) bool {
+	return a.Protected == b.Protected && a.Allocated == b.Allocated && a.Capacity == b.Capacity &&
+		reflect.DeepEqual(a.IPAM, b.IPAM)
+}
