@@ -57,7 +57,7 @@ func Start(spec Spec) (ID, error) {
 			started <- outcome{err: fmt.Errorf("start %s: %w", spec.Args[0], err)}
 			return
 		}
-		id, err := identify(cmd.Process.Pid)
+		id, err := Of(cmd.Process.Pid)
 		started <- outcome{id, err}
 		_ = cmd.Wait() // reaping is all that is wanted; how it ended stands in the log
 	}()

@@ -4,13 +4,18 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 )
 
-func identify(pid int) (ID, error) {
+// Of names the process that has the number now. The error is ErrGone when none has.
+func Of(pid int) (ID, error) {
 	start, _, err := readStat(pid)
+	if errors.Is(err, os.ErrNotExist) {
+		err = ErrGone
+	}
 	if err != nil {
 		return ID{}, fmt.Errorf("identify process %d: %w", pid, err)
 	}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-cni/patchbay/test/lab"
+)
+
+func newNode(name *string) *cobra.Command {
+	node := &cobra.Command{Use: "node", Short: "Add nodes, cut their cables and their power"}
+	for _, c := range []struct {
+		use, short string
+		do         func(context.Context, *lab.Lab, string) error
+	}{
+		{"add NODE", "Make one more node, such as node-3", func(ctx context.Context, l *lab.Lab, n string) error { return l.AddNode(ctx, n) }},
+		{"cut NODE", "Take both network cables out", func(_ context.Context, l *lab.Lab, n string) error { return l.CutNode(n) }},
+		{"heal NODE", "Put the cables back", func(_ context.Context, l *lab.Lab, n string) error { return l.HealNode(n) }},
+		{"kill NODE", "Cut the power; the disk stays", func(ctx context.Context, l *lab.Lab, n string) error { return l.KillNode(ctx, n) }},
+		{"start NODE", "Switch it on and wait until it is ready", func(ctx context.Context, l *lab.Lab, n string) error { return l.StartNode(ctx, n) }},
+	} {
+		node.AddCommand(&cobra.Command{
+			Use: c.use, Short: c.short, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error { return with(cmd, *name, args[0], c.do) },
+		})
+	}
+	return node
+}
+
+func newRestart(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "restart PART",
+		Short: "Restart etcd, kube-apiserver, …, NODE/containerd or NODE/kubelet",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd, *name, args[0], func(ctx context.Context, l *lab.Lab, part string) error { return l.Restart(ctx, part) })
+		},
+	}
+}
+
+func newLogs(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "logs DIR",
+		Short: "Collect all logs and the state of everything in a folder",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd, *name, args[0], func(ctx context.Context, l *lab.Lab, dir string) error { return l.Logs(ctx, dir) })
+		},
+	}
+}
+
+// with opens the lab for one operation of limited time.
+func with(cmd *cobra.Command, name, arg string, do func(context.Context, *lab.Lab, string) error) error {
+	const patience = 3 * time.Minute
+	ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+	defer cancel()
+	l, err := lab.Open(name)
+	if err != nil {
+		return err
+	}
+	l.Report(cmd.OutOrStdout())
+	return do(ctx, l, arg)
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-cni/patchbay/test/lab"
+)
+
+// exitCode is the error of a command whose exit code is passed on.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// run executes a command line and returns the exit code.
+func run(ctx context.Context, args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var code exitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	default:
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		return 1
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "lab",
+		Short:         "A Kubernetes cluster with bare-metal nodes on this machine",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	name := root.PersistentFlags().String("name", lab.DefaultName, "which lab")
+	root.AddCommand(
+		newUp(name), newDown(name), newStatus(name),
+		newKubectl(name), newExec(name),
+		newNode(name), newRestart(name), newLogs(name),
+	)
+	return root
+}
+
+// codeOf turns the end of a child into this program's.
+func codeOf(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exitCode(exit.ExitCode())
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
+	"github.com/patchbay-cni/patchbay/test/lab/guest"
+)
+
+// ErrNoPart says that there is nothing of that name to restart.
+var ErrNoPart = errors.New("no such part")
+
+// Restart ends a part and starts it again: a program of the control plane, or
+// NODE/SERVICE for containerd and kubelet of a node. It returns when a part of the
+// control plane is ready; services of nodes come back by themselves.
+func (l *Lab) Restart(ctx context.Context, part string) error {
+	if name, service, ok := strings.Cut(part, "/"); ok {
+		return l.restartService(ctx, name, service)
+	}
+	plane, err := l.plane()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(plane.Parts(), controlplane.Part(part)) {
+		return fmt.Errorf("restart %s: %w: want one of %v or NODE/containerd, NODE/kubelet", part, ErrNoPart, plane.Parts())
+	}
+	return plane.Restart(ctx, controlplane.Part(part))
+}
+
+func (l *Lab) restartService(ctx context.Context, name, service string) error {
+	if service != "containerd" && service != "kubelet" {
+		return fmt.Errorf("restart %s of %s: %w: want containerd or kubelet", service, name, ErrNoPart)
+	}
+	_, err := l.Exec(ctx, name, "sh", "-ec", `kill "$(cat "$0")"`, guest.ServiceDir+"/"+service+".pid")
+	return err
+}

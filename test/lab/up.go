@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
+	"github.com/patchbay-cni/patchbay/test/lab/fabric"
+	"github.com/patchbay-cni/patchbay/test/lab/image"
+)
+
+// Up makes the lab or completes the one that is there: what runs goes on running,
+// what is missing is started. It returns when all nodes are ready. After an error the
+// lab is left for a look at its logs.
+func Up(ctx context.Context, config Config) (*Lab, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("start lab: it needs root, for a network namespace of its own")
+	}
+	unlock, err := config.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := config.save(); err != nil {
+		return nil, err
+	}
+	l := &Lab{config: config, log: newProgress(config.Progress)}
+	if err := l.up(ctx); err != nil {
+		return nil, fmt.Errorf("start lab %s: %w", config.Name, err)
+	}
+	return l, nil
+}
+
+func (l *Lab) up(ctx context.Context) error {
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"make network " + l.Netns(), func(context.Context) error { return l.config.fabric().Create() }},
+		{"start control plane", l.startPlane},
+		{"make images", func(context.Context) error { return l.writeImages() }},
+		{"boot nodes", l.startNodes},
+		{"wait for nodes", l.awaitNodes},
+	} {
+		if err := l.log.step(step.what, func() error { return step.do(ctx) }); err != nil {
+			return err
+		}
+	}
+	if l.config.Install {
+		return l.log.step("install Patchbay", func() error { return l.Install(ctx) })
+	}
+	return nil
+}
+
+// startPlane starts the control plane or the parts of it that are missing. One that
+// never came up is made anew.
+func (l *Lab) startPlane(ctx context.Context) error {
+	plane, err := l.plane()
+	if err == nil {
+		for _, part := range plane.Parts() {
+			if err := plane.StartPart(ctx, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := os.RemoveAll(l.config.path(planeDir)); err != nil {
+		return fmt.Errorf("remove broken control plane: %w", err)
+	}
+	_, err = controlplane.Start(ctx, controlplane.Config{
+		Dir:               l.config.path(planeDir),
+		Bin:               filepath.Join(l.config.Bin, "kubernetes"),
+		Netns:             l.Netns(),
+		Address:           fabric.Gateway(),
+		Port:              fabric.APIPort,
+		ControllerManager: true,
+		Scheduler:         true,
+	})
+	return err
+}
+
+func (l *Lab) plane() (*controlplane.ControlPlane, error) {
+	return controlplane.Open(l.config.path(planeDir))
+}
+
+func (l *Lab) writeImages() error {
+	file := l.config.path(baseFile)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("make image folder: %w", err)
+	}
+	return image.Write(file)
+}
+
+// startNodes boots all nodes that are off, those that were added later too.
+func (l *Lab) startNodes(ctx context.Context) error {
+	nodes, err := l.Nodes()
+	if err != nil {
+		return err
+	}
+	for i := len(nodes); i < l.config.Nodes; i++ {
+		nodes = append(nodes, nodeName(fabric.Port(i+1)))
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range nodes {
+		group.Go(func() error { return l.startNode(ctx, name) })
+	}
+	return group.Wait()
+}
