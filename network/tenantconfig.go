@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// Tenancy is a TenantConfig that passed validation.
+type Tenancy struct {
+	// Name of the TenantConfig.
+	Name string
+	// Devices that tenants may use, in the object's order.
+	Devices []TenantDevice
+	// NetworkIDs maps a type (as Network.Type) to the NetworkID of tenants' networks.
+	NetworkIDs map[string]string
+}
+
+// TenantDevice is a NIC or a device pool, and the virtual networks on it.
+type TenantDevice struct {
+	// Name of the NIC or, with a "/", of the device pool.
+	Name string
+	// VLANs and VXLANs are the IDs to draw from; at most one of them is not empty,
+	// and with none tenants use the device itself.
+	VLANs, VXLANs VNIRanges
+}
+
+// Bounds of a TenantConfig: CEL has to get by with a budget.
+const (
+	maxDevices     = 256
+	maxNetworkIDs  = 64
+	maxVXLANRanges = 128 // each is compared with each
+)
+
+// FromTenantConfig checks every rule that the object alone decides and returns
+// the model, or an *InvalidError with all faults.
+func FromTenantConfig(o *v1.TenantConfig) (*Tenancy, error) {
+	var f faults
+	t := &Tenancy{Name: o.Name, NetworkIDs: map[string]string{}}
+	devices, ids := field.NewPath("hostDevices"), field.NewPath("networkIds")
+	if len(o.HostDevices) == 0 && len(o.NetworkIDs) == 0 {
+		f.required(devices, "hostDevices and networkIds are both empty, so tenants would get nothing: name a device in hostDevices, or a NetworkID in networkIds")
+	}
+	if len(o.HostDevices) > maxDevices {
+		f.list = append(f.list, field.TooMany(devices, len(o.HostDevices), maxDevices))
+		return nil, f.err("TenantConfig/" + o.Name)
+	}
+	for i := range o.HostDevices {
+		t.Devices = append(t.Devices, readDevice(&f, devices.Index(i), &o.HostDevices[i]))
+	}
+	checkVXLANs(&f, devices, t.Devices)
+	readNetworkIDs(&f, ids, o.NetworkIDs, t.NetworkIDs)
+	if err := f.err("TenantConfig/" + o.Name); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func readDevice(f *faults, path *field.Path, d *v1.HostDevice) TenantDevice {
+	td := TenantDevice{Name: d.Name}
+	if pool := strings.Contains(d.Name, "/"); !pool && !validNIC(d.Name) || pool && len(d.Name) > maxPool {
+		f.invalid(path.Child("name"), d.Name, `is the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin`)
+	}
+	if (d.VNIType == "") != (d.VNIRange == "") {
+		f.invalid(path, d.VNIType+d.VNIRange, "vniType and vniRange go together: set both, or neither")
+	}
+	limit := maxVXLAN
+	switch d.VNIType {
+	case "", "vxlan":
+	case "vlan":
+		limit = maxVLAN
+	default:
+		f.invalid(path.Child("vniType"), d.VNIType, "is vlan or vxlan")
+	}
+	ranges, err := parseVNIRanges(d.VNIRange, limit)
+	if err != nil {
+		f.invalid(path.Child("vniRange"), d.VNIRange, err.Error())
+	}
+	if limit == maxVLAN {
+		td.VLANs = ranges
+	} else {
+		td.VXLANs = ranges
+	}
+	return td
+}
+
+// checkVXLANs: one VNI exists once on a node, so it belongs to one device.
+func checkVXLANs(f *faults, path *field.Path, devices []TenantDevice) {
+	count := 0
+	for _, d := range devices {
+		count += len(d.VXLANs)
+	}
+	if count > maxVXLANRanges {
+		f.invalid(path, count, fmt.Sprintf("vniRange: the VXLAN ranges have so many parts: use at most %d in all", maxVXLANRanges))
+		return
+	}
+	for i, d := range devices {
+		for _, o := range devices[:i] {
+			if d.Name != o.Name && d.VXLANs.overlap(o.VXLANs) {
+				f.invalid(path.Index(i).Child("vniRange"), d.VXLANs.String(),
+					fmt.Sprintf("overlaps that of %s (%s), and a VNI exists once on a node: use disjoint ranges", o.Name, o.VXLANs))
+			}
+		}
+	}
+}
+
+func readNetworkIDs(f *faults, path *field.Path, written map[string]v1.TenantNetworkID, into map[string]string) {
+	if len(written) > maxNetworkIDs {
+		f.list = append(f.list, field.TooMany(path, len(written), maxNetworkIDs))
+		return
+	}
+	ids := plain(written)
+	for _, key := range sortedKeys(ids) {
+		id, backend := ids[key], backendType(key)
+		if !hostName.MatchString(key) {
+			f.invalid(path, key, "a key is a NetworkType: "+hostNameRule)
+		}
+		if !hostName.MatchString(id) {
+			f.invalid(path.Key(key), id, "is a NetworkID: "+hostNameRule)
+		}
+		if ours := (&Network{Type: backend}); !ours.Delegates() && len(id) > maxLinkID {
+			f.invalid(path.Key(key), id, "a NetworkID for ipvlan, macvlan or sriov is borne by VLAN and VXLAN links: use at most 10 characters")
+		}
+		into[backend] = id
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// VNIRange is a range of VLAN or VXLAN IDs, both ends included.
+type VNIRange struct{ First, Last int }
+
+// VNIRanges are ranges in the order written.
+type VNIRanges []VNIRange
+
+// String returns the ranges as they are written in a TenantConfig.
+func (r VNIRanges) String() string {
+	parts := make([]string, len(r))
+	for i, v := range r {
+		parts[i] = strconv.Itoa(v.First)
+		if v.Last != v.First {
+			parts[i] += "-" + strconv.Itoa(v.Last)
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// Contains reports whether the ID is in one of the ranges.
+func (r VNIRanges) Contains(id int) bool {
+	for _, v := range r {
+		if v.First <= id && id <= v.Last {
+			return true
+		}
+	}
+	return false
+}
+
+func (r VNIRanges) overlap(o VNIRanges) bool {
+	for _, a := range r {
+		for _, b := range o {
+			if a.First <= b.Last && b.First <= a.Last {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxVNIRange bounds the cost of the CEL rules.
+const maxVNIRange = 256
+
+var vniRange = regexp.MustCompile(`^[0-9]{1,8}(-[0-9]{1,8})?(,[0-9]{1,8}(-[0-9]{1,8})?)*$`)
+
+var (
+	errVNISyntax = errors.New(`is a list of IDs and ranges without white space, such as "1000-2000,2500"`)
+	errVNIBounds = errors.New("an ID is out of range: use 1 to 4094 for vlan, 1 to 16777214 for vxlan")
+	errVNIOrder  = errors.New("a range ends before it begins")
+)
+
+// parseVNIRanges reads a list such as "1000-2000,2500" of IDs from 1 to limit.
+func parseVNIRanges(text string, limit int) (VNIRanges, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if len(text) > maxVNIRange {
+		return nil, fmt.Errorf("has %d characters: use at most %d", len(text), maxVNIRange)
+	}
+	if !vniRange.MatchString(text) {
+		return nil, errVNISyntax
+	}
+	var ranges VNIRanges
+	for part := range strings.SplitSeq(text, ",") {
+		lo, hi, isRange := strings.Cut(part, "-")
+		if !isRange {
+			hi = lo
+		}
+		// Neither can fail: at most eight digits.
+		first, _ := strconv.Atoi(lo)
+		last, _ := strconv.Atoi(hi)
+		switch {
+		case first < 1 || last < 1 || first > limit || last > limit:
+			return nil, errVNIBounds
+		case last < first:
+			return nil, errVNIOrder
+		}
+		ranges = append(ranges, VNIRange{First: first, Last: last})
+	}
+	return ranges, nil
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package apitest_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network/networktest"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// Package network runs the same cases over its model.
+func TestTenantConfigRules(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	for name, tc := range networktest.TenantConfigRules() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkAnswer(t, tc, env.Client.Create(t.Context(), newTenantConfig(t, tc.Spec), client.DryRunAll))
+		})
+	}
+}
+
+func newTenantConfig(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict([]byte(text), &o.Object); err != nil {
+		t.Fatalf("object of the test: %v\n%s", err, text)
+	}
+	o.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("TenantConfig"))
+	o.SetName(apitest.Name("tc"))
+	return o
+}
+
+// Labels change freely; what tenants get may not become nothing.
+func TestTenantConfigMetadata(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	o := newTenantConfig(t, `{hostDevices: [{name: ens4}]}`)
+	if err := env.Client.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	o.SetLabels(map[string]string{"a": "b"})
+	if err := env.Client.Update(t.Context(), o); err != nil {
+		t.Errorf("set a label: %v", err)
+	}
+	delete(o.Object, "hostDevices")
+	if err := env.Client.Update(t.Context(), o, client.DryRunAll); err == nil {
+		t.Error("take the last device out: accepted, want a refusal")
+	}
+}
