@@ -32,8 +32,8 @@ type sandbox struct {
 }
 
 // enterAdd waits for the sandbox's turn. The context that it returns ends with
-// ErrDeleted when a DEL comes. Leave must be called when err is nil.
-func (s *sandboxes) enterAdd(ctx context.Context, id string) (_ context.Context, leave func(), err error) {
+// ErrDeleted when a DEL comes. The function gives the turn back.
+func (s *sandboxes) enterAdd(ctx context.Context, id string) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	box := s.join(id)
@@ -41,7 +41,7 @@ func (s *sandboxes) enterAdd(ctx context.Context, id string) (_ context.Context,
 	box.next++
 	box.adds[n] = cancel
 	s.mu.Unlock()
-	leave = func() {
+	part := func() {
 		s.mu.Lock()
 		delete(box.adds, n)
 		s.part(id, box)
@@ -49,30 +49,31 @@ func (s *sandboxes) enterAdd(ctx context.Context, id string) (_ context.Context,
 		cancel(nil)
 	}
 	if err := box.wait(ctx); err != nil {
-		leave()
+		part()
 		return nil, nil, err
 	}
-	return ctx, func() { box.turn <- struct{}{}; leave() }, nil
+	return ctx, func() { box.turn <- struct{}{}; part() }, nil
 }
 
-// enterDel ends the ADDs of the sandbox and waits for its turn.
-func (s *sandboxes) enterDel(ctx context.Context, id string) (leave func(), err error) {
+// enterDel ends the ADDs of the sandbox and waits for its turn, which
+// the function gives back.
+func (s *sandboxes) enterDel(ctx context.Context, id string) (func(), error) {
 	s.mu.Lock()
 	box := s.join(id)
 	for _, cancel := range box.adds {
 		cancel(ErrDeleted)
 	}
 	s.mu.Unlock()
-	leave = func() {
+	part := func() {
 		s.mu.Lock()
 		s.part(id, box)
 		s.mu.Unlock()
 	}
 	if err := box.wait(ctx); err != nil {
-		leave()
+		part()
 		return nil, err
 	}
-	return func() { box.turn <- struct{}{}; leave() }, nil
+	return func() { box.turn <- struct{}{}; part() }, nil
 }
 
 // wait takes the turn; a context that has ended is never served.

@@ -76,13 +76,20 @@ func (s *Service) undo(ctx context.Context, rec *Record) error {
 // The other way round an address could be another Pod's while a record says
 // that it is this one's, and DEL would give it back a second time.
 func (s *Service) forget(rec *Record) error {
-	if err := s.Journal.Delete(rec.ContainerID, rec.IfName); err != nil {
+	if err := s.Journal.Delete(rec.ContainerID, rec.IfName); err != nil && !s.gone(rec) {
 		return fmt.Errorf("forget sandbox %s: %w", rec.ContainerID, err)
 	}
 	for i := range slices.Backward(rec.Interfaces) {
 		s.discard(&rec.Interfaces[i])
 	}
 	return nil
+}
+
+// gone reports whether a record is not there, whatever its deletion said: then
+// no DEL will find it, and nobody but us can give its addresses back.
+func (s *Service) gone(rec *Record) bool {
+	_, err := s.Journal.Get(rec.ContainerID, rec.IfName)
+	return errors.Is(err, ErrNotFound)
 }
 
 // discard gives back what claim gave.
