@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/test/lab"
+)
+
+// What the tests know of the lab.
+const (
+	busybox = "patchbay.local/busybox:lab"
+	trunk   = "ens4"
+	// patience is how long anything may take that users wait for, on a slow
+	// machine with everything on two cores.
+	patience = 3 * time.Minute
+)
+
+// cluster is the lab that all tests of this package share: two nodes that run
+// Patchbay from deployments/.
+type cluster struct {
+	client.Client
+	lab   *lab.Lab
+	nodes []string
+}
+
+var shared *cluster //nolint:gochecknoglobals // TestMain has no other way to hand it to tests
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) (code int) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	name := fmt.Sprintf("test-%d", os.Getpid())
+	l, err := lab.Up(ctx, lab.Config{Name: name, Install: true, Progress: os.Stderr})
+	defer func() {
+		if err := lab.Down(context.WithoutCancel(ctx), name); err != nil {
+			fmt.Fprintf(os.Stderr, "end lab %s: %v\n", name, err)
+			code = max(code, 1)
+		}
+	}()
+	if err == nil {
+		shared, err = connect(ctx, l)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "start lab %s: %v\n", name, err)
+		collect(ctx, name)
+		return 1
+	}
+	if code = m.Run(); code != 0 {
+		collect(ctx, name)
+	}
+	return code
+}
+
+// connect makes the tests' client and their first network, eth0's.
+func connect(ctx context.Context, l *lab.Lab) (*cluster, error) {
+	config, err := l.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = 200, 400
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := l.Nodes()
+	if err != nil {
+		return nil, err
+	}
+	eth0 := clusterNetwork(v1.DefaultNetworkName, "pods", "bridge", v1.NetworkOptions{})
+	if err := c.Create(ctx, eth0); err != nil {
+		return nil, fmt.Errorf("create network of eth0: %w", err)
+	}
+	return &cluster{Client: c, lab: l, nodes: nodes}, nil
+}
+
+// collect puts all logs of the lab into one folder and says which.
+func collect(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	dir, err := os.MkdirTemp("", name+"-logs-")
+	if err == nil {
+		var l *lab.Lab
+		if l, err = lab.Open(name); err == nil {
+			err = l.Logs(ctx, dir)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "the lab's logs are in %s (error: %v)\n", dir, err)
+}
+
+// await polls until check returns "", or fails the test with what it said last.
+func (c *cluster) await(ctx context.Context, t *testing.T, what string, check func(context.Context) string) {
+	t.Helper()
+	const pause = 250 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for last := ""; ; {
+		now := check(ctx)
+		if now == "" {
+			return
+		}
+		if ctx.Err() == nil {
+			last = now // what a canceled request says helps nobody
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited %v until %s: %s", patience, what, last)
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// mistake is a Pod that cannot have its networks.
+type mistake struct {
+	reason string
+	// interfaces is the annotation; NETWORK stands for the case's network.
+	interfaces string
+	// network changes the case's network before it is created.
+	network func(*v1.ClusterNetwork)
+	// before is an annotation of a Pod that runs first.
+	before string
+	// says are words that the Pod's Event must have for its user.
+	says []string
+}
+
+// Whatever a user gets wrong is an Event that says so, and nothing is left of it:
+// no link, no bit, no DanmEp, no record.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	cases := map[string]mistake{
+		"unknown-network": {
+			reason:     "a network that does not exist is named",
+			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"nowhere","ip":"dynamic"}]`,
+			says:       []string{"nowhere", "not found"},
+		},
+		"tenant": {
+			reason:     "AllowedTenants is a wall",
+			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
+			network:    func(n *v1.ClusterNetwork) { n.Spec.AllowedTenants = []string{"somebody-else"} },
+			says:       []string{"NETWORK", "AllowedTenants"},
+		},
+		"json": {
+			reason:     "an annotation that is no JSON is refused with the place",
+			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":]`,
+			says:       []string{v1.InterfacesAnnotation},
+		},
+		"unknown-key": {
+			reason:     "a key that means nothing is refused, not ignored",
+			interfaces: `[{"clusterNetwork":"NETWORK","adress":"dynamic"}]`,
+			says:       []string{"adress"},
+		},
+		"taken": {
+			reason:     "a static address is one Pod's",
+			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"SUBNET.40"}]`,
+			before:     `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"SUBNET.40"}]`,
+			says:       []string{"SUBNET.40", "NETWORK"},
+		},
+		"outside": {
+			reason:     "a static address outside of the subnet can never work",
+			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"10.99.0.42"}]`,
+			says:       []string{"10.99.0.42", "SUBNET.0/24"},
+		},
+		"full": {
+			reason:     "a full pool says how many are in use",
+			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
+			before:     `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
+			network: func(n *v1.ClusterNetwork) {
+				base := strings.TrimSuffix(n.Spec.Options.CIDR, ".0/24")
+				n.Spec.Options.Pool = &v1.IPPool{Start: base + ".9", End: base + ".9"}
+			},
+			says: []string{"NETWORK", "1"},
+		},
+		"no-nic": {
+			reason:     "a parent NIC that the node does not have is named",
+			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
+			network:    func(n *v1.ClusterNetwork) { n.Spec.Options.Device = "ens9" },
+			says:       []string{"ens9"},
+		},
+		"long-name": {
+			reason:     "the kernel's interface names have 15 bytes",
+			interfaces: `[{"clusterNetwork":"default"}` + strings.Repeat(`,{"clusterNetwork":"NETWORK"}`, 10) + `]`,
+			network:    func(n *v1.ClusterNetwork) { n.Spec.Options.Prefix = "fourteen-bytes" },
+			says:       []string{"fourteen-bytes10", "15"},
+		},
+		"path": {
+			reason:     "a name is no path",
+			interfaces: `[{"clusterNetwork":"../../etc/passwd"}]`,
+			says:       []string{"../../etc/passwd"},
+		},
+		"no-delegate": {
+			reason:     "a delegate without its configuration on the node says which file",
+			interfaces: `[{"clusterNetwork":"NETWORK"}]`,
+			network: func(n *v1.ClusterNetwork) {
+				n.Spec = v1.NetworkSpec{NetworkID: "absent", NetworkType: "bridge"}
+			},
+			says: []string{"absent.conf"},
+		},
+	}
+	i := 0
+	for name, tc := range cases {
+		i++
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.try(t, name, i)
+		})
+	}
+}
+
+// try makes the case's network with a VLAN and a subnet of its own, and the Pod.
+func (m mistake) try(t *testing.T, name string, i int) {
+	c, ns := shared, shared.namespace(t)
+	network, subnet := "mistake-"+name, fmt.Sprintf("10.60.%d", i)
+	n := vlan(network, fmt.Sprintf("mis%d", i), int32(600+i), subnet+".0/24")
+	if m.network != nil {
+		m.network(n)
+	}
+	c.create(t, n)
+	fill := strings.NewReplacer("NETWORK", network, "SUBNET", subnet).Replace
+	if m.before != "" {
+		first := pod(ns, "first", c.nodes[1], fill(m.before))
+		c.create(t, first)
+		c.running(t.Context(), t, first)
+	}
+	p := pod(ns, "mistake", c.nodes[0], fill(m.interfaces))
+	c.create(t, p)
+	c.await(t.Context(), t, "an Event says what is wrong", func(ctx context.Context) string {
+		var best string
+		for _, message := range c.events(ctx, p) {
+			missing := m.missing(message, fill)
+			if missing == "" {
+				return ""
+			}
+			best += message + " (no word of " + missing + ")\n"
+		}
+		return "the Pod's Events:\n" + best
+	})
+	if err := c.Delete(t.Context(), p); err != nil {
+		t.Fatalf("delete Pod: %v", err)
+	}
+	c.await(t.Context(), t, m.reason+"; and nothing is left", func(ctx context.Context) string {
+		return c.left(ctx, network, m.before != "", p)
+	})
+}
+
+// missing is the first word that the message lacks.
+func (m mistake) missing(message string, fill func(string) string) string {
+	for _, word := range m.says {
+		if w := fill(word); !strings.Contains(message, w) {
+			return w
+		}
+	}
+	return ""
+}
+
+// left says what is left of a Pod that is deleted: its DanmEps, or addresses of
+// the network beyond those of the one Pod that ran before it.
+func (c *cluster) left(ctx context.Context, network string, before bool, p client.Object) string {
+	l, err := c.ledger(ctx, network)
+	if err != nil {
+		return err.Error()
+	}
+	if wrong := l.wrong(); wrong != "" {
+		return wrong
+	}
+	want := 0
+	if before {
+		want = 1
+	}
+	if len(l.bits) != want || len(l.held) != 0 {
+		return fmt.Sprintf("%d addresses are in use and %d held, want %d and 0", len(l.bits), len(l.held), want)
+	}
+	var eps v1.DanmEpList
+	if err := c.List(ctx, &eps, client.InNamespace(p.GetNamespace())); err != nil {
+		return err.Error()
+	}
+	for _, ep := range eps.Items {
+		if ep.Spec.Pod == p.GetName() {
+			return "DanmEp " + ep.Name + " is left"
+		}
+	}
+	return c.leftOnNode(ctx, c.nodes[0], p)
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/daemon/journal"
+)
+
+// sandboxAddresses are the addresses on a node that lie in a subnet and are in
+// any sandbox's namespace: what the kernel says, whatever the API says.
+func (c *cluster) sandboxAddresses(ctx context.Context, node string, subnet netip.Prefix) ([]netip.Addr, error) {
+	const script = `for n in /run/netns/cni-*; do
+		[ -e "$n" ] && ip -n "${n##*/}" -o address show 2>/dev/null || true
+	done`
+	out, err := c.lab.Exec(ctx, node, "sh", "-c", script)
+	if err != nil {
+		return nil, fmt.Errorf("list addresses on %s: %w", node, err)
+	}
+	var found []netip.Addr
+	for lines := bufio.NewScanner(strings.NewReader(out)); lines.Scan(); {
+		for _, word := range strings.Fields(lines.Text()) {
+			if p, err := netip.ParsePrefix(word); err == nil && subnet.Contains(p.Addr()) {
+				found = append(found, p.Addr())
+			}
+		}
+	}
+	return found, nil
+}
+
+// daemonPID is the process of the node's patchbayd.
+func (c *cluster) daemonPID(ctx context.Context, node string) (string, error) {
+	out, err := c.lab.Exec(ctx, node, "pidof", "patchbayd")
+	if err != nil {
+		return "", fmt.Errorf("find patchbayd on %s: %w", node, err)
+	}
+	return strings.TrimSpace(out), nil
+}
+
+// killDaemon ends the node's patchbayd with SIGKILL, wherever it is.
+func (c *cluster) killDaemon(ctx context.Context, node string) error {
+	pid, err := c.daemonPID(ctx, node)
+	if err != nil {
+		return err
+	}
+	if _, err := c.lab.Exec(ctx, node, "kill", "-KILL", pid); err != nil {
+		return fmt.Errorf("kill patchbayd (%s) on %s: %w", pid, node, err)
+	}
+	return nil
+}
+
+// records are the sandboxes in the journal of a node's daemon. It is read from a
+// copy, since the daemon has it locked; a copy made amid a write is no journal,
+// which the caller tries again.
+func (c *cluster) records(ctx context.Context, node string) ([]*attach.Record, error) {
+	content, err := c.lab.Exec(ctx, node, "cat", journal.DefaultPath)
+	if err != nil {
+		return nil, fmt.Errorf("copy journal of %s: %w", node, err)
+	}
+	dir, err := os.MkdirTemp("", "journal-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "journal.db")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		return nil, err
+	}
+	j, err := journal.Open(path, journal.Options{Holder: "test"})
+	if err != nil {
+		return nil, err
+	}
+	defer j.Close()
+	return j.List()
+}
+
+// leftOnNode says what a node still has of a Pod that is deleted.
+func (c *cluster) leftOnNode(ctx context.Context, node string, p client.Object) string {
+	records, err := c.records(ctx, node)
+	if err != nil {
+		return err.Error()
+	}
+	for _, r := range records {
+		if r.PodNamespace == p.GetNamespace() && r.PodName == p.GetName() {
+			return fmt.Sprintf("the journal of %s has sandbox %s of it (%s)", node, r.ContainerID, r.State)
+		}
+	}
+	slaves, err := c.lab.Exec(ctx, node, "sh", "-c", "ip -o link show type ipvlan; ip -o link show type macvlan")
+	if err != nil {
+		return err.Error()
+	}
+	if slaves != "" {
+		return fmt.Sprintf("%s has slaves outside of any Pod:\n%s", node, slaves)
+	}
+	return ""
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// pod returns a sleeping Pod that asks for interfaces, on a node or, with an
+// empty node, anywhere.
+func pod(namespace, name, node, interfaces string) *corev1.Pod {
+	grace := int64(0)
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PodSpec{
+			NodeName:                      node,
+			TerminationGracePeriodSeconds: &grace,
+			AutomountServiceAccountToken:  new(bool),
+			Containers: []corev1.Container{{
+				Name: "main", Image: busybox, ImagePullPolicy: corev1.PullNever,
+				Command: []string{"sleep", "infinity"},
+			}},
+		},
+	}
+	if interfaces != "" {
+		p.Annotations = map[string]string{v1.InterfacesAnnotation: interfaces}
+	}
+	return p
+}
+
+// namespace makes a namespace for one test and takes it away at its end.
+func (c *cluster) namespace(t *testing.T) string {
+	t.Helper()
+	name := "t-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	if len(name) > 50 {
+		name = strings.TrimRight(name[:50], "-")
+	}
+	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return name
+}
+
+// create makes an object that is deleted when the test ends.
+func (c *cluster) create(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), obj); err != nil {
+		t.Fatalf("create %T %s: %v", obj, obj.GetName(), err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
+			t.Errorf("delete %T %s: %v", obj, obj.GetName(), err)
+		}
+		c.await(ctx, t, fmt.Sprintf("%T %s is gone", obj, obj.GetName()), func(ctx context.Context) string {
+			err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+			if client.IgnoreNotFound(err) == nil && err != nil {
+				return ""
+			}
+			return fmt.Sprintf("it has the finalizers %v (error: %v)", obj.GetFinalizers(), err)
+		})
+	})
+}
+
+// running waits until a Pod runs.
+func (c *cluster) running(ctx context.Context, t *testing.T, p *corev1.Pod) {
+	t.Helper()
+	c.await(ctx, t, "Pod "+p.Name+" runs", func(ctx context.Context) string {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
+			return err.Error()
+		}
+		if p.Status.Phase == corev1.PodRunning {
+			return ""
+		}
+		return fmt.Sprintf("it is %s; its Events:\n%s", p.Status.Phase, strings.Join(c.events(ctx, p), "\n"))
+	})
+}
+
+// events are the messages that `kubectl describe` shows of a Pod, warnings only.
+func (c *cluster) events(ctx context.Context, p *corev1.Pod) []string {
+	var list corev1.EventList
+	if err := c.List(ctx, &list, client.InNamespace(p.Namespace)); err != nil {
+		return []string{err.Error()}
+	}
+	var messages []string
+	for _, e := range list.Items {
+		if e.InvolvedObject.Name == p.Name && e.Type == corev1.EventTypeWarning {
+			messages = append(messages, e.Reason+": "+e.Message)
+		}
+	}
+	return messages
+}
+
+// endpoints are the DanmEps of a Pod, by interface name.
+func (c *cluster) endpoints(ctx context.Context, p *corev1.Pod) (map[string]v1.DanmEp, error) {
+	var list v1.DanmEpList
+	if err := c.List(ctx, &list, client.InNamespace(p.Namespace)); err != nil {
+		return nil, err
+	}
+	byName := map[string]v1.DanmEp{}
+	for _, ep := range list.Items {
+		if ep.Spec.Pod == p.Name {
+			byName[ep.Spec.Interface.Name] = ep
+		}
+	}
+	return byName, nil
+}

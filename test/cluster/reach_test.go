@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// Two Pods on two nodes, each on every kind of network, reach each other on each.
+func TestPodsReachEachOther(t *testing.T) {
+	t.Parallel()
+	c, ns := shared, shared.namespace(t)
+	onVLAN := vlan("reach-vlan", "rvl", 510, "10.51.0.0/24")
+	onVLAN.Spec.Options.Net6 = "fd00:51::/64"
+	c.create(t, onVLAN)
+	c.create(t, vxlan("reach-vxlan", "rvx", 7100, "10.71.0.0/16"))
+	const asks = `[{"clusterNetwork":"default"},` +
+		`{"clusterNetwork":"reach-vlan","ip":"dynamic","ip6":"dynamic"},` +
+		`{"clusterNetwork":"reach-vxlan","ip":"dynamic"}]`
+	pods := []*corev1.Pod{pod(ns, "a", c.nodes[0], asks), pod(ns, "b", c.nodes[1], asks)}
+	for _, p := range pods {
+		c.create(t, p)
+	}
+	for _, p := range pods {
+		c.running(t.Context(), t, p)
+	}
+	for _, ifc := range []string{"eth0", "eth1", "eth2"} {
+		c.ping(t, pods[0], pods[1], ifc)
+		c.ping(t, pods[1], pods[0], ifc)
+	}
+}
+
+// ping sends from one Pod to the other's addresses on an interface, from its own.
+func (c *cluster) ping(t *testing.T, from, to *corev1.Pod, ifc string) {
+	t.Helper()
+	for _, target := range c.addresses(t, to, ifc) {
+		args := []string{"exec", "-n", from.Namespace, from.Name, "--", "ping", "-c", "1", "-W", "2", "-I", ifc, target.String()}
+		c.await(t.Context(), t, from.Name+" reaches "+target.String()+" on "+ifc, func(ctx context.Context) string {
+			if out, err := c.lab.Kubectl(ctx, args...); err != nil {
+				return err.Error() + "\n" + out
+			}
+			return ""
+		})
+	}
+}
+
+// addresses are a Pod's on an interface, as its DanmEp says once there is one.
+func (c *cluster) addresses(t *testing.T, p *corev1.Pod, ifc string) []netip.Addr {
+	t.Helper()
+	var ep v1.DanmEp
+	c.await(t.Context(), t, "DanmEp of "+p.Name+"'s "+ifc+" exists", func(ctx context.Context) string {
+		eps, err := c.endpoints(ctx, p)
+		if err != nil {
+			return err.Error()
+		}
+		var ok bool
+		if ep, ok = eps[ifc]; !ok {
+			return "there is none"
+		}
+		return ""
+	})
+	var found []netip.Addr
+	for _, text := range []string{ep.Spec.Interface.Address, ep.Spec.Interface.AddressIPv6} {
+		if a, err := netip.ParsePrefix(text); err == nil {
+			found = append(found, a.Addr())
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("DanmEp %s has no address: %+v", ep.Name, ep.Spec)
+	}
+	return found
+}
+
+// What users were told to write works: the older annotation, a static address, a
+// policy route, no address at all, the default network.
+func TestAnnotations(t *testing.T) {
+	t.Parallel()
+	c, ns := shared, shared.namespace(t)
+	n := vxlan("annotations", "annot", 7200, "10.72.0.0/24")
+	n.Spec.Options.Prefix = "net"
+	n.Spec.Options.RTTables = 120
+	n.Spec.Options.Routes = map[string]v1.Gateway{"10.172.0.0/24": "10.72.0.1"}
+	c.create(t, n)
+	cases := map[string]struct {
+		reason, key, value string
+		shell, want        string
+	}{
+		"none": {
+			reason: "a Pod without an annotation gets the network named default",
+			shell:  "ls /sys/class/net", want: "eth0",
+		},
+		"static": {
+			reason: "a static address is the one that was asked for",
+			key:    v1.InterfacesAnnotation,
+			value:  `[{"clusterNetwork":"default"},{"clusterNetwork":"annotations","ip":"10.72.0.77"}]`,
+			shell:  "ip -o address show net1", want: "10.72.0.77/24",
+		},
+		"older": {
+			reason: "DANM 4.3's name of the annotation is as good",
+			key:    v1.LegacyInterfacesAnnotation,
+			value:  `[{"clusterNetwork":"default"},{"clusterNetwork":"annotations","ip":"dynamic"}]`,
+			shell:  "ip -o address show net1", want: "10.72.0.",
+		},
+		"routes": {
+			reason: "the network's routes are installed in each Pod",
+			key:    v1.InterfacesAnnotation,
+			value:  `[{"clusterNetwork":"default"},{"clusterNetwork":"annotations","ip":"dynamic"}]`,
+			shell:  "ip route", want: "10.172.0.0/24 via 10.72.0.1 dev net1",
+		},
+		"proutes": {
+			reason: "policy routes are for traffic from the Pod's own address",
+			key:    v1.InterfacesAnnotation,
+			value: `[{"clusterNetwork":"default"},{"clusterNetwork":"annotations","ip":"dynamic",` +
+				`"proutes":{"10.173.0.0/24":"10.72.0.1"}}]`,
+			shell: "ip rule; ip route show table 120", want: "10.173.0.0/24 via 10.72.0.1",
+		},
+		"bare": {
+			reason: "an interface may do without an address",
+			key:    v1.InterfacesAnnotation,
+			value:  `[{"clusterNetwork":"default"},{"clusterNetwork":"annotations"}]`,
+			shell:  "ip -o link show net1", want: "UP",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := pod(ns, name, c.nodes[0], "")
+			if tc.key != "" {
+				p.Annotations = map[string]string{tc.key: tc.value}
+			}
+			c.create(t, p)
+			c.running(t.Context(), t, p)
+			out, err := c.lab.Kubectl(t.Context(), "exec", "-n", ns, name, "--", "sh", "-c", tc.shell)
+			if err != nil || !strings.Contains(out, tc.want) {
+				t.Errorf("%s: `%s` does not say %q (error: %v):\n%s", tc.reason, tc.shell, tc.want, err, out)
+			}
+		})
+	}
+}
