@@ -32,8 +32,8 @@ func (r *Reconciler) Parent(ctx context.Context, n *network.Network) (string, er
 func (r *Reconciler) ready(id network.Link, ref network.Ref) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.view.refused[ref] != nil {
-		return "", false // ask again: the reason may be gone
+	if rides, ok := r.view.riders[ref]; !ok || rides != id {
+		return "", false // new, changed or refused: a fresh look decides
 	}
 	name, ok := r.view.ready[id]
 	return name, ok
@@ -82,7 +82,7 @@ func (r *Reconciler) try(ctx context.Context, id network.Link, n *network.Networ
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.view.ready != nil {
-		r.view.ready[id] = name
+		r.view.ready[id], r.view.riders[n.Ref] = name, id
 	}
 	return name, nil
 }

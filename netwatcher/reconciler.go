@@ -148,6 +148,7 @@ func (r *Reconciler) report(ctx context.Context, in *input) error {
 
 // input is what one round works on.
 type input struct {
+	nets  []*network.Network
 	plan  *Plan
 	state *State
 	used  Used
@@ -170,7 +171,7 @@ func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, 
 	if err != nil {
 		return nil, fmt.Errorf("read the host's links: %w", err)
 	}
-	in := &input{state: state, used: func(id network.Link) bool { return links[id] }, reported: true}
+	in := &input{nets: nets, state: state, used: func(id network.Link) bool { return links[id] }, reported: true}
 	var peers VTEPs
 	if nodes, err := r.Cluster.NodeNetworks(ctx); err == nil {
 		peers = PeerVTEPs(nodes, r.Node)

@@ -9,7 +9,9 @@ import "github.com/patchbay-cni/patchbay/network"
 type view struct {
 	// ready are the names of links that are as planned.
 	ready map[network.Link]string
-	// refused are networks that may not use theirs.
+	// riders are the networks that may use their link.
+	riders map[network.Ref]network.Link
+	// refused are networks that may not, and why.
 	refused map[network.Ref]error
 	// watched are the names that a change of matters for: links, NICs, and NICs
 	// that are wanted and missing.
@@ -18,7 +20,7 @@ type view struct {
 
 // show makes a round's outcome what Parent and the status see.
 func (r *Reconciler) show(in *input, failed Failures) {
-	v := view{ready: map[network.Link]string{}, refused: in.plan.Refused, watched: map[string]bool{}}
+	v := view{ready: map[network.Link]string{}, riders: in.riders(), refused: in.plan.Refused, watched: map[string]bool{}}
 	for _, name := range in.plan.NICs {
 		v.watched[name] = true
 		v.ready[network.Link{Device: name}] = name
@@ -44,6 +46,17 @@ func (r *Reconciler) show(in *input, failed Failures) {
 		}
 	}
 	r.view, r.failed = v, failed
+}
+
+// riders are the networks that were not refused.
+func (in *input) riders() map[network.Ref]network.Link {
+	riders := map[network.Ref]network.Link{}
+	for _, n := range in.nets {
+		if id, ok := n.Link(); ok && in.plan.Refused[n.Ref] == nil {
+			riders[n.Ref] = id
+		}
+	}
+	return riders
 }
 
 // changed is told of every link event. Links that do not matter, such as the ends

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+func TestDesired(t *testing.T) {
+	t.Parallel()
+	peers := VTEPs{"ens4": ipList("192.0.2.2", "192.0.2.3", "2001:db8::9"), "ens5": ipList("2001:db8:5::2")}
+	cases := map[string]struct {
+		reason string
+		nets   []*network.Network
+		state  *State
+		want   Plan
+	}{
+		"Nothing": {reason: "no network, no link", want: Plan{}},
+		"VLAN": {
+			reason: "the NIC's MTU, whatever less the network asks for its Pods",
+			nets:   []*network.Network{newNet(1, "storage", vlan(500), mtu(1400))},
+			want: Plan{
+				Links: []Wanted{{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("storage")}}},
+				NICs:  []string{"ens4"},
+			},
+		},
+		"VXLANOverIPv4": {
+			reason: "50 bytes less, peers of the same family",
+			nets:   []*network.Network{newNet(1, "backend", vxlan(700))},
+			want: Plan{
+				Links: []Wanted{{Spec: vxlanLink("vx_backend", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("backend")}}},
+				NICs:  []string{"ens4"},
+			},
+		},
+		"VXLANOverIPv6": {
+			reason: "70 bytes less",
+			nets:   []*network.Network{newNet(1, "backend", vxlan(700), device("ens5"))},
+			want: Plan{
+				Links: []Wanted{{Spec: vxlanLink("vx_backend", "ens5", 700, 8930, "2001:db8:5::1", "2001:db8:5::2"), Networks: []network.Ref{ref("backend")}}},
+				NICs:  []string{"ens5"},
+			},
+		},
+		"NICItself": {
+			reason: "a network without VLAN needs its NIC up, and no link",
+			nets:   []*network.Network{newNet(1, "plain", device("ens6"))},
+			want:   Plan{NICs: []string{"ens6"}},
+		},
+		"NoDevice": {
+			reason: "SR-IOV and networks of other plugins' own devices",
+			nets:   []*network.Network{newNet(1, "pool", kind("sriov"), device(""), vlan(5)), newNet(2, "flannel", kind("flannel"), device(""))},
+			want:   Plan{},
+		},
+		"Delegate": {
+			reason: "a delegate's master may be our link",
+			nets:   []*network.Network{newNet(1, "bridged", kind("bridge"), vlan(5))},
+			want: Plan{
+				Links: []Wanted{{Spec: vlanLink("bridged.5", "ens4", 5, 1500), Networks: []network.Ref{ref("bridged")}}},
+				NICs:  []string{"ens4"},
+			},
+		},
+		"OldestNames": {
+			reason: "the younger rides, in whatever order they are listed",
+			nets:   []*network.Network{newNet(3, "c", vlan(500)), newNet(1, "a", vlan(500)), newNet(2, "b", vlan(500))},
+			want: Plan{
+				Links: []Wanted{{Spec: vlanLink("a.500", "ens4", 500, 1500), Networks: []network.Ref{ref("a"), ref("b"), ref("c")}}},
+				NICs:  []string{"ens4"},
+			},
+		},
+		"SameAge": {
+			reason: "the UID decides",
+			nets:   []*network.Network{newNet(1, "b", vlan(500)), newNet(1, "a", vlan(500))},
+			want: Plan{
+				Links: []Wanted{{Spec: vlanLink("a.500", "ens4", 500, 1500), Networks: []network.Ref{ref("a"), ref("b")}}},
+				NICs:  []string{"ens4"},
+			},
+		},
+		"NameForOtherIdentity": {
+			reason: "the younger is refused, the older is left in peace",
+			nets:   []*network.Network{newNet(1, "x", named("old"), vlan(5)), newNet(2, "x", named("young"), vlan(5), device("ens5"))},
+			want: Plan{
+				Links:   []Wanted{{Spec: vlanLink("x.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old")}}},
+				NICs:    []string{"ens4"},
+				Refused: map[network.Ref]error{ref("young"): ErrTaken},
+			},
+		},
+		"VNIOnOtherDevice": {
+			reason: "a VNI exists once on a node",
+			nets:   []*network.Network{newNet(2, "young", vxlan(700), device("ens5")), newNet(1, "old", vxlan(700))},
+			want: Plan{
+				Links:   []Wanted{{Spec: vxlanLink("vx_old", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("old")}}},
+				NICs:    []string{"ens4"},
+				Refused: map[network.Ref]error{ref("young"): ErrTaken},
+			},
+		},
+		"OtherSlavesOnTheLink": {
+			reason: "the kernel gives a link's frames to one driver",
+			nets:   []*network.Network{newNet(1, "old", vlan(5)), newNet(2, "young", vlan(5), kind("macvlan")), newNet(3, "delegate", vlan(5), kind("bridge"))},
+			want: Plan{
+				Links:   []Wanted{{Spec: vlanLink("old.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old"), ref("delegate")}}},
+				NICs:    []string{"ens4"},
+				Refused: map[network.Ref]error{ref("young"): ErrTaken},
+			},
+		},
+		"NoNIC": {
+			reason: "the link is told of, as an error of this node",
+			nets:   []*network.Network{newNet(1, "storage", vlan(500), device("ens9")), newNet(2, "plain", device("ens9"))},
+			want: Plan{
+				Links:   []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens9", VLAN: 500}, Name: "storage.500", Device: "ens9"}, Networks: []network.Ref{ref("storage")}, Err: ErrNoNIC}},
+				Refused: map[network.Ref]error{ref("plain"): ErrNoNIC},
+			},
+		},
+		"BridgePort": {
+			reason: "a bridge gets all frames of its ports",
+			nets:   []*network.Network{newNet(1, "storage", vlan(500), device("ens7"))},
+			want: Plan{
+				Links: []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens7", VLAN: 500}, Name: "storage.500", Device: "ens7"}, Networks: []network.Ref{ref("storage")}, Err: ErrBridgePort}},
+			},
+		},
+		"NoVTEP": {
+			reason: "VXLAN needs an address of the NIC",
+			nets:   []*network.Network{newNet(1, "backend", vxlan(700), device("ens6"))},
+			want: Plan{
+				Links: []Wanted{{Spec: Spec{Identity: network.Link{VXLAN: 700}, Name: "vx_backend", Device: "ens6", MTU: 1500}, Networks: []network.Ref{ref("backend")}, Err: ErrNoAddress}},
+			},
+		},
+		"MTUTooLarge": {
+			reason: "the one that asks too much is refused; those who do not, ride",
+			nets:   []*network.Network{newNet(1, "big", vxlan(700), mtu(1500)), newNet(2, "fits", vxlan(700), mtu(1450)), newNet(3, "jumbo", vxlan(700), mtu(9000))},
+			want: Plan{
+				Links:   []Wanted{{Spec: vxlanLink("vx_fits", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("fits")}}},
+				NICs:    []string{"ens4"},
+				Refused: map[network.Ref]error{ref("big"): ErrMTU, ref("jumbo"): ErrMTU},
+			},
+		},
+		"ForeignIdentity": {
+			reason: "somebody made that VLAN by hand: not adopted",
+			nets:   []*network.Network{newNet(1, "storage", vlan(500))},
+			state:  host(foreign(vlanLink("ens4.500", "ens4", 500, 1500))),
+			want:   Plan{Refused: map[network.Ref]error{ref("storage"): ErrTaken}},
+		},
+		"ForeignName": {
+			reason: "a NIC of the node has the name",
+			nets:   []*network.Network{newNet(1, "backend", vxlan(700))},
+			state:  &State{NICs: append(host().NICs, NIC{Name: "vx_backend"})},
+			want:   Plan{Refused: map[network.Ref]error{ref("backend"): ErrTaken}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			state := tc.state
+			if state == nil {
+				state = host()
+			}
+			before := slices.Clone(tc.nets)
+			got := Desired(tc.nets, state, peers)
+			if diff := cmp.Diff(&tc.want, got, opts); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+			if !slices.Equal(before, tc.nets) {
+				t.Error("the caller's list was reordered")
+			}
+		})
+	}
+}
+
+// What a user reads says what to do.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	nets := []*network.Network{newNet(1, "old", vxlan(700)), newNet(2, "young", vxlan(700), device("ens5")), newNet(3, "gone", device("ens9"))}
+	refused := Desired(nets, host(), nil).Refused
+	for name, want := range map[string]string{
+		"young": "vxlan/700 is on ens4 for ClusterNetwork/old, which is older, and a node has each VNI once: use another vxlan: taken",
+		"gone":  "ens9: NIC not found on this node (it has ens4, ens5, ens6, ens7)",
+	} {
+		if got := refused[ref(name)]; got == nil || got.Error() != want {
+			t.Errorf("%s: got %v\nwant %s", name, got, want)
+		}
+	}
+}

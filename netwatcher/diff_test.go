@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	storage := vlanLink("storage.500", "ens4", 500, 1500)
+	backend := vxlanLink("vx_backend", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3")
+	with := func(s Spec, change func(*Spec)) Spec { change(&s); return s }
+	wants := func(specs ...Spec) *Plan {
+		p := &Plan{NICs: []string{"ens4"}}
+		for _, s := range specs {
+			p.Links = append(p.Links, Wanted{Spec: s})
+		}
+		return p
+	}
+	lower := with(storage, func(s *Spec) { s.MTU = 1400 })
+	renamed := with(storage, func(s *Spec) { s.Name = "first.500" })
+	moved := with(backend, func(s *Spec) { s.Local = ipList("192.0.2.77")[0] })
+	fewer := with(backend, func(s *Spec) { s.Peers = ipList("192.0.2.3", "192.0.2.9") })
+	unknown := with(backend, func(s *Spec) { s.Peers = nil })
+
+	cases := map[string]struct {
+		reason string
+		plan   *Plan
+		state  *State
+		used   bool
+		want   []Change
+	}{
+		"AsWanted":        {reason: "nothing to do", plan: wants(storage, backend), state: host(ours(storage), ours(backend))},
+		"Missing":         {reason: "made", plan: wants(storage), state: host(), want: []Change{{Op: Create, Link: storage}}},
+		"NoLongerWanted":  {reason: "removed", plan: wants(), state: host(ours(storage)), want: []Change{{Op: Delete, Link: storage}}},
+		"UsedThough":      {reason: "never under Pods", plan: wants(), state: host(ours(storage)), used: true},
+		"Foreign":         {reason: "nothing without our mark is touched", plan: wants(), state: host(foreign(storage))},
+		"HalfMade":        {reason: "no Pod can be on it", plan: wants(storage), used: true, state: host(Found{Spec: storage, Ours: true, HalfMade: true}), want: []Change{{Op: Delete, Link: storage}, {Op: Create, Link: storage}}},
+		"Down":            {reason: "set down by hand", plan: wants(storage), state: host(Found{Spec: storage, Ours: true, Sealed: true}), want: []Change{{Op: Update, Link: storage}}},
+		"Unsealed":        {reason: "got an address by hand", plan: wants(storage), used: true, state: host(Found{Spec: storage, Ours: true, Up: true}), want: []Change{{Op: Update, Link: storage}}},
+		"MTULower":        {reason: "in place", plan: wants(lower), state: host(ours(storage)), want: []Change{{Op: Update, Link: lower}}},
+		"MTULowerUsed":    {reason: "would cut frames that Pods send", plan: wants(lower), state: host(ours(storage)), used: true},
+		"MTUHigherUsed":   {reason: "harms nobody", plan: wants(storage), state: host(ours(lower)), used: true, want: []Change{{Op: Update, Link: storage}}},
+		"Renamed":         {reason: "the oldest network is another now", plan: wants(renamed), state: host(ours(storage)), want: []Change{{Op: Delete, Link: storage}, {Op: Create, Link: renamed}}},
+		"RenamedUsed":     {reason: "keeps its name while Pods are on it", plan: wants(renamed), state: host(ours(storage)), used: true},
+		"RenamedUsedDown": {reason: "repaired under the name that it has", plan: wants(renamed), used: true, state: host(Found{Spec: storage, Ours: true, Sealed: true}), want: []Change{{Op: Update, Link: storage}}},
+		"VTEPMoved":       {reason: "the NIC's first address is another", plan: wants(backend), state: host(ours(moved)), want: []Change{{Op: Delete, Link: moved}, {Op: Create, Link: backend}}},
+		"Peers":           {reason: "one node left, one came", plan: wants(fewer), state: host(ours(backend)), used: true, want: []Change{{Op: Peer, Link: fewer, Add: ipList("192.0.2.9"), Drop: ipList("192.0.2.2")}}},
+		"PeersUnknown":    {reason: "the API server has not answered yet: entries stay", plan: wants(unknown), state: host(ours(backend))},
+		"NICDown":         {reason: "a link is as good as its NIC", plan: &Plan{NICs: []string{"ens4", "ens6"}}, state: host(), want: []Change{{Op: Raise, Link: Spec{Device: "ens6"}}}},
+		"Impossible":      {reason: "what is there is left alone", plan: &Plan{Links: []Wanted{{Spec: storage, Err: ErrNoNIC}}}, state: host(ours(storage))},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Diff(tc.plan, tc.state, func(network.Link) bool { return tc.used })
+			if diff := cmp.Diff(tc.want, got, opts); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

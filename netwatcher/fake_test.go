@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// world is a kernel, a cluster and Pods in memory. It holds what the real ones
+// promise: one link per name and identity, nothing foreign changed.
+type world struct {
+	mu      sync.Mutex
+	state   State
+	nets    []*network.Network
+	nodes   []v1.NodeNetwork
+	used    map[network.Link]bool
+	written []v1.NodeNetworkStatus
+	steps   []Change
+	reads   int
+	err     map[string]error // by the name of the link, or of the method
+	events  func(string)
+}
+
+func newWorld(nets ...*network.Network) *world {
+	return &world{state: *host(), nets: nets, used: map[network.Link]bool{}, err: map[string]error{}}
+}
+
+func (w *world) reconciler(t testing.TB) *Reconciler {
+	t.Helper()
+	return New(Config{Node: "self", Version: "v1", Kernel: w, Cluster: w, Pods: w, Log: testLog(t)})
+}
+
+func (w *world) State(context.Context) (*State, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reads++
+	s := State{NICs: slices.Clone(w.state.NICs), Links: slices.Clone(w.state.Links)}
+	return &s, w.err["State"]
+}
+
+func (w *world) Apply(_ context.Context, c Change) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.steps = append(w.steps, c)
+	if err := w.err[c.Link.Name]; err != nil {
+		return err
+	}
+	i := slices.IndexFunc(w.state.Links, func(f Found) bool { return f.Name == c.Link.Name })
+	if i >= 0 && !w.state.Links[i].Ours {
+		return fmt.Errorf("%s is foreign", c.Link.Name)
+	}
+	switch c.Op {
+	case Raise:
+		nic, _ := w.state.nic(c.Link.Device)
+		nic.Up = true
+	case Create:
+		if i >= 0 || slices.ContainsFunc(w.state.Links, func(f Found) bool { return f.Identity == c.Link.Identity }) {
+			return fmt.Errorf("%s exists", c.Link.Name)
+		}
+		w.state.Links = append(w.state.Links, ours(c.Link))
+	case Delete:
+		if w.used[c.Link.Identity] {
+			panic("a link with Pods on it was deleted")
+		}
+		w.state.Links = slices.Delete(w.state.Links, i, i+1)
+	case Update:
+		peers := w.state.Links[i].Peers
+		w.state.Links[i] = ours(c.Link)
+		w.state.Links[i].Peers = peers
+	case Peer:
+		f := &w.state.Links[i]
+		f.Peers = append(slices.DeleteFunc(slices.Clone(f.Peers), contained(c.Drop)), c.Add...)
+	}
+	return nil
+}
+
+func contained[T comparable](in []T) func(T) bool {
+	return func(v T) bool { return slices.Contains(in, v) }
+}
+
+func (w *world) Watch(ctx context.Context, changed func(string)) error {
+	w.mu.Lock()
+	w.events = changed
+	w.mu.Unlock()
+	<-ctx.Done()
+	return nil
+}
+
+func (w *world) Networks(context.Context) ([]*network.Network, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.nets), w.err["Networks"]
+}
+
+func (w *world) NodeNetworks(context.Context) ([]v1.NodeNetwork, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	nodes := slices.Clone(w.nodes)
+	if len(w.written) > 0 {
+		nodes = append(nodes, node("self"))
+	}
+	return nodes, w.err["NodeNetworks"]
+}
+
+func (w *world) WriteStatus(_ context.Context, s v1.NodeNetworkStatus) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.err["WriteStatus"]; err != nil {
+		return err
+	}
+	w.written = append(w.written, s)
+	return nil
+}
+
+func (w *world) Links() (map[network.Link]bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	used := map[network.Link]bool{}
+	for id := range w.used {
+		used[id] = true
+	}
+	return used, w.err["Links"]
+}
+
+// change alters the world under its lock.
+func (w *world) change(f func(*world)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(w)
+}
+
+func (w *world) links() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var names []string
+	for _, f := range w.state.Links {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (w *world) taken() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.steps)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	state := &State{
+		NICs: []NIC{
+			{Name: "veth7", Kind: "veth"},
+			{Name: "bond0", Kind: "bond", MTU: 9000, Speed: 50000},
+			{
+				Name: "ens4", MAC: "02:00:00:00:00:04", MTU: 1500, Driver: "igb", Speed: 1000, TotalVFs: 7, NumVFs: 3,
+				Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")},
+			},
+			{Name: "dummy0", Kind: "dummy", MTU: 1500},
+		},
+		Links: []Found{
+			ours(vlanLink("storage.500", "ens4", 500, 1500)),
+			ours(vlanLink("old.6", "ens4", 6, 1400)),
+			{Spec: vlanLink("down.7", "ens4", 7, 1500), Ours: true},
+			{Spec: vlanLink("half.8", "ens4", 8, 1500), Ours: true, HalfMade: true},
+		},
+	}
+	plan := &Plan{NICs: []string{"dummy0", "ens4"}, Links: []Wanted{
+		{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("b"), ref("a")}},
+		{Spec: vlanLink("new.6", "ens4", 6, 1500)},
+		{Spec: vlanLink("down.7", "ens4", 7, 1500)},
+		{Spec: vlanLink("half.8", "ens4", 8, 1500)},
+		{Spec: vlanLink("far.9", "ens9", 9, 0), Err: ErrNoNIC},
+		{Spec: vlanLink("broken.10", "ens4", 10, 1500)},
+	}}
+	failures := Failures{network.Link{Device: "ens4", VLAN: 10}: errors.New("create link broken.10: no buffer space")}
+	want := v1.NodeNetworkStatus{
+		Version: "v1.2.3",
+		NICs: []v1.NIC{
+			{Name: "bond0", MTU: 9000, Speed: 50000},
+			{Name: "dummy0", MTU: 1500},
+			{
+				Name: "ens4", MAC: "02:00:00:00:00:04", MTU: 1500, Driver: "igb", Speed: 1000,
+				Addresses: []string{"192.0.2.1/24"}, SRIOV: &v1.SRIOVFunctions{TotalVFs: 7, NumVFs: 3},
+			},
+		},
+		Links: []v1.HostLink{
+			{Name: "broken.10", Identity: "vlan/ens4/10", Parent: "ens4", State: "Error", Error: "create link broken.10: no buffer space"},
+			{Name: "down.7", Identity: "vlan/ens4/7", Parent: "ens4", MTU: 1500, State: "Down"},
+			{Name: "far.9", Identity: "vlan/ens9/9", Parent: "ens9", State: "Error", Error: ErrNoNIC.Error()},
+			{Name: "half.8", Identity: "vlan/ens4/8", Parent: "ens4", State: "Down"},
+			{Name: "old.6", Identity: "vlan/ens4/6", Parent: "ens4", MTU: 1400, State: "Up"},
+			{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", MTU: 1500, State: "Up", Networks: []string{"ClusterNetwork/a", "ClusterNetwork/b"}},
+		},
+	}
+	if diff := cmp.Diff(want, Status(plan, state, failures, "v1.2.3"), opts); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// The list's key is the name: two rows may not have the same.
+func TestStatusNamesAreUnique(t *testing.T) {
+	t.Parallel()
+	state := &State{Links: []Found{ours(vlanLink("x.5", "ens4", 5, 1500))}}
+	plan := &Plan{Links: []Wanted{
+		{Spec: vlanLink("x.5", "ens5", 5, 1500)}, // waits for the name
+		{Spec: vlanLink("y.5", "ens4", 5, 1500)}, // has it, with Pods on it
+	}}
+	got := Status(plan, state, nil, "").Links
+	if len(got) != 2 || got[0].Name == got[1].Name {
+		t.Errorf("got %+v, want two names", got)
+	}
+}
