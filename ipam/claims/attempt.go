@@ -26,7 +26,7 @@ func (d *desk) attempt(ctx context.Context) error {
 			return d.a.store.Update(ctx, p.next)
 		})
 		if err != nil {
-			return d.failed(obj, err)
+			return d.failed(p, err)
 		}
 	}
 	d.apply(p, work)
@@ -119,14 +119,15 @@ func (d *desk) planWith(obj *Object, o *owners) (*plan, work, error) {
 }
 
 // failed notes what an unsuccessful write leaves to be done.
-func (d *desk) failed(obj *Object, err error) error {
+func (d *desk) failed(p *plan, err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dirty = true
 	if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
-		d.lost = obj.ResourceVersion
+		d.lost = p.next.ResourceVersion
+		d.book.seq = p.entry.seq
 	}
-	return fmt.Errorf("write status of network %v: %w", obj.Ref, err)
+	return fmt.Errorf("write status of network %v: %w", d.key.Ref, err)
 }
 
 // unprotect takes the finalizer off a network in deletion whose entries are

@@ -27,7 +27,7 @@ func TestClaimWritesBitAndEntryAtOnce(t *testing.T) {
 		}
 		// The finalizer is there before the first claim; nobody's DanmEps are
 		// known to a new network, so they are listed; one write for both families.
-		if diff := cmp.Diff([]string{"Get", "Protect", "Endpoints", "Update"}, s.ops); diff != "" {
+		if diff := cmp.Diff([]string{"Get", "Protect", "Endpoints", "Update"}, s.called()); diff != "" {
 			w.Errorf("requests, -want +got:\n%s", diff)
 		}
 		o := w.store.Object(w.net.Ref)

@@ -4,6 +4,7 @@ package claims_test
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -194,6 +195,20 @@ func (s *script) next(op ipamtest.Op) ipamtest.Fault {
 		return left[0]
 	}
 	return ipamtest.Fault{}
+}
+
+// set replaces the faults that are left for a method.
+func (s *script) set(op ipamtest.Op, faults []ipamtest.Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults[op] = faults
+}
+
+// called returns the methods called so far.
+func (s *script) called() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.ops)
 }
 
 // scripted is a store with faults on writes of status.

@@ -38,7 +38,8 @@ type ledger struct {
 	// since the start.
 	verified bool
 	// fenced says that this life has changed the entry, so that no write of a
-	// former life can be applied any more. seq is what was written.
+	// former life can be applied any more. seq is what was written last, or may
+	// have been.
 	fenced bool
 	seq    int64
 	// entry is the node's entry as last written or read.
@@ -170,6 +171,12 @@ func (l *ledger) wrote(e entry) {
 			delete(l.uses, a)
 		}
 	}
+}
+
+// recognise sees by its seq that an entry was written in this life, though the
+// answer was lost.
+func (l *ledger) recognise(e entry) {
+	l.fenced = l.fenced || e.present && l.seq > 0 && e.seq == l.seq
 }
 
 // slack reports whether the entry covers what a DanmEp covers, or is there for

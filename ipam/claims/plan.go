@@ -81,6 +81,7 @@ func (p *planner) open() error {
 	}
 	p.next, p.held = &next, next.IPAM.Held
 	p.entry = p.readEntry()
+	p.book.recognise(p.entry)
 	p.entry.seq = p.nextSeq()
 	if (!p.book.verified && (p.entry.present || len(p.book.uses) > 0) || p.collect) && p.owners == nil {
 		return errNeedList
