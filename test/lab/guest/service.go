@@ -30,16 +30,6 @@ func startServices(services []Service, env []string) {
 
 // keep runs the service for ever.
 func (s Service) keep(env []string) {
-	for _, args := range s.Prepare {
-		for {
-			err := command(args, env)
-			if err == nil {
-				break
-			}
-			s.note("prepare: %v", err)
-			time.Sleep(restartPause)
-		}
-	}
 	for {
 		s.note("ended: %v", s.once(env))
 		time.Sleep(restartPause)

@@ -46,8 +46,6 @@ type Agent struct {
 type Service struct {
 	Name string   `json:"name"`
 	Args []string `json:"args"`
-	// Prepare are commands to run first, once per boot. They are tried until they succeed.
-	Prepare [][]string `json:"prepare,omitempty"`
 	// Socket is a unix socket that takes connections when the service is ready; the
 	// next service waits for it.
 	Socket string `json:"socket,omitempty"`

@@ -22,11 +22,11 @@ import (
 // ErrOff says that the node is switched off.
 var ErrOff = errors.New("node is off")
 
-// Start switches the node on and returns when it takes commands. Kubelet comes up
-// after that. A node that is on is fine.
+// Start switches the node on and returns when it has its images. Kubelet comes up at
+// the same time. A node that is on is fine.
 func Start(ctx context.Context, c Config) error {
 	if On(c.Dir) {
-		return nil
+		return c.Import(ctx, c.Images...)
 	}
 	if err := c.prepare(ctx); err != nil {
 		return fmt.Errorf("prepare %s: %w", c.Name, err)
@@ -47,7 +47,10 @@ func Start(ctx context.Context, c Config) error {
 	}); err != nil {
 		return fmt.Errorf("boot %s: %w", c.Name, err)
 	}
-	return c.await(ctx)
+	if err := c.await(ctx); err != nil {
+		return err
+	}
+	return c.Import(ctx, c.Images...)
 }
 
 // prepare makes what is missing and ends what a kernel that died left running.
