@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kernel
+
+package kernel
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/netwatcher"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// cluster is what netwatcher asks besides the kernel.
+type cluster struct {
+	mu     sync.Mutex
+	nets   []*network.Network
+	nodes  []v1.NodeNetwork
+	status v1.NodeNetworkStatus
+}
+
+func (c *cluster) Networks(context.Context) ([]*network.Network, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nets, nil
+}
+
+func (c *cluster) NodeNetworks(context.Context) ([]v1.NodeNetwork, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append(c.nodes, v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "self"}, Status: c.status}), nil
+}
+
+func (c *cluster) WriteStatus(_ context.Context, s v1.NodeNetworkStatus) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status = s
+	return nil
+}
+
+func (c *cluster) Links() (map[network.Link]bool, error) { return nil, nil }
+
+func vxlanNetwork(id string, vni int) *network.Network {
+	return &network.Network{
+		Ref: network.Ref{Kind: "ClusterNetwork", Name: id}, UID: id, ID: id, Type: "macvlan", Device: "ens4", VXLAN: vni,
+		Created: time.Unix(int64(vni), 0),
+	}
+}
+
+func watcherOf(t *testing.T, host string, c *cluster) *netwatcher.Reconciler {
+	t.Helper()
+	return netwatcher.New(netwatcher.Config{
+		Node: "self", Kernel: openKernel(t, host), Cluster: c, Pods: c, Log: logr.Discard(),
+	})
+}
+
+func otherNode(name, vtep string) v1.NodeNetwork {
+	nic := v1.NIC{Name: "ens4", Addresses: []string{vtep + "/24"}}
+	return v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeNetworkStatus{NICs: []v1.NIC{nic}}}
+}
+
+const backendLink = `
+link vx_backend vxlan 700 port 4789 local 192.0.2.1 on ens4 learning true mtu 1450 up alias patchbay:vxlan/700 disable_ipv6=1 addr_gen_mode=1
+  fdb 00:00:00:00:00:00 dst 192.0.2.2
+`
+
+// Whatever is done to a link, a round brings it back to the same text, and the
+// round after changes nothing.
+func TestReconcileRepairs(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		damage func(t *testing.T, h *netlink.Handle, k *Kernel)
+	}{
+		"Nothing": {"made for the first time", func(*testing.T, *netlink.Handle, *Kernel) {}},
+		"Removed": {"removed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			must(t, h.LinkDel(find(t, h, "vx_backend")))
+		}},
+		"Down": {"set down by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			must(t, h.LinkSetDown(find(t, h, "vx_backend")))
+		}},
+		"MTU": {"changed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			must(t, h.LinkSetMTU(find(t, h, "vx_backend"), 1300))
+		}},
+		"Addresses": {"the node would listen to the Pods' network", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			must(t, sysctl{"ipv6/conf/vx_backend/disable_ipv6", "0"}.write())
+			for _, a := range []string{"10.70.0.254/16", "fd00:70::fe/64"} {
+				addr, err := netlink.ParseAddr(a)
+				must(t, err)
+				must(t, h.AddrAdd(find(t, h, "vx_backend"), addr))
+			}
+		}},
+		"Entries": {"forwarding entries added and removed by hand", func(t *testing.T, h *netlink.Handle, k *Kernel) {
+			index := find(t, h, "vx_backend").Attrs().Index
+			must(t, k.host.setPeers(index, []netip.Addr{vtep(8)}, []netip.Addr{vtep(1)}))
+		}},
+		"Renamed": {"renamed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			link := find(t, h, "vx_backend")
+			must(t, h.LinkSetDown(link))
+			must(t, h.LinkSetName(link, "other"))
+		}},
+		"HalfMade": {"the daemon died over it", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			link := find(t, h, "vx_backend")
+			must(t, h.LinkSetAlias(link, ""))
+			must(t, h.LinkSetGroup(link, birthGroup))
+		}},
+		"ParentDown": {"set down by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			must(t, h.LinkSetDown(find(t, h, "ens4")))
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			host := newTrunk(t, 1, true)[0]
+			before := dump(t, host)
+			k := openKernel(t, host)
+			c := &cluster{nets: []*network.Network{vxlanNetwork("backend", 700)}, nodes: []v1.NodeNetwork{otherNode("b", "192.0.2.2")}}
+			r := watcherOf(t, host, c)
+			for range 2 {
+				if err := r.Reconcile(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(before+backendLink[1:], dump(t, host)); diff != "" {
+					t.Fatalf("%s: -want +got\n%s", tc.reason, diff)
+				}
+				within(t, host, func(h *netlink.Handle) { tc.damage(t, h, k) })
+			}
+			if err := r.Reconcile(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := changes(t, host, func() { must(t, r.Reconcile(t.Context())) }); n > 0 {
+				t.Errorf("a round with nothing to do sent %d changes", n)
+			}
+		})
+	}
+}
+
+// changes counts what the kernel tells of links, addresses, routes and
+// forwarding entries while f runs.
+func changes(t *testing.T, path string, f func()) int {
+	t.Helper()
+	var sock *nl.NetlinkSocket
+	inside(t, path, func() {
+		var err error
+		sock, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH,
+			unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+		must(t, err)
+	})
+	defer sock.Close()
+	f()
+	must(t, sock.SetReceiveTimeout(&unix.Timeval{Usec: 50_000}))
+	n := 0
+	for {
+		msgs, _, err := sock.Receive()
+		if err != nil {
+			return n
+		}
+		n += len(msgs)
+	}
+}
+
+// Driven by both sides, with the kernel's own events.
+func TestReconcileRuns(t *testing.T) {
+	host := newTrunk(t, 1, true)[0]
+	c := &cluster{nets: []*network.Network{vxlanNetwork("backend", 700)}}
+	r := watcherOf(t, host, c)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = r.Run(ctx) })
+	defer wg.Wait()
+	defer cancel()
+	has := func(text string) func() bool {
+		return func() bool { return strings.Contains(dump(t, host), text) }
+	}
+	eventually(t, "the link", has("vx_backend"))
+	within(t, host, func(h *netlink.Handle) { must(t, h.LinkDel(find(t, h, "vx_backend"))) })
+	eventually(t, "a link removed by hand is back", has("link vx_backend"))
+	within(t, host, func(h *netlink.Handle) { must(t, h.LinkSetDown(find(t, h, "ens4"))) })
+	eventually(t, "a NIC set down by hand is up", has("link ens4 veth mtu 1500 up"))
+
+	c.mu.Lock()
+	c.nodes = []v1.NodeNetwork{otherNode("b", "192.0.2.2")}
+	c.mu.Unlock()
+	r.Trigger()
+	eventually(t, "an entry for a node that joined", has("dst 192.0.2.2"))
+
+	c.mu.Lock()
+	c.nets = nil
+	c.mu.Unlock()
+	r.Trigger()
+	eventually(t, "the link of a network that was deleted is gone", func() bool { return !has("vx_backend")() })
+}
+
+// A link that somebody else made stays as it is, whatever it is called.
+func TestForeignLinkStays(t *testing.T) {
+	host := newTrunk(t, 1, true)[0]
+	within(t, host, func(h *netlink.Handle) {
+		attrs := netlink.LinkAttrs{Name: "vx_backend", TxQLen: -1}
+		must(t, h.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: 700, Port: vxlanPort, VtepDevIndex: find(t, h, "ens4").Attrs().Index}))
+	})
+	before := dump(t, host)
+	c := &cluster{nets: []*network.Network{vxlanNetwork("backend", 700), vxlanNetwork("fine", 701)}}
+	r := watcherOf(t, host, c)
+	if err := r.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := dump(t, host); !strings.HasPrefix(after, strings.SplitAfter(before, "link vx_backend")[0]) || !strings.Contains(after, "vx_fine") {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	k := openKernel(t, host)
+	for _, op := range []netwatcher.Op{netwatcher.Delete, netwatcher.Update, netwatcher.Peer, netwatcher.Create} {
+		link := vxlanSpec("vx_backend", 700, "192.0.2.1", "192.0.2.2")
+		if err := k.Apply(t.Context(), netwatcher.Change{Op: op, Link: link, Add: link.Peers}); err == nil {
+			t.Errorf("%s of a link without our mark succeeded", op)
+		}
+	}
+	c.nets = nil
+	if err := r.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, dump(t, host)); diff != "" {
+		t.Errorf("-before +after\n%s", diff)
+	}
+}
