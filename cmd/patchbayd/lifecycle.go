@@ -23,7 +23,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
-		d.conn.Cache.Start, d.networks.Run, d.watcher.Run, d.publisher.Run,
+		d.conn.Cache.Start, d.networks.Run, d.watchLinks, d.publisher.Run,
 		d.drain.Run, d.validity.Run, d.server.Run, d.serveHTTP, d.open,
 	} {
 		group.Go(func() error { return part(ctx) })
@@ -42,10 +42,12 @@ func (d *daemon) run(ctx context.Context) error {
 func (d *daemon) open(ctx context.Context) error {
 	err := cluster.Persist(ctx, func(ctx context.Context) error {
 		uid, err := d.conn.NodeUID(ctx)
-		d.host.Store(&cluster.Host{Name: d.node, UID: uid})
+		if err == nil {
+			d.host.Store(&cluster.Host{Name: d.node, UID: uid})
+		}
 		return err
 	})
-	if err != nil || !await(ctx, func() bool { return d.networks.Ready() && d.nodes.Ready() }) {
+	if err != nil || !await(ctx, d.known) {
 		return nil // ctx ended
 	}
 	settle, err := d.openAddresses(ctx)
@@ -59,6 +61,17 @@ func (d *daemon) open(ctx context.Context) error {
 	d.log.Info("Ready", "networks", len(d.networks.List()))
 	_ = cluster.Persist(ctx, settle) // ends with ctx at the latest
 	return nil
+}
+
+// known reports whether all networks and nodes of the cluster were read.
+func (d *daemon) known() bool { return d.networks.Ready() && d.nodes.Ready() }
+
+// watchLinks keeps the host's links, once it is known which ones.
+func (d *daemon) watchLinks(ctx context.Context) error {
+	if !await(ctx, d.known) {
+		return nil
+	}
+	return d.watcher.Run(ctx)
 }
 
 // openAddresses starts the node's allocator from the journal. What it returns

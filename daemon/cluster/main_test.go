@@ -6,21 +6,16 @@ package cluster
 
 import (
 	"context"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/test/apitest"
-	"github.com/patchbay-cni/patchbay/test/source"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m) }
@@ -31,48 +26,16 @@ const node = "node-1"
 // patience is how long a test waits for something that must happen.
 const patience = 30 * time.Second
 
-var grant sync.Mutex
-
 // connect returns a connection with the rights that deployments/ gives the
 // daemon, and no more.
 func connect(t *testing.T, env *apitest.Env) *Connection {
 	t.Helper()
-	grantDaemon(t, env)
+	apitest.GrantNodeDaemon(t, env)
 	conn, err := Connect(env.ConfigAs(apitest.NodeDaemon(node)), node)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return conn
-}
-
-// grantDaemon applies deployments/daemon, without the DaemonSet.
-func grantDaemon(t *testing.T, env *apitest.Env) {
-	t.Helper()
-	grant.Lock()
-	defer grant.Unlock()
-	dir, err := source.Path("deployments", "daemon")
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := apitest.ReadManifests(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "patchbay-system"}}
-	if err := client.IgnoreAlreadyExists(env.Client.Create(t.Context(), ns)); err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range objects {
-		if o.GetKind() == "DaemonSet" {
-			continue
-		}
-		if err := client.IgnoreAlreadyExists(env.Client.Create(t.Context(), o)); err != nil {
-			t.Fatalf("create %s %s from %s: %v", o.GetKind(), o.GetName(), filepath.Base(dir), err)
-		}
-	}
-	wait(t, "RBAC to be in force", func(ctx context.Context) error {
-		return env.As(t, apitest.NodeDaemon(node)).List(ctx, &v1.ClusterNetworkList{})
-	})
 }
 
 // logged returns a context whose logger writes to the test's log, and that ends

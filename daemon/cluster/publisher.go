@@ -65,6 +65,9 @@ type recordKey struct {
 	containerID, ifName string
 }
 
+// String is the key in a log line.
+func (k recordKey) String() string { return k.containerID + "/" + k.ifName }
+
 // NewPublisher returns a publisher that starts to work with Run. Host answers
 // false while the Node's UID is not known yet.
 func NewPublisher(c client.Client, records Records, coverage Coverage, host func() (Host, bool)) *Publisher {
