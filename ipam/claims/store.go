@@ -24,7 +24,7 @@ type Store interface {
 	// Update writes IPAM, Allocated and Capacity through the status
 	// subresource, and nothing else, and returns the object as written. It
 	// returns ErrConflict when the stored object has another ResourceVersion
-	// or UID, ErrNotFound when it is gone. It does not retry.
+	// or UID, and that or ErrNotFound when it is gone. It does not retry.
 	Update(ctx context.Context, obj *Object) (*Object, error)
 
 	// Protect puts the finalizer danm.io/in-use on the main resource, or takes

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipamtest
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strconv"
+	"sync"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+func (s *suite) getOfNothing() {
+	if _, err := s.Store().Get(s.Context(), s.ref); !errors.Is(err, claims.ErrNotFound) {
+		s.Errorf("Get() = %v, want ErrNotFound", err)
+	}
+}
+
+func (s *suite) freshObject() {
+	net, o := s.create(), s.get()
+	if o.Ref != s.ref || o.UID == "" || o.UID != net.UID || o.ResourceVersion == "" || o.Generation != net.Generation {
+		s.Errorf("got %+v of %+v", o, net)
+	}
+	if o.IPAM != nil || o.Deleting || o.Protected || o.Allocated != 0 || o.Capacity != 0 {
+		s.Errorf("a fresh object knows things: %+v", o)
+	}
+	if o.Network == nil || o.Network.UID != o.UID || o.Network.V4 == nil || o.Network.V4.CIDR.String() != "10.0.0.0/24" {
+		s.Errorf("got network %+v", o.Network)
+	}
+}
+
+func (s *suite) updateWritesStatus() {
+	s.create()
+	o := s.get()
+	o.IPAM, o.Allocated, o.Capacity = status("n1", "10.0.0.1"), 1, 254
+	written := s.update(o)
+	if written.ResourceVersion == o.ResourceVersion {
+		s.Error("a write left the version as it was")
+	}
+	for name, got := range map[string]*claims.Object{"as written": written, "as read": s.get()} {
+		if got.UID != o.UID || got.Generation != o.Generation || got.Allocated != 1 || got.Capacity != 254 {
+			s.Errorf("%s: %+v, want %+v", name, got, o)
+		}
+		if diff := cmp.Diff(o.IPAM, got.IPAM); diff != "" {
+			s.Errorf("%s, -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+// The API server does not count a write without a change: it fences nothing.
+func (s *suite) updateWithoutChange() {
+	s.create()
+	o := s.get()
+	o.IPAM = status("n1", "10.0.0.1")
+	first := s.update(o)
+	second := s.update(first)
+	if first.ResourceVersion != second.ResourceVersion {
+		s.Errorf("versions %s, %s", first.ResourceVersion, second.ResourceVersion)
+	}
+}
+
+func (s *suite) updateConflicts() {
+	s.create()
+	mine, theirs := s.get(), s.get()
+	theirs.IPAM = status("n2", "10.0.0.2")
+	s.update(theirs)
+	mine.IPAM = status("n1", "10.0.0.1")
+	if _, err := s.Store().Update(s.Context(), mine); !errors.Is(err, claims.ErrConflict) {
+		s.Errorf("Update() = %v, want ErrConflict", err)
+	}
+	if diff := cmp.Diff(theirs.IPAM, s.get().IPAM); diff != "" {
+		s.Errorf("the refused write shows: -want +got:\n%s", diff)
+	}
+}
+
+func (s *suite) updateOfFormerObject() {
+	s.create()
+	former := s.get()
+	s.Delete(s.T, s.ref)
+	s.create()
+	former.IPAM = status("n1", "10.0.0.1")
+	if _, err := s.Store().Update(s.Context(), former); !errors.Is(err, claims.ErrConflict) {
+		s.Errorf("Update() = %v, want ErrConflict", err)
+	}
+	if _, err := s.Store().Protect(s.Context(), former, true); !errors.Is(err, claims.ErrConflict) {
+		s.Errorf("Protect() = %v, want ErrConflict", err)
+	}
+	if o := s.get(); o.IPAM != nil || o.Protected || o.UID == former.UID {
+		s.Errorf("the new object is %+v", o)
+	}
+}
+
+// The API server checks the UID first, so it may call what is gone a conflict.
+func (s *suite) updateOfNothing() {
+	s.create()
+	o := s.get()
+	s.Delete(s.T, s.ref)
+	o.IPAM = status("n1", "10.0.0.1")
+	_, update := s.Store().Update(s.Context(), o)
+	_, protect := s.Store().Protect(s.Context(), o, true)
+	for name, err := range map[string]error{"Update": update, "Protect": protect} {
+		if !errors.Is(err, claims.ErrNotFound) && !errors.Is(err, claims.ErrConflict) {
+			s.Errorf("%s() = %v, want ErrNotFound or ErrConflict", name, err)
+		}
+	}
+}
+
+func (s *suite) oneWriterWins() {
+	s.create()
+	o := s.get()
+	errs := make([]error, 8)
+	var wg sync.WaitGroup
+	for i := range errs {
+		mine := *o
+		mine.IPAM = status("n"+strconv.Itoa(i), "10.0.0.1")
+		wg.Go(func() { _, errs[i] = s.Store().Update(s.Context(), &mine) })
+	}
+	wg.Wait()
+	won := 0
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			won++
+		case !errors.Is(err, claims.ErrConflict):
+			s.Errorf("writer %d: %v, want ErrConflict", i, err)
+		}
+	}
+	if won != 1 {
+		s.Errorf("%d of 8 writes on one version were made", won)
+	}
+}
+
+func (s *suite) sharesNoMemory() {
+	s.create()
+	o := s.get()
+	o.IPAM = status("n1", "10.0.0.1")
+	written := s.update(o)
+	o.IPAM.V4.Cursor, written.IPAM.V4.Cursor = "10.0.0.77", "10.0.0.78"
+	written.IPAM.Held["n9"] = written.IPAM.Held["n1"]
+	if diff := cmp.Diff(status("n1", "10.0.0.1"), s.get().IPAM); diff != "" {
+		s.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func (s *suite) protectHoldsDeletion() {
+	s.create()
+	o, err := s.Store().Protect(s.Context(), s.get(), true)
+	if err != nil || !o.Protected || o.Deleting {
+		s.Fatalf("Protect() = %+v, %v", o, err)
+	}
+	if again, err := s.Store().Protect(s.Context(), o, true); err != nil || !again.Protected {
+		s.Errorf("a second time: %+v, %v", again, err)
+	}
+	s.Delete(s.T, s.ref)
+	if o = s.get(); !o.Deleting || !o.Protected {
+		s.Fatalf("deletion did not wait: %+v", o)
+	}
+	o.IPAM = status("n1", "10.0.0.1")
+	o = s.update(o)
+	if _, err := s.Store().Protect(s.Context(), o, false); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.Store().Get(s.Context(), s.ref); !errors.Is(err, claims.ErrNotFound) {
+		s.Errorf("Get() = %v, want ErrNotFound", err)
+	}
+}
+
+func (s *suite) protectConflicts() {
+	s.create()
+	o := s.get()
+	other := *o
+	other.IPAM = status("n1", "10.0.0.1")
+	s.update(&other)
+	if _, err := s.Store().Protect(s.Context(), o, true); !errors.Is(err, claims.ErrConflict) {
+		s.Errorf("Protect() = %v, want ErrConflict", err)
+	}
+	if s.get().Protected {
+		s.Error("the refused finalizer is there")
+	}
+}
+
+func (s *suite) protectKeepsStatus() {
+	s.create()
+	o := s.get()
+	o.IPAM, o.Allocated = status("n1", "10.0.0.1"), 1
+	protected, err := s.Store().Protect(s.Context(), s.update(o), true)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, on := range []bool{true, false} {
+		if diff := cmp.Diff(o.IPAM, protected.IPAM); diff != "" || protected.Allocated != 1 {
+			s.Errorf("finalizer %v: -want +got:\n%s", on, diff)
+		}
+		if protected, err = s.Store().Protect(s.Context(), protected, false); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+func (s *suite) endpointsOfTheNetwork() {
+	net := s.create()
+	other := s.ref
+	other.Name += "2"
+	s.Create(s.T, other, "10.1.0.0/24")
+	ep := func(ref network.Ref, name, v4, v6 string) claims.Endpoint {
+		e := claims.Endpoint{Namespace: "default", Name: ref.Name + name, NetworkUID: net.UID, Node: "n" + name}
+		e.V4, _ = netip.ParseAddr(v4)
+		e.V6, _ = netip.ParseAddr(v6)
+		s.AddEndpoint(s.T, ref, e)
+		return e
+	}
+	want := []claims.Endpoint{ep(s.ref, "1", "10.0.0.1", "fd00::1"), ep(s.ref, "2", "10.0.0.2", ""), ep(s.ref, "3", "", "")}
+	ep(other, "1", "10.1.0.1", "")
+	got, err := s.Store().Endpoints(s.Context(), s.ref)
+	if err != nil {
+		s.Fatal(err)
+	}
+	byAddr := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+	if diff := cmp.Diff(want, got, byAddr); diff != "" {
+		s.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Who stops waiting must not take that for an answer.
+func (s *suite) cancelledRequests() {
+	s.create()
+	o := s.get()
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	_, get := s.Store().Get(ctx, s.ref)
+	_, update := s.Store().Update(ctx, o)
+	_, protect := s.Store().Protect(ctx, o, true)
+	_, list := s.Store().Endpoints(ctx, s.ref)
+	for name, err := range map[string]error{"Get": get, "Update": update, "Protect": protect, "Endpoints": list} {
+		if err == nil || errors.Is(err, claims.ErrConflict) || errors.Is(err, claims.ErrNotFound) {
+			s.Errorf("%s() = %v, want an error that is neither ErrConflict nor ErrNotFound", name, err)
+		}
+	}
+}
