@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/patchbay-cni/patchbay/cni/wire"
+	"github.com/patchbay-cni/patchbay/test/bench/measure"
+)
+
+// most is the largest number of Pods in flight.
+const most = 16
+
+// compare prints a table for 1 and for 16 Pods in flight.
+func compare(ctx context.Context, o options, out io.Writer) (err error) {
+	pods, err := host(o.dir, most)
+	if err != nil {
+		return err
+	}
+	stop, err := startDaemon(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	for _, flight := range []int{1, most} {
+		table, err := contest(ctx, o, pods[:flight])
+		if err != nil {
+			return err
+		}
+		if err := table.Write(out); err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+	}
+	return nil
+}
+
+// contest lets the contenders take turns, so that a slow minute of the machine
+// hits all of them.
+func contest(ctx context.Context, o options, pods []string) (measure.Table, error) {
+	table := measure.Table{
+		Title: fmt.Sprintf("ADD, then DEL of one MACVLAN interface with one address; %d in flight; %d Pods × %d runs: median (least–most) of the runs",
+			len(pods), o.pods, o.runs),
+		Columns:      []string{"ADD+DEL p50 ms", "ADD p50", "ADD p99", "DEL p50", "DEL p99", "Pods/s"},
+		LessIsBetter: true,
+	}
+	contenders := []contender{ours(o), debians(o)}
+	results := make([][]outcome, len(contenders))
+	for run := range o.runs + 1 {
+		for i, c := range contenders {
+			r, err := race(ctx, c, pods, o.pods, run)
+			if err != nil {
+				return table, err
+			}
+			if run > 0 { // the first warms caches up
+				results[i] = append(results[i], r)
+			}
+		}
+	}
+	for i, c := range contenders {
+		table.Rows = append(table.Rows, row(c.name, results[i]))
+	}
+	return table, nil
+}
+
+// startDaemon runs the daemon as a process of its own, as on a node, and waits
+// until it answers.
+func startDaemon(ctx context.Context, o options) (stop func() error, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	daemon := again(ctx, "-stage", stageDaemon, "-dir", o.dir)
+	if err := daemon.Start(); err != nil {
+		cancel()
+		return nil, fmt.Errorf("start daemon: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- daemon.Wait() }()
+	stop = func() error {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("daemon: %w", err)
+		}
+		return nil
+	}
+	for {
+		_, err := wire.Call(ctx, socketIn(o.dir), &wire.Request{Command: "STATUS"})
+		if err == nil {
+			return stop, nil
+		}
+		select {
+		case err := <-ended:
+			cancel()
+			return nil, fmt.Errorf("daemon ended: %w", err)
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), stop())
+		default:
+		}
+	}
+}

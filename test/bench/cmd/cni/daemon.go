@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/daemon/backend/macvlan"
+	"github.com/patchbay-cni/patchbay/daemon/journal"
+	"github.com/patchbay-cni/patchbay/daemon/kernel"
+	"github.com/patchbay-cni/patchbay/daemon/server"
+	"github.com/patchbay-cni/patchbay/ipam"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+func socketIn(dir string) string { return filepath.Join(dir, "run", "s") }
+
+// serve is a daemon with the real server, use cases, journal and kernel; only
+// the cluster is made up: every Pod asks for the one network, and its addresses
+// come from a pool in memory, as they do from a node's hold.
+func serve(ctx context.Context, o options) (err error) {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	j, err := journal.Open(filepath.Join(o.dir, "state", "journal.db"), journal.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	k, err := kernel.Open("")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	boot, err := journal.BootID()
+	if err != nil {
+		return err
+	}
+	fake, err := newCluster(j)
+	if err != nil {
+		return err
+	}
+	defer fake.background.Wait()
+	return server.New(server.Config{
+		Socket: socketIn(o.dir), Pending: filepath.Join(o.dir, "pending"), Log: logr.Discard(),
+		Handler: attach.New(attach.Config{
+			BootID: boot, Journal: j, Cluster: fake, Addresses: fake, HostLinks: fake, Namespaces: fake, Publisher: fake,
+			Backends: map[string]attach.Backend{"macvlan": macvlan.New(k)},
+		}),
+	}).Run(ctx)
+}
+
+// cluster is everything behind the API server.
+type cluster struct {
+	net        *network.Network
+	journal    attach.Journal
+	background sync.WaitGroup
+	mu         sync.Mutex
+	pool       *ipam.Pool
+}
+
+func newCluster(j attach.Journal) (*cluster, error) {
+	cidr := netip.MustParsePrefix("10.91.0.0/16")
+	pool, err := ipam.New(ipam.Config{CIDR: cidr})
+	if err != nil {
+		return nil, fmt.Errorf("make pool: %w", err)
+	}
+	return &cluster{journal: j, pool: pool, net: &network.Network{
+		Ref: network.Ref{Kind: "ClusterNetwork", Name: "bench"}, UID: "1", ID: "bench",
+		Type: "macvlan", Device: parent, Prefix: "eth", V4: &network.Subnet{CIDR: cidr},
+	}}, nil
+}
+
+func (c *cluster) Pod(_ context.Context, namespace, name, uid string) (*corev1.Pod, error) {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: types.UID(uid),
+		Annotations: map[string]string{v1.InterfacesAnnotation: `[{"clusterNetwork":"bench","ip":"dynamic"}]`},
+	}}, nil
+}
+
+func (c *cluster) Network(context.Context, network.Ref) (*network.Network, error) { return c.net, nil }
+
+func (c *cluster) Refuse(*corev1.Pod, error) {}
+
+func (c *cluster) Parent(context.Context, *network.Network) (string, error) { return parent, nil }
+
+func (c *cluster) Exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	return err == nil, nil
+}
+
+func (c *cluster) Claim(context.Context, *network.Network, attach.Want, attach.Want) (a4, a6 netip.Addr, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a4, ok := c.pool.Next()
+	if !ok {
+		err = errors.New("the pool is full")
+	}
+	return a4, a6, err
+}
+
+func (c *cluster) Discard(_ *network.Network, a4, _ netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pool.Release(a4)
+}
+
+func (c *cluster) Publish(*attach.Record) {}
+
+// Release ends the record in the background, as the real publisher does.
+func (c *cluster) Release(rec *attach.Record) {
+	c.background.Go(func() {
+		for i := range rec.Interfaces {
+			c.Discard(&rec.Interfaces[i].Network, rec.Interfaces[i].V4.Addr(), netip.Addr{})
+		}
+		if err := c.journal.Delete(rec.ContainerID, rec.IfName); err != nil {
+			fmt.Fprintln(os.Stderr, "cni: daemon:", err)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// parent is the link below all slaves: one end of a veth pair, since not every
+// kernel has dummy links.
+const parent = "uplink"
+
+// isolate runs the program again in a network and a mount namespace of its own:
+// what it makes there, pinned Pod namespaces too, is gone when it ends.
+func isolate(ctx context.Context, o options, args []string, out io.Writer) (err error) {
+	// On a disk like the journal's and host-local's in real life, not in memory.
+	dir, err := os.MkdirTemp("/var/tmp", "patchbay-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if o.plugin, err = filepath.Abs(o.plugin); err != nil {
+		return err
+	}
+	inner := again(ctx, append(args, "-stage", stageInner, "-dir", dir, "-plugin", o.plugin)...)
+	inner.Stdout = out
+	inner.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS}
+	if err := inner.Run(); err != nil {
+		return fmt.Errorf("run in new namespaces (root is needed): %w", err)
+	}
+	return nil
+}
+
+// again is this program with other arguments; it gets SIGTERM when ctx ends.
+func again(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	return cmd
+}
+
+// host makes the parent link and n Pod namespaces, whose paths it returns.
+func host(dir string, n int) ([]string, error) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return nil, fmt.Errorf("make mounts private: %w", err)
+	}
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: parent}, PeerName: parent + "-peer"}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return nil, fmt.Errorf("add %s: %w", parent, err)
+	}
+	for _, name := range []string{parent, parent + "-peer"} {
+		link, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.LinkSetUp(link)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("set %s up: %w", name, err)
+		}
+	}
+	pods := make([]string, n)
+	for i := range pods {
+		pods[i] = filepath.Join(dir, "pod-"+strconv.Itoa(i))
+		if err := pin(pods[i]); err != nil {
+			return nil, fmt.Errorf("make namespace of Pod %d: %w", i, err)
+		}
+	}
+	return pods, nil
+}
+
+// pin makes a network namespace and mounts it at path, as runtimes do.
+func pin(path string) error {
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return err
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends here
+		ns, err := netns.New()
+		if err == nil {
+			err = unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+			err = errors.Join(err, ns.Close())
+		}
+		done <- err
+	}()
+	return <-done
+}

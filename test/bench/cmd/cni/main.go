@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command cni measures what a container runtime waits for: ADD and DEL of one
+// MACVLAN interface with one address, by our plugin and daemon without a
+// cluster, and by Debian's macvlan with host-local, in turns on the same kernel.
+// It also measures how soon our plugin speaks to the daemon. It needs root, and
+// works in namespaces of its own that end with it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cni:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the size of the benchmark and where its programs are.
+type options struct {
+	plugin, peers, dir string
+	runs, pods         int
+	stage              string
+}
+
+// Stages of the program: it starts itself again in new namespaces, and there
+// once more as the daemon.
+const (
+	stageOuter  = "outer"
+	stageInner  = "inner"
+	stageDaemon = "daemon"
+)
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("cni", flag.ContinueOnError)
+	flags.StringVar(&o.plugin, "plugin", "bin/patchbay", "our plugin")
+	flags.StringVar(&o.peers, "peers", "/usr/lib/cni", "folder of Debian's plugins")
+	flags.IntVar(&o.runs, "runs", 5, "runs of each contender")
+	flags.IntVar(&o.pods, "pods", 160, "Pods added and deleted in a run")
+	flags.StringVar(&o.stage, "stage", stageOuter, "set by the program itself")
+	flags.StringVar(&o.dir, "dir", "", "set by the program itself")
+	if err := flags.Parse(args); err != nil {
+		return o, fmt.Errorf("parse flags: %w", err)
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	switch o.stage {
+	case stageInner:
+		return errors.Join(compare(ctx, o, out), speak(ctx, o, out))
+	case stageDaemon:
+		return serve(ctx, o)
+	}
+	return isolate(ctx, o, args, out)
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/test/bench/measure"
+)
+
+// sample is one Pod's life.
+type sample struct{ add, del time.Duration }
+
+// outcome is what one run gave.
+type outcome struct {
+	elapsed time.Duration
+	samples []sample
+}
+
+// race adds and deletes n Pods, as many at a time as there are namespaces.
+func race(ctx context.Context, c contender, pods []string, n, run int) (outcome, error) {
+	var out outcome
+	var mu sync.Mutex
+	errs := make([]error, len(pods))
+	var all sync.WaitGroup
+	start := time.Now()
+	for w, netns := range pods {
+		all.Go(func() {
+			for i := w; i < n && errs[w] == nil; i += len(pods) {
+				var s sample
+				s, errs[w] = live(ctx, c, fmt.Sprintf("r%dp%d", run, i), netns)
+				mu.Lock()
+				out.samples = append(out.samples, s)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	out.elapsed = time.Since(start)
+	return out, errors.Join(errs...)
+}
+
+// live is one Pod from ADD to DEL.
+func live(ctx context.Context, c contender, id, netns string) (s sample, err error) {
+	if s.add, err = c.call(ctx, "ADD", id, netns); err != nil {
+		return s, err
+	}
+	s.del, err = c.call(ctx, "DEL", id, netns)
+	return s, err
+}
+
+// row is a line of the table: one figure per column and run.
+func row(name string, outcomes []outcome) measure.Row {
+	columns := make([]measure.Series, 6)
+	for _, o := range outcomes {
+		var both, adds, dels []time.Duration
+		for _, s := range o.samples {
+			both, adds, dels = append(both, s.add+s.del), append(adds, s.add), append(dels, s.del)
+		}
+		for i, v := range []float64{
+			measure.Millis(measure.Quantile(both, 0.5)),
+			measure.Millis(measure.Quantile(adds, 0.5)), measure.Millis(measure.Quantile(adds, 0.99)),
+			measure.Millis(measure.Quantile(dels, 0.5)), measure.Millis(measure.Quantile(dels, 0.99)),
+			float64(len(o.samples)) / o.elapsed.Seconds(),
+		} {
+			columns[i] = append(columns[i], v)
+		}
+	}
+	return measure.Row{Name: name, Columns: columns}
+}
