@@ -69,19 +69,3 @@ func (s *Subnet) permitStatic(f *faults, path *field.Path, a netip.Addr) {
 		f.invalid(path, a.String(), fmt.Sprintf("is the network or broadcast address of %s: use an address between", s.CIDR))
 	}
 }
-
-// Reserved returns the addresses of the subnet that are never handed out
-// dynamically: its network and broadcast address (not in /31, /32, /127, /128)
-// and the gateways of its routes.
-func (s *Subnet) Reserved() []netip.Addr {
-	var reserved []netip.Addr
-	if hasBroadcast(s.CIDR) {
-		reserved = append(reserved, first(s.CIDR), last(s.CIDR))
-	}
-	for _, r := range s.Routes {
-		if !slices.Contains(reserved, r.Gateway) {
-			reserved = append(reserved, r.Gateway)
-		}
-	}
-	return reserved
-}

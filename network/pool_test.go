@@ -57,37 +57,3 @@ func TestPoolDefaults(t *testing.T) {
 		})
 	}
 }
-
-func TestReserved(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason, options string
-		want            []string
-	}{
-		"V4":   {reason: "Network, broadcast and gateways, each once.", options: `cidr: 10.0.0.0/24, routes: {10.1.0.0/16: 10.0.0.1, 10.2.0.0/16: 10.0.0.1}`, want: []string{"10.0.0.0", "10.0.0.255", "10.0.0.1"}},
-		"Two":  {reason: "Both are hosts.", options: `cidr: 10.0.0.0/31`},
-		"One":  {reason: "A host.", options: `cidr: 10.0.0.0/32`},
-		"V6":   {reason: "The subnet-router anycast address (RFC 4291 2.6.1), and the last.", options: `net6: "fd00::/126"`, want: []string{"fd00::", "fd00::3"}},
-		"Two6": {reason: "Both are hosts.", options: `net6: "fd00::/127"`},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n, err := network.From(object(t, v1.KindDanmNet, "{Options: {"+tc.options+"}}"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := n.V4
-			if s == nil {
-				s = n.V6
-			}
-			var got []string
-			for _, a := range s.Reserved() {
-				got = append(got, a.String())
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s\nReserved: -want +got\n%s", tc.reason, diff)
-			}
-		})
-	}
-}
