@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package claims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
+)
+
+// churn is many nodes that claim, use and give back addresses of one network.
+type churn struct {
+	env          *apitest.Env
+	net          *network.Network
+	nodes        []*node
+	rounds, each int // each node has this many addresses in each round
+	registry     *registry
+}
+
+// run returns when all is given back.
+func (c *churn) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	errs := make([]error, len(c.nodes))
+	var all sync.WaitGroup
+	for i, n := range c.nodes {
+		all.Go(func() {
+			for range c.rounds {
+				if err := c.round(ctx, n); err != nil {
+					errs[i] = err
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *churn) round(ctx context.Context, n *node) error {
+	errs := make([]error, c.each)
+	var all sync.WaitGroup
+	for i := range c.each {
+		all.Go(func() { errs[i] = c.one(ctx, n) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// one is the life of one interface. A claim that meets a fault is tried again, as
+// kubelet does.
+func (c *churn) one(ctx context.Context, n *node) error {
+	var a netip.Addr
+	err := retry(ctx, func() (err error) {
+		a, err = n.claim(ctx, c.net)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.registry.take(a, n.name); err != nil {
+		return err
+	}
+	var ep *v1.DanmEp
+	err = retry(ctx, func() (err error) {
+		ep, err = n.publish(ctx, c.net, a)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	c.registry.give(a)
+	return retry(ctx, func() error { return n.release(ctx, c.net, a, ep) })
+}
+
+// retry tries until success, as the journal and kubelet do, or until ctx ends.
+func retry(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("%w (last: %w)", ctx.Err(), err)
+		}
+	}
+}
+
+func newChurn(t *testing.T, env *apitest.Env, nodes, rounds, each int, config func(i int) *rest.Config) *churn {
+	t.Helper()
+	ns := env.Namespace(t)
+	c := &churn{env: env, net: create(t, env, "10.0.0.0/24"), rounds: rounds, each: each, registry: newRegistry()}
+	for i := range nodes {
+		c.nodes = append(c.nodes, start(t, env, ns, fmt.Sprintf("node-%d", i), 1, config(i)))
+	}
+	return c
+}
+
+func TestManyNodes(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	c := newChurn(t, env, 10, 2, 10, func(int) *rest.Config { return env.Config })
+	if err := c.run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "nothing is left", func() error { return used(t, env, c.net, 0) })
+}
+
+// Every tenth write is lost, before or after the API server did it.
+func TestManyNodesLosingWrites(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	lossy := func(i int) *rest.Config {
+		random := rand.New(rand.NewPCG(1, uint64(i)))
+		var mu sync.Mutex
+		return apitest.Faulty(env.Config, func(r *http.Request) apitest.Fault {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Method == http.MethodGet {
+				return apitest.Pass
+			}
+			return map[int]apitest.Fault{0: apitest.LoseReply, 1: apitest.LoseRequest}[random.IntN(20)]
+		})
+	}
+	c := newChurn(t, env, 5, 3, 10, lossy)
+	if err := c.run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "nothing is left", func() error { return used(t, env, c.net, 0) })
+}
+
+// The API server is killed in the middle and comes back.
+func TestManyNodesWhileAPIServerDies(t *testing.T) {
+	t.Parallel()
+	env := apitest.New(t)
+	c := newChurn(t, env, 5, 4, 5, func(int) *rest.Config { return env.Config })
+	done := make(chan error, 1)
+	go func() { done <- c.run(t.Context()) }()
+	for range 2 {
+		eventually(t, "claims are under way", func() error {
+			o, err := read(t, env, c.net)
+			if err == nil && o.Allocated == 0 && len(done) == 0 {
+				err = errors.New("none yet")
+			}
+			return err
+		})
+		if err := env.Plane.Kill(t.Context(), controlplane.APIServer); err != nil {
+			t.Fatal(err)
+		}
+		if err := env.Plane.StartPart(t.Context(), controlplane.APIServer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "nothing is left", func() error { return used(t, env, c.net, 0) })
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package claims_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// eventually polls until try succeeds; after a minute the test fails with its last error.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s: %v", what, err)
+		}
+	}
+}
+
+// read returns the network as stored, after checking who covers its bits.
+func read(t *testing.T, env *apitest.Env, n *network.Network) (*claims.Object, error) {
+	t.Helper()
+	store := newStore(t, env.Config, "observer")
+	// The object first: an address may then leave its entry for a DanmEp unseen, but a
+	// DanmEp that the list misses was not there when the entry was read.
+	o, err := store.Get(t.Context(), n.Ref)
+	if err != nil {
+		return nil, err
+	}
+	endpoints, err := store.Endpoints(t.Context(), n.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return o, ipamtest.Covered(o, endpoints)
+}
+
+// used returns nil when exactly this many addresses are in use or held.
+func used(t *testing.T, env *apitest.Env, n *network.Network, want int) error {
+	t.Helper()
+	o, err := read(t, env, n)
+	if err != nil {
+		return err
+	}
+	if o.IPAM == nil {
+		return errors.New("the state of the addresses is unknown")
+	}
+	bits, err := ipamtest.Bits(o.IPAM.V4)
+	if err != nil {
+		return err
+	}
+	if len(bits) != want || o.Allocated != int64(want) {
+		return fmt.Errorf("%d addresses are in use, %d are said to be, want %d: %v", len(bits), o.Allocated, want, bits)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package claims_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/cluster"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+func TestMain(m *testing.M) { apitest.Main(m) }
+
+// node is one node's daemon, as far as addresses go.
+type node struct {
+	*claims.Allocator
+	name string
+	env  *apitest.Env
+	ns   string // of its DanmEps
+}
+
+// start starts a life of a node's allocator. It ends with the test.
+func start(t *testing.T, env *apitest.Env, ns, name string, life int64, config *rest.Config) *node {
+	t.Helper()
+	n := &node{newAllocator(t, config, name, life), name, env, ns}
+	t.Cleanup(n.Close)
+	return n
+}
+
+func newAllocator(t *testing.T, config *rest.Config, name string, life int64) *claims.Allocator {
+	t.Helper()
+	return claims.New(newStore(t, config, name), claims.Config{Node: name, NodeUID: "uid-of-" + name, Life: life})
+}
+
+// newStore returns the product's store over a connection of its own, with the rights
+// that deployments/ gives a node daemon.
+func newStore(t *testing.T, config *rest.Config, name string) *cluster.Store {
+	t.Helper()
+	config = rest.CopyConfig(config)
+	config.Impersonate = apitest.NodeDaemon(name)
+	config.Dial = (&net.Dialer{}).DialContext // keeps it out of client-go's cache of connections
+	c, err := cluster.Connect(config, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster.NewStore(c.Direct)
+}
+
+// claim takes one dynamic IPv4 address.
+func (n *node) claim(ctx context.Context, net *network.Network) (netip.Addr, error) {
+	a, _, err := n.Claim(ctx, net, claims.Want{Dynamic: true}, claims.Want{})
+	if err != nil {
+		return a, fmt.Errorf("claim on %s: %w", n.name, err)
+	}
+	return a, nil
+}
+
+// publish makes the DanmEp of a claim.
+func (n *node) publish(ctx context.Context, net *network.Network, a netip.Addr) (*v1.DanmEp, error) {
+	ep := &v1.DanmEp{
+		ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("ep"), Namespace: n.ns},
+		Spec: v1.DanmEpSpec{
+			NetworkName: net.Ref.Name, NetworkUID: net.UID, APIType: net.Ref.Kind, NetworkType: net.Type,
+			EndpointID: a.String(), Host: n.name, HostUID: "uid-of-" + n.name, Pod: "pod", CID: "sandbox",
+			Interface: v1.DanmEpInterface{Name: "eth0", Address: netip.PrefixFrom(a, net.V4.CIDR.Bits()).String()},
+		},
+	}
+	if err := n.env.Client.Create(ctx, ep); err != nil {
+		return nil, fmt.Errorf("publish on %s: %w", n.name, err)
+	}
+	n.Published(claims.KeyOf(net), a, netip.Addr{})
+	return ep, nil
+}
+
+// release gives a published address back, in the order of the design.
+func (n *node) release(ctx context.Context, net *network.Network, a netip.Addr, ep *v1.DanmEp) error {
+	key := claims.KeyOf(net)
+	if err := n.Return(ctx, key, a, netip.Addr{}); err != nil {
+		return fmt.Errorf("return on %s: %w", n.name, err)
+	}
+	if err := client.IgnoreNotFound(n.env.Client.Delete(ctx, ep)); err != nil {
+		return fmt.Errorf("delete DanmEp on %s: %w", n.name, err)
+	}
+	if err := n.Free(ctx, key, a, netip.Addr{}); err != nil {
+		return fmt.Errorf("free on %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// registry finds out when an address is in use twice.
+type registry struct {
+	mu    sync.Mutex
+	users map[netip.Addr]string
+}
+
+func newRegistry() *registry { return &registry{users: map[netip.Addr]string{}} }
+
+func (r *registry) take(a netip.Addr, user string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other := r.users[a]; other != "" {
+		return fmt.Errorf("%s got %s, which %s has", user, a, other)
+	}
+	r.users[a] = user
+	return nil
+}
+
+// give is called before the address is freed, so that its next user is no surprise.
+func (r *registry) give(a netip.Addr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.users, a)
+}
+
+// create stores a network with this subnet.
+func create(t *testing.T, env *apitest.Env, cidr string) *network.Network {
+	t.Helper()
+	o := &v1.ClusterNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("claims")},
+		Spec:       v1.NetworkSpec{NetworkID: "net", NetworkType: "macvlan", Options: v1.NetworkOptions{Device: "ens4", CIDR: cidr}},
+	}
+	if err := env.Client.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	n, err := network.FromClusterNetwork(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package claims_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/patchbay-cni/patchbay/ipam"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// A pool of exactly as many addresses as Pods serves them all, and no more.
+func TestPoolOfExactlyAsMany(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	const size = 30 // of a /27
+	net, r := create(t, env, "10.0.0.0/27"), newRegistry()
+	ns := env.Namespace(t)
+	var nodes []*node
+	for i := range 3 {
+		nodes = append(nodes, start(t, env, ns, fmt.Sprintf("node-%d", i), 1, env.Config))
+	}
+	errs := make([]error, size)
+	var all sync.WaitGroup
+	for i := range size {
+		all.Go(func() {
+			a, err := nodes[i%len(nodes)].claim(t.Context(), net)
+			if err == nil {
+				err = r.take(a, "pod")
+			}
+			errs[i] = err
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if err := used(t, env, net, size); err != nil {
+		t.Error(err)
+	}
+	if a, err := nodes[0].claim(t.Context(), net); !errors.Is(err, claims.ErrExhausted) {
+		t.Errorf("claim on a full network: got %v, %v; want ErrExhausted", a, err)
+	}
+
+	// Whatever comes free, another node can have.
+	freed := held(t, env, net, nodes[1].name)
+	nodes[1].Discard(net, freed, netip.Addr{})
+	eventually(t, "the freed address serves another node", func() error {
+		a, err := nodes[2].claim(t.Context(), net)
+		if err == nil && a != freed {
+			t.Errorf("claim after discard: got %s, want %s", a, freed)
+		}
+		return err
+	})
+}
+
+// held returns the first address that this node holds.
+func held(t *testing.T, env *apitest.Env, n *network.Network, name string) netip.Addr {
+	t.Helper()
+	o, err := read(t, env, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranges, err := ipam.ParseRanges(o.IPAM.Held[name].V4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for a := range ranges.All() {
+		return a
+	}
+	t.Fatalf("%s holds nothing", name)
+	return netip.Addr{}
+}
