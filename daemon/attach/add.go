@@ -47,7 +47,7 @@ func (s *Service) former(ctx context.Context, req *Request) (*Record, error) {
 		return nil, fmt.Errorf("read record of sandbox %s: %w", req.ContainerID, err)
 	case rec.State == Attaching:
 		return nil, s.undo(ctx, rec)
-	case rec.State == Released, rec.BootID != s.BootID:
+	case rec.State != Attached, s.namespaceGone(rec):
 		return nil, errors.Join(
 			fmt.Errorf("%w: what sandbox %s had is being given back", ErrTryAgain, req.ContainerID),
 			s.detach(ctx, rec))

@@ -40,7 +40,9 @@ func (s *Service) detach(ctx context.Context, rec *Record) error {
 		return nil
 	}
 	if err := s.unplug(ctx, rec); err != nil {
-		return patience(err)
+		// Only now: DEL usually succeeds, and this would be a write more.
+		rec.State = Detaching
+		return patience(errors.Join(err, s.Journal.Put(rec)))
 	}
 	rec.State = Released
 	if err := s.Journal.Put(rec); err != nil {

@@ -3,6 +3,7 @@
 package attach_test
 
 import (
+	"encoding/json"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/network"
 )
 
@@ -64,4 +66,18 @@ func subnet(cidr, start, end string) *network.Subnet {
 	return &network.Subnet{
 		CIDR: netip.MustParsePrefix(cidr), Start: netip.MustParseAddr(start), End: netip.MustParseAddr(end),
 	}
+}
+
+// put writes a record as a former life left it.
+func (w *world) put(rec *attach.Record) {
+	for i := range rec.Interfaces {
+		if rec.Interfaces[i].Network.Type == "" {
+			rec.Interfaces[i].Network.Type = "ipvlan"
+		}
+	}
+	data, err := json.Marshal(rec)
+	if err != nil {
+		panic(err)
+	}
+	w.records[key(rec.ContainerID, rec.IfName)] = data
 }

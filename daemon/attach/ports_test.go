@@ -5,6 +5,7 @@ package attach_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -43,7 +44,12 @@ func (l *life) Network(ctx context.Context, ref network.Ref) (n *network.Network
 func (l *life) Refuse(pod *corev1.Pod, err error) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	l.w.events = append(l.w.events, pod.Namespace+"/"+pod.Name+": "+err.Error())
+	var why interface{ Reason() string }
+	reason := ""
+	if errors.As(err, &why) {
+		reason = why.Reason()
+	}
+	l.w.events = append(l.w.events, fmt.Sprintf("%s/%s %s: %v", pod.Namespace, pod.Name, reason, err))
 }
 
 // Claim implements attach.Addresses.

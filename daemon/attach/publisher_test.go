@@ -53,11 +53,14 @@ func (l *life) drain() {
 func (l *life) publish(k string, rec *attach.Record) {
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
-		_ = l.call(context.Background(), "create DanmEp", func() error {
+		err := l.call(context.Background(), "create DanmEp", func() error {
 			l.w.endpoints[ifc.EndpointName] = []netip.Addr{ifc.V4.Addr(), ifc.V6.Addr()}
 			ifc.EndpointUID = "uid"
 			return nil
 		})
+		if err != nil {
+			return // until the next start
+		}
 	}
 	_ = l.call(context.Background(), "Journal.Update", func() error {
 		if now := decode(l.w.records[k]); now.State == attach.Attached {
@@ -70,10 +73,13 @@ func (l *life) publish(k string, rec *attach.Record) {
 func (l *life) release(k string, rec *attach.Record) {
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
-		_ = l.call(context.Background(), "delete DanmEp", func() error {
+		err := l.call(context.Background(), "delete DanmEp", func() error {
 			delete(l.w.endpoints, ifc.EndpointName)
 			return nil
 		})
+		if err != nil {
+			return // until the next start
+		}
 	}
 	_ = l.call(context.Background(), "forget", func() error {
 		for i := range rec.Interfaces {

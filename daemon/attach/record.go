@@ -18,6 +18,10 @@ const (
 	Attaching State = "attaching"
 	// Attached is written before ADD answers; DanmEps follow.
 	Attached State = "attached"
+	// Detaching is written when a DEL could not take all interfaces away: some
+	// may be gone, so that a repeated ADD must not answer with them. Its
+	// addresses and DanmEps are those of an Attached record.
+	Detaching State = "detaching"
 	// Released is written when the interfaces are gone; the addresses and the
 	// DanmEps are given back in the background, then the record goes.
 	Released State = "released"

@@ -49,7 +49,7 @@ func (s *Service) resume(ctx context.Context, rec *Record) error {
 	switch {
 	case rec.State == Released:
 		s.Publisher.Release(rec)
-	case rec.BootID != s.BootID, rec.State == Attaching && s.namespaceGone(rec):
+	case rec.State == Detaching, rec.BootID != s.BootID, rec.State == Attaching && s.namespaceGone(rec):
 		return s.detach(ctx, rec)
 	case rec.State == Attached && slices.ContainsFunc(rec.Interfaces, unpublished):
 		s.Publisher.Publish(rec)

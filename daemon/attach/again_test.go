@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+)
+
+// A sandbox is one Pod's: another ADD with its ID is a mistake, and harmless.
+func TestAddOfAnotherPodToSandbox(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	l := w.mustStart(t)
+	req := w.sandbox("a")
+	if _, err := l.Add(context.Background(), req); err != nil {
+		t.Fatal(err)
+	}
+	before := w.left()
+	req.Netns = w.sandbox("b").Netns
+	if _, err := l.Add(context.Background(), req); !errors.Is(err, attach.ErrInvalidRequest) {
+		t.Errorf("ADD in another namespace: %v, want ErrInvalidRequest", err)
+	}
+	if diff := cmp.Diff(before, w.left()); diff != "" {
+		t.Errorf("it changed something: -before +after:\n%s", diff)
+	}
+}
+
+// Its former record is still being given back.
+func TestAddAfterDel(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	l := w.mustStart(t)
+	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Del(context.Background(), request("a")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Add(context.Background(), request("a")); !errors.Is(err, attach.ErrTryAgain) {
+		t.Errorf("ADD while the former is given back: %v, want ErrTryAgain", err)
+	}
+	l.drain()
+	if _, err := l.Add(context.Background(), request("a")); err != nil {
+		t.Errorf("ADD afterwards: %v", err)
+	}
+}

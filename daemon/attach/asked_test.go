@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"testing"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Policy routes of both families and static addresses come from the annotation.
+func TestAddRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.pod("web", `[{"tenantNetwork":"blue","ip":"10.0.0.4/8","ip6":"fd00::5",
+		"proutes":{"10.5.0.0/16":"10.0.0.1"},"proutes6":{"fd05::/64":"fd00::1"}}]`)
+	l := w.mustStart(t)
+	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+		t.Fatal(err)
+	}
+	got := decode(w.records["a/eth0"]).Interfaces[0]
+	want := attach.Interface{
+		V4: netip.MustParsePrefix("10.0.0.4/29"), V6: netip.MustParsePrefix("fd00::5/125"),
+		Proutes: []network.Route{
+			{Dst: netip.MustParsePrefix("10.5.0.0/16"), Gateway: netip.MustParseAddr("10.0.0.1")},
+			{Dst: netip.MustParsePrefix("fd05::/64"), Gateway: netip.MustParseAddr("fd00::1")},
+		},
+	}
+	if got.V4 != want.V4 || got.V6 != want.V6 {
+		t.Errorf("addresses %v and %v, want %v and %v: the network's mask is used", got.V4, got.V6, want.V4, want.V6)
+	}
+	if a, b := mustJSON(t, got.Proutes), mustJSON(t, want.Proutes); a != b {
+		t.Errorf("policy routes %s, want %s", a, b)
+	}
+}
+
+func mustJSON(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// A refusal says what is wrong, is an Event on the Pod, and leaves nothing.
+func TestAddRefuses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason     string
+		annotation string
+		change     func(*world, *attach.Request)
+		says       []string
+		is         error
+		event      string
+	}{
+		"NoNetwork": {
+			reason: "a Pod that names none, and no default", says: []string{`"default"`, "danm.io/interfaces"},
+			is: attach.ErrNotFound, event: attach.ReasonNetwork,
+		},
+		"UnknownNetwork": {
+			reason: "a name without an object", annotation: `[{"network":"nope"}]`, says: []string{"DanmNet/ns/nope"},
+			is: attach.ErrNotFound, event: attach.ReasonNetwork,
+		},
+		"BadJSON": {
+			reason: "not JSON", annotation: `[{`, says: []string{"danm.io/interfaces"}, is: network.ErrInvalid, event: attach.ReasonInterfaces,
+		},
+		"Tenant": {
+			reason: "another tenant's", annotation: `[{"clusterNetwork":"other"}]`, says: []string{"ClusterNetwork/other", "AllowedTenants"},
+			event: attach.ReasonTenant,
+		},
+		"TenantDefault": {
+			reason: "AllowedTenants holds for the default network too", says: []string{"ClusterNetwork/default", "AllowedTenants"},
+			change: func(w *world, _ *attach.Request) { w.refuseDefault() }, event: attach.ReasonTenant,
+		},
+		"Deleting": {
+			reason: "takes no new ADD", annotation: `[{"tenantNetwork":"dying"}]`, says: []string{"TenantNetwork/ns/dying", "deleted"},
+			event: attach.ReasonNetwork,
+		},
+		"StaticOutside": {
+			reason: "not in the subnet", annotation: `[{"tenantNetwork":"blue","ip":"10.9.0.1"}]`, says: []string{"10.9.0.1", "10.0.0.0/29"},
+			event: attach.ReasonInterfaces,
+		},
+		"StaticTaken": {
+			reason: "somebody has it", annotation: `[{"tenantNetwork":"blue","ip":"10.0.0.2"},{"tenantNetwork":"blue","ip":"10.0.0.2"}]`,
+			says: []string{"10.0.0.2", "taken"}, event: attach.ReasonAddress,
+		},
+		"StaticOfDelegate": {
+			reason: "another plugin's addresses cannot be promised", annotation: `[{"clusterNetwork":"flat6","ip":"10.0.0.3"}]`,
+			says: []string{"static", "bridge"}, event: attach.ReasonInterfaces,
+		},
+		"ProutesOfDelegate": {
+			reason: "nor its routes", annotation: `[{"clusterNetwork":"flat6","ip":"dynamic","proutes":{"10.5.0.0/16":"10.0.0.1"}}]`,
+			says: []string{"proutes", "bridge"}, event: attach.ReasonInterfaces,
+		},
+		"SameNameTwice": {
+			reason: "legacy names may collide", annotation: `[{"tenantNetwork":"blue"},{"network":"plain"},{"network":"plain"}]`,
+			change: func(_ *world, r *attach.Request) { r.NamingScheme = "legacy" }, says: []string{"net"}, event: attach.ReasonInterfaces,
+		},
+		"NoBackend": {
+			reason: "a type that this node cannot do", annotation: `[{"network":"vf"}]`, says: []string{"sriov", "DanmNet/ns/vf"},
+			event: attach.ReasonNetwork,
+		},
+		"AnotherPod": {
+			reason: "the Pod of that name is a newer one", annotation: three, says: []string{"ns/web"}, is: attach.ErrNotFound,
+			change: func(_ *world, r *attach.Request) { r.PodUID = "older" },
+		},
+		"NoNamespace": {
+			reason: "the sandbox is gone", annotation: three, says: []string{"/run/netns/gone"}, event: attach.ReasonAttach,
+			change: func(_ *world, r *attach.Request) { r.Netns = "/run/netns/gone" },
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.pod("web", tc.annotation)
+			w.addOdd()
+			req := w.sandbox("a")
+			if tc.change != nil {
+				tc.change(w, &req)
+			}
+			l := w.mustStart(t)
+			_, err := l.Add(context.Background(), req)
+			if err == nil {
+				t.Fatalf("%s: accepted", tc.reason)
+			}
+			for _, part := range tc.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: %q does not say %q", tc.reason, err, part)
+				}
+			}
+			if tc.is != nil && !errors.Is(err, tc.is) {
+				t.Errorf("%s: %v is no %v", tc.reason, err, tc.is)
+			}
+			var want []string
+			if tc.event != "" {
+				want = []string{"ns/web " + tc.event + ": " + err.Error()}
+			}
+			if diff := cmp.Diff(want, w.events); diff != "" {
+				t.Errorf("%s: Events: -want +got:\n%s", tc.reason, diff)
+			}
+			w.mustBeEmpty(t, "after a refusal")
+		})
+	}
+}
+
+// addOdd adds networks that refuse.
+func (w *world) addOdd() {
+	w.add(network.Network{
+		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "other"}, ID: "o", Type: "ipvlan", AllowedTenants: []string{"them"},
+	})
+	w.add(network.Network{
+		Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "dying"}, ID: "d", Type: "ipvlan", Deleting: true,
+	})
+	w.add(network.Network{Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "vf"}, ID: "vf", Type: "sriov"})
+	w.add(network.Network{
+		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "flat6"}, ID: "f", Type: "bridge",
+		V4: subnet("10.0.0.0/24", "10.0.0.1", "10.0.0.9"),
+	})
+}
+
+// refuseDefault makes a default network for others.
+func (w *world) refuseDefault() {
+	w.add(network.Network{
+		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: v1.DefaultNetworkName}, ID: "x", Type: "ipvlan", AllowedTenants: []string{"them"},
+	})
+}
