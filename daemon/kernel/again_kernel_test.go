@@ -28,11 +28,7 @@ func TestAttachAgain(t *testing.T) {
 			}
 		}},
 		"Born": {"died before the link was marked", func(t *testing.T, k *Kernel, path string) {
-			err := inPod(path, func(p *pod) error {
-				_, err := k.create(p, withDefaults(Slave{}, path), &Outcome{})
-				return err
-			})
-			if err != nil {
+			if err := bornAs(k, path, "eth1"); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -56,6 +52,31 @@ func TestAttachAgain(t *testing.T) {
 				t.Errorf("%s: -fresh +used\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// bornAs leaves a link of ours that was never finished.
+func bornAs(k *Kernel, path, name string) error {
+	return inPod(path, func(p *pod) error {
+		_, err := k.create(p, withDefaults(Slave{Name: name}, path), &Outcome{})
+		return err
+	})
+}
+
+// DEL also finds what died under the temporary name.
+func TestDetachTemporaryName(t *testing.T) {
+	host, _ := newHost(t, 1500)
+	k := openKernel(t, host)
+	pod := newNamespace(t)
+	before := dump(t, pod)
+	if err := bornAs(k, pod, temporaryName("eth1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Detach(context.Background(), withDefaults(Slave{}, pod)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, dump(t, pod)); diff != "" {
+		t.Errorf("left behind: -before +after\n%s", diff)
 	}
 }
 

@@ -52,6 +52,9 @@ func (k *Kernel) Detach(_ context.Context, s *Slave) error {
 
 func (p *pod) detach(s *Slave) error {
 	link, err := p.linkByName(s.Name)
+	if errors.Is(err, errNoLink) {
+		link, err = p.linkByName(temporaryName(s.Name))
+	}
 	switch {
 	case errors.Is(err, errNoLink):
 		return p.deleteRules(s)

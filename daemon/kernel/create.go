@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -73,10 +74,12 @@ func (k *Kernel) createNamed(pod *pod, b *birth) error {
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	if err := pod.clear(b.slave); err != nil {
-		return err
+	b.name = temporaryName(b.slave.Name)
+	for _, name := range []string{b.slave.Name, b.name} {
+		if err := pod.clear(b.slave, name); err != nil {
+			return err
+		}
 	}
-	b.name = temporaryName()
 	return k.newSlave(pod, b)
 }
 
@@ -111,17 +114,17 @@ func (k *Kernel) newSlave(pod *pod, b *birth) error {
 	return nil
 }
 
-// clear removes what an earlier attempt left under the slave's name in the Pod;
-// somebody else's link there is ErrNameTaken.
-func (p *pod) clear(s *Slave) error {
-	link, err := p.linkByName(s.Name)
+// clear removes what an earlier attempt left in the Pod under a name; somebody
+// else's link there is ErrNameTaken.
+func (p *pod) clear(s *Slave, name string) error {
+	link, err := p.linkByName(name)
 	switch {
 	case errors.Is(err, errNoLink):
 		return nil // it is the host that has a link of this name
 	case err != nil:
 		return err
 	case link.Type() != s.Kind || !ours(link.Attrs()):
-		return fmt.Errorf("%s is a %s link in the Pod: %w", s.Name, link.Type(), ErrNameTaken)
+		return fmt.Errorf("%s is a %s link in the Pod: %w", name, link.Type(), ErrNameTaken)
 	}
 	return p.remove(s, link.Attrs().Index)
 }
@@ -134,9 +137,9 @@ func randomMAC() net.HardwareAddr {
 	return mac
 }
 
-// temporaryName is one that nobody else chooses.
-func temporaryName() string {
-	b := make([]byte, 6)
-	_, _ = rand.Read(b) // never fails (Go 1.24)
-	return "pb" + hex.EncodeToString(b)
+// temporaryName is one that nobody else chooses, and always the same for an
+// interface: what a crash leaves under it can be found.
+func temporaryName(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return "pb" + hex.EncodeToString(sum[:6])
 }

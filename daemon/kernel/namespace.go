@@ -41,14 +41,20 @@ func openNamespace(path string) (*namespace, error) {
 	return ns, nil
 }
 
-// openHere opens path, or /run/x for /var/run/x: runtimes write the old name,
-// and an image without files has no link from it.
+// openHere opens path as it is, or where it is in this process's file system.
 func openHere(path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if rest, old := strings.CutPrefix(path, "/var/run/"); old && errors.Is(err, unix.ENOENT) {
-		return unix.Open("/run/"+rest, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if other, ok := withoutVar(path); ok && errors.Is(err, unix.ENOENT) {
+		return unix.Open(other, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}
 	return fd, err
+}
+
+// withoutVar turns /var/run/x into /run/x: runtimes write the old name, and an
+// image without files has no link from it.
+func withoutVar(path string) (string, bool) {
+	rest, old := strings.CutPrefix(path, "/var/run/")
+	return "/run/" + rest, old
 }
 
 // Close closes the descriptor; the namespace stays.

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// event is what the kernel sends of a link.
+func event(kind uint16, family, index int, name string, mtu uint32, flags uint32) *syscall.NetlinkMessage {
+	head := nl.NewIfInfomsg(family)
+	head.Index, head.Flags = int32(index), flags
+	data := head.Serialize()
+	data = append(data, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)).Serialize()...)
+	data = append(data, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(mtu)).Serialize()...)
+	return &syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: kind}, Data: data}
+}
+
+func address(index uint32) *syscall.NetlinkMessage {
+	head := nl.NewIfAddrmsg(unix.AF_INET)
+	head.Index = index
+	return &syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWADDR}, Data: head.Serialize()}
+}
+
+func TestWatcherTellsWhatMatters(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		then   *syscall.NetlinkMessage
+		want   []string
+	}{
+		"Same":      {"a slave came or went", event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, unix.IFF_UP), nil},
+		"Promisc":   {"flags that do not matter", event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, unix.IFF_UP|unix.IFF_PROMISC), nil},
+		"Down":      {"set down", event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, 0), []string{"ens4"}},
+		"MTU":       {"changed", event(unix.RTM_NEWLINK, 0, 4, "ens4", 9000, unix.IFF_UP), []string{"ens4"}},
+		"Renamed":   {"both names matter", event(unix.RTM_NEWLINK, 0, 4, "ens5", 1500, unix.IFF_UP), []string{"ens5", "ens4"}},
+		"Gone":      {"unplugged", event(unix.RTM_DELLINK, 0, 4, "ens4", 1500, unix.IFF_UP), []string{"ens4"}},
+		"New":       {"plugged in", event(unix.RTM_NEWLINK, 0, 5, "ens5", 1500, 0), []string{"ens5"}},
+		"Port":      {"a bridge's word on its port says little of the link", event(unix.RTM_DELLINK, unix.AF_BRIDGE, 4, "ens4", 0, 0), nil},
+		"Address":   {"the first one is the VTEP", address(4), []string{"ens4"}},
+		"OfUnknown": {"may be any link's", address(9), []string{""}},
+		"Short":     {"not a message", &syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWLINK}}, nil},
+		"Broken":    {"something was missed", broken(), []string{""}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			w := &watcher{known: map[int]fingerprint{}, changed: func(string) {}}
+			w.take(event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, unix.IFF_UP))
+			w.changed = func(name string) { got = append(got, name) }
+			w.take(tc.then)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// broken has an attribute that is longer than the message.
+func broken() *syscall.NetlinkMessage {
+	m := event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, 0)
+	m.Data[unix.SizeofIfInfomsg] = 0xff
+	return m
+}
