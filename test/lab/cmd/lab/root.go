@@ -45,7 +45,7 @@ func newRoot() *cobra.Command {
 	}
 	name := root.PersistentFlags().String("name", lab.DefaultName, "which lab")
 	root.AddCommand(
-		newUp(name), newDown(name), newStatus(name),
+		newUp(name), newDown(name), newStatus(name), newDemo(name),
 		newKubectl(name), newExec(name),
 		newNode(name), newRestart(name), newLogs(name),
 	)
