@@ -76,3 +76,9 @@ func ipList(list ...string) []netip.Addr {
 
 func ours(s Spec) Found    { return Found{Spec: s, Ours: true, Up: true, Sealed: true} }
 func foreign(s Spec) Found { return Found{Spec: s, Up: true} }
+
+// subnet gives the network all addresses of an IPv4 subnet.
+func subnet(cidr string) func(*network.Network) {
+	p := netip.MustParsePrefix(cidr)
+	return func(n *network.Network) { n.V4 = &network.Subnet{CIDR: p, Start: p.Addr(), End: p.Addr().Next()} }
+}

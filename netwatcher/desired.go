@@ -35,15 +35,15 @@ type Plan struct {
 func Desired(networks []*network.Network, state *State, peers VTEPs) *Plan {
 	b := &planner{
 		state: state, peers: peers,
-		plan:   &Plan{Refused: map[network.Ref]error{}},
-		byID:   map[network.Link]*Wanted{},
-		byName: map[string]*Wanted{},
-		slaves: map[network.Link]*network.Network{},
+		plan: &Plan{Refused: map[network.Ref]error{}},
+		byID: map[network.Link]*Wanted{},
 	}
 	sorted := slices.Clone(networks)
 	slices.SortFunc(sorted, oldestFirst)
+	conflicts := network.Conflicts(networks)
 	for _, n := range sorted {
-		if err := b.add(n); err != nil {
+		err := b.add(n, conflicts[n.Ref])
+		if err != nil {
 			b.plan.Refused[n.Ref] = err
 		}
 	}
@@ -62,22 +62,21 @@ func oldestFirst(a, b *network.Network) int {
 
 // planner collects links while it goes through the networks by age.
 type planner struct {
-	state  *State
-	peers  VTEPs
-	plan   *Plan
-	byID   map[network.Link]*Wanted
-	byName map[string]*Wanted
-	slaves map[network.Link]*network.Network
+	state *State
+	peers VTEPs
+	plan  *Plan
+	byID  map[network.Link]*Wanted
 }
 
-// add finds the network's link or starts a new one.
-func (b *planner) add(n *network.Network) error {
+// add finds the network's link or starts a new one. Conflict is what older
+// networks have against it, on any node.
+func (b *planner) add(n *network.Network, conflict error) error {
 	id, ok := n.Link()
 	if !ok {
 		return nil
 	}
-	if err := b.share(id, n); err != nil {
-		return err
+	if conflict != nil {
+		return conflictError{conflict}
 	}
 	nic, err := usable(b.state, n.Device)
 	if id.IsNIC() {
@@ -97,24 +96,7 @@ func (b *planner) add(n *network.Network) error {
 	if err := w.ride(n, nic); err != nil {
 		return err
 	}
-	b.byID[id], b.byName[w.Name] = w, w
-	return nil
-}
-
-// share checks that slaves of one kind only are on a link: the kernel gives its
-// frames to one driver.
-func (b *planner) share(id network.Link, n *network.Network) error {
-	if n.Delegates() {
-		return nil
-	}
-	first, ok := b.slaves[id]
-	if ok && first.Type != n.Type {
-		return fmt.Errorf("%s has %s for %s, which is older, and carries no %s besides: use another vlan, vxlan or host_device: %w",
-			id, first.Type, first.Ref, n.Type, ErrTaken)
-	}
-	if !ok {
-		b.slaves[id] = n
-	}
+	b.byID[id] = w
 	return nil
 }
 
@@ -131,10 +113,6 @@ func (b *planner) start(w *Wanted, nic *NIC) error {
 
 // ride puts a network on a link.
 func (w *Wanted) ride(n *network.Network, nic *NIC) error {
-	if w.Device != n.Device {
-		return fmt.Errorf("%s is on %s for %s, which is older, and a node has each VNI once: use another vxlan: %w",
-			w.Identity, w.Device, w.Networks[0], ErrTaken)
-	}
 	if w.Err == nil {
 		if err := fits(n, w.MTU, nic); err != nil {
 			return err
@@ -144,13 +122,8 @@ func (w *Wanted) ride(n *network.Network, nic *NIC) error {
 	return nil
 }
 
-// free checks that no older network and nobody else has the link's name or
-// identity.
+// free checks that nothing else on this node has the link's name or identity.
 func (b *planner) free(w *Wanted) error {
-	if o, ok := b.byName[w.Name]; ok {
-		return fmt.Errorf("link name %s is %s for %s, which is older: use another NetworkID: %w",
-			w.Name, o.Identity, o.Networks[0], ErrTaken)
-	}
 	if _, ok := b.state.nic(w.Name); ok {
 		return fmt.Errorf("link name %s is a NIC of this node: use another NetworkID: %w", w.Name, ErrTaken)
 	}

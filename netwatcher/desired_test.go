@@ -106,6 +106,15 @@ func TestDesired(t *testing.T) {
 				Refused: map[network.Ref]error{ref("young"): ErrTaken},
 			},
 		},
+		"PoolsOverlap": {
+			reason: "one address must not be on two interfaces of a segment",
+			nets:   []*network.Network{newNet(1, "old", vlan(5), subnet("10.0.0.0/24")), newNet(2, "young", vlan(5), subnet("10.0.0.0/25"))},
+			want: Plan{
+				Links:   []Wanted{{Spec: vlanLink("old.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old")}}},
+				NICs:    []string{"ens4"},
+				Refused: map[network.Ref]error{ref("young"): network.ErrPoolOverlap},
+			},
+		},
 		"NoNIC": {
 			reason: "the link is told of, as an error of this node",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500), device("ens9")), newNet(2, "plain", device("ens9"))},
@@ -175,7 +184,7 @@ func TestMessages(t *testing.T) {
 	nets := []*network.Network{newNet(1, "old", vxlan(700)), newNet(2, "young", vxlan(700), device("ens5")), newNet(3, "gone", device("ens9"))}
 	refused := Desired(nets, host(), nil).Refused
 	for name, want := range map[string]string{
-		"young": "vxlan/700 is on ens4 for ClusterNetwork/old, which is older, and a node has each VNI once: use another vxlan: taken",
+		"young": "link is taken: ClusterNetwork/young wants vxlan/700 on ens5, and ClusterNetwork/old has it on ens4: use host_device ens4 or another vxlan",
 		"gone":  "ens9: NIC not found on this node (it has ens4, ens5, ens6, ens7)",
 	} {
 		if got := refused[ref(name)]; got == nil || got.Error() != want {

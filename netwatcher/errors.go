@@ -23,3 +23,11 @@ var (
 	// ErrNoLink says that the network has no host device.
 	ErrNoLink = errors.New("network has no host_device")
 )
+
+// conflictError is what older networks have against one, see network.Conflicts; it
+// is an ErrTaken, too.
+type conflictError struct{ error }
+
+func (e conflictError) Is(target error) bool { return target == ErrTaken }
+
+func (e conflictError) Unwrap() error { return e.error }

@@ -4,6 +4,7 @@ package netwatcher
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ var errBroken = errors.New("broken")
 
 func TestReconcileTwice(t *testing.T) {
 	t.Parallel()
-	w := newWorld(newNet(1, "a", vlan(5)), newNet(2, "b", vxlan(700)), newNet(3, "c", device("ens6")))
+	w := newWorld(newNet(1, "a", vlan(5)), newNet(2, "b", vxlan(701)), newNet(3, "c", device("ens6")))
 	w.nodes = []v1.NodeNetwork{node("other", v1.NIC{Name: "ens4", Addresses: []string{"192.0.2.2/24"}})}
 	r := w.reconciler(t)
 	for range 2 {
@@ -169,9 +170,7 @@ func TestParent(t *testing.T) {
 				if id, ok := tc.net.Link(); ok && tc.used {
 					w.used[id] = true
 				}
-				for k, v := range tc.err {
-					w.err[k] = v
-				}
+				maps.Copy(w.err, tc.err)
 				r := w.reconciler(t)
 				if after == "Round" {
 					if err := r.Reconcile(t.Context()); err != nil {
