@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-cni/patchbay/cni/wire"
 )
 
-// host is a machine's folders with a daemon that can be started and stopped.
+// host is a machine's folders, with a daemon once it is started.
 type host struct {
 	t      *testing.T
 	socket string
@@ -36,8 +36,8 @@ func newHost(t *testing.T) *host {
 }
 
 // start listens on the socket; answer nil drops the connection, as a daemon
-// that is killed does. The function that it returns stops it.
-func (h *host) start(answer func(wire.Request) *wire.Response) func() {
+// that is killed does.
+func (h *host) start(answer func(wire.Request) *wire.Response) {
 	h.t.Helper()
 	l, err := net.Listen("unix", h.socket)
 	if err != nil {
@@ -53,7 +53,6 @@ func (h *host) start(answer func(wire.Request) *wire.Response) func() {
 			h.answer(conn, answer)
 		}
 	}()
-	return func() { _ = l.Close() }
 }
 
 func (h *host) answer(conn net.Conn, answer func(wire.Request) *wire.Response) {

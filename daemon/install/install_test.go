@@ -82,17 +82,21 @@ func TestInstall(t *testing.T) {
 	}{
 		"Fresh": {"the folders do not exist yet", func(*testing.T, *install.Installer) {}},
 		"Older": {"an upgrade replaces both", func(t *testing.T, i *install.Installer) {
+			t.Helper()
 			write(t, filepath.Join(i.BinDir, "patchbay"), "plugin v0")
 			write(t, filepath.Join(i.ConfDir, "00-patchbay.conflist"), `{"name":"patchbaz"}`)
 		}},
 		"Mode": {"somebody took the right to execute it", func(t *testing.T, i *install.Installer) {
+			t.Helper()
 			write(t, filepath.Join(i.BinDir, "patchbay"), "plugin v1")
 		}},
 		"Killed": {"a daemon was killed while it wrote", func(t *testing.T, i *install.Installer) {
+			t.Helper()
 			write(t, filepath.Join(i.BinDir, ".patchbay-partial-123"), "plug")
 			write(t, filepath.Join(i.ConfDir, ".patchbay-partial-456"), "{")
 		}},
 		"Link": {"a link is replaced, not followed", func(t *testing.T, i *install.Installer) {
+			t.Helper()
 			if err := os.MkdirAll(i.ConfDir, 0o755); err != nil {
 				t.Fatal(err)
 			}

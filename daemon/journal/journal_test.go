@@ -23,13 +23,13 @@ import (
 // comparePrefixes lets cmp look at netip's types.
 var comparePrefixes = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 
-func open(t testing.TB, path string) *journal.Journal {
-	t.Helper()
+func open(tb testing.TB, path string) *journal.Journal {
+	tb.Helper()
 	j, err := journal.Open(path, journal.Options{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = j.Close() })
+	tb.Cleanup(func() { _ = j.Close() })
 	return j
 }
 
