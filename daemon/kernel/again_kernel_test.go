@@ -22,17 +22,20 @@ func TestAttachAgain(t *testing.T) {
 		leave  func(t *testing.T, k *Kernel, path string)
 	}{
 		"Whole": {"died before it answered", func(t *testing.T, k *Kernel, pod string) {
+			t.Helper()
 			s := withDefaults(Slave{V4: prefix("10.0.0.99/24"), Table: 100, PolicyRoutes: routes("10.9.0.0/16", "10.0.0.1")}, pod)
 			if _, err := k.Attach(context.Background(), s); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		"Born": {"died before the link was marked", func(t *testing.T, k *Kernel, path string) {
+			t.Helper()
 			if err := bornAs(k, path, "eth1"); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		"AddedTwice": {"the same request again", func(t *testing.T, k *Kernel, pod string) {
+			t.Helper()
 			if _, err := k.Attach(context.Background(), again(pod)); err != nil {
 				t.Fatal(err)
 			}

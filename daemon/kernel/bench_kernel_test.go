@@ -25,6 +25,7 @@ func BenchmarkAttachDetach(b *testing.B) {
 }
 
 func benchOurs(b *testing.B, inFlight int) {
+	b.Helper()
 	host, _ := newHost(b, 1500)
 	k := openKernel(b, host)
 	rounds(b, inFlight, func(i int, pod string) (add, del func() error) {
@@ -38,6 +39,7 @@ func benchOurs(b *testing.B, inFlight int) {
 const referenceDir = "/usr/lib/cni"
 
 func benchReference(b *testing.B, inFlight int) {
+	b.Helper()
 	if _, err := os.Stat(referenceDir + "/macvlan"); err != nil {
 		b.Skipf("install containernetworking-plugins to compare with: %v", err)
 	}
@@ -65,11 +67,11 @@ func benchReference(b *testing.B, inFlight int) {
 }
 
 // rounds runs all ADDs at once, then all DELs, and reports how long one takes.
-func rounds(b *testing.B, inFlight int, make func(i int, pod string) (add, del func() error)) {
+func rounds(b *testing.B, inFlight int, calls func(i int, pod string) (add, del func() error)) {
 	b.Helper()
 	var adds, dels []func() error
 	for i := range inFlight {
-		add, del := make(i, newNamespace(b))
+		add, del := calls(i, newNamespace(b))
 		adds, dels = append(adds, add), append(dels, del)
 	}
 	var adding, deleting time.Duration

@@ -19,26 +19,26 @@ import (
 // dump writes down a namespace as `ip -d link`, `ip address`, `ip route`, `ip
 // rule` and `bridge fdb` would, one fact per line, without what differs from run
 // to run (indexes, MACs that the kernel draws) and without loopback.
-func dump(t testing.TB, path string) string {
-	t.Helper()
+func dump(tb testing.TB, path string) string {
+	tb.Helper()
 	var b strings.Builder
-	within(t, path, func(h *netlink.Handle) {
+	within(tb, path, func(h *netlink.Handle) {
 		links, err := h.LinkList()
-		must(t, err)
+		must(tb, err)
 		slices.SortFunc(links, func(a, b netlink.Link) int { return strings.Compare(a.Attrs().Name, b.Attrs().Name) })
 		for _, l := range links {
 			if l.Attrs().Name == "lo" {
 				continue
 			}
-			dumpLink(t, &b, h, l)
+			dumpLink(tb, &b, h, l)
 		}
-		dumpRules(t, &b, h)
+		dumpRules(tb, &b, h)
 	})
 	return b.String()
 }
 
-func dumpLink(t testing.TB, b *strings.Builder, h *netlink.Handle, l netlink.Link) {
-	t.Helper()
+func dumpLink(tb testing.TB, b *strings.Builder, h *netlink.Handle, l netlink.Link) {
+	tb.Helper()
 	a := l.Attrs()
 	state := "down"
 	if a.Flags&net.FlagUp != 0 {
@@ -53,7 +53,7 @@ func dumpLink(t testing.TB, b *strings.Builder, h *netlink.Handle, l netlink.Lin
 	}
 	fmt.Fprintf(b, "%s\n", dumpSysctls(a.Name))
 	addrs, err := h.AddrList(l, netlink.FAMILY_ALL)
-	must(t, err)
+	must(tb, err)
 	for _, addr := range addrs {
 		if addr.IP.IsLinkLocalUnicast() {
 			fmt.Fprintf(b, "  address link-local\n")
@@ -61,7 +61,7 @@ func dumpLink(t testing.TB, b *strings.Builder, h *netlink.Handle, l netlink.Lin
 		}
 		fmt.Fprintf(b, "  address %s broadcast %v%s\n", addr.IPNet, addr.Broadcast, dumpFlags(addr.Flags))
 	}
-	for _, line := range append(dumpRoutes(t, h, l), dumpFDB(t, h, l)...) {
+	for _, line := range append(dumpRoutes(tb, h, l), dumpFDB(tb, h, l)...) {
 		fmt.Fprintf(b, "  %s\n", line)
 	}
 }
@@ -131,11 +131,11 @@ func dumpSysctls(name string) string {
 	return s
 }
 
-func dumpRoutes(t testing.TB, h *netlink.Handle, l netlink.Link) []string {
-	t.Helper()
+func dumpRoutes(tb testing.TB, h *netlink.Handle, l netlink.Link) []string {
+	tb.Helper()
 	filter := &netlink.Route{Table: unix.RT_TABLE_UNSPEC, LinkIndex: l.Attrs().Index}
 	routes, err := h.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
-	must(t, err)
+	must(tb, err)
 	var lines []string
 	for _, r := range routes {
 		if r.Table == unix.RT_TABLE_LOCAL || r.Dst != nil && (r.Dst.IP.IsLinkLocalUnicast() || r.Dst.IP.IsMulticast()) {
@@ -151,10 +151,10 @@ func dumpRoutes(t testing.TB, h *netlink.Handle, l netlink.Link) []string {
 	return lines
 }
 
-func dumpRules(t testing.TB, b *strings.Builder, h *netlink.Handle) {
-	t.Helper()
+func dumpRules(tb testing.TB, b *strings.Builder, h *netlink.Handle) {
+	tb.Helper()
 	rules, err := h.RuleList(netlink.FAMILY_ALL)
-	must(t, err)
+	must(tb, err)
 	for _, r := range rules {
 		if r.Src != nil {
 			fmt.Fprintf(b, "rule from %s table %d\n", r.Src, r.Table)
@@ -163,13 +163,13 @@ func dumpRules(t testing.TB, b *strings.Builder, h *netlink.Handle) {
 }
 
 // dumpFDB lists what a VXLAN knows of other VTEPs.
-func dumpFDB(t testing.TB, h *netlink.Handle, l netlink.Link) []string {
-	t.Helper()
+func dumpFDB(tb testing.TB, h *netlink.Handle, l netlink.Link) []string {
+	tb.Helper()
 	if l.Type() != "vxlan" {
 		return nil
 	}
 	neighs, err := h.NeighList(l.Attrs().Index, unix.AF_BRIDGE)
-	must(t, err)
+	must(tb, err)
 	var lines []string
 	for _, n := range neighs {
 		lines = append(lines, fmt.Sprintf("fdb %s dst %s", n.HardwareAddr, n.IP))
