@@ -62,6 +62,10 @@ func contest(ctx context.Context, env *apitest.Env, c contender, o options) (out
 		if err != nil {
 			return outcome{}, err
 		}
+		// A daemon has been connected for long when its Pods come.
+		if _, err := own.Get(ctx, n.Ref); err != nil {
+			return outcome{}, err
+		}
 		clients[i] = c.join(counts.over(own), n, i)
 		defer clients[i].Close()
 	}
