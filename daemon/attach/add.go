@@ -65,8 +65,8 @@ func (s *Service) attachPod(ctx context.Context, req *Request) (*Record, error) 
 		return nil, fmt.Errorf("find Pod of sandbox %s: %w", req.ContainerID, err)
 	}
 	rec, err := s.attach(ctx, req, pod)
-	// Nobody has to be told of an ADD that its caller gave up.
-	if err != nil && ctx.Err() == nil {
+	// Nobody has to be told of an ADD that its caller gave up, or DEL ended.
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.Cluster.Refuse(pod, err)
 	}
 	return rec, err

@@ -8,7 +8,8 @@ import "time"
 // delegate may hang.
 const undoTimeout = 30 * time.Second
 
-// Config is what a Service works with. All fields but Backends are required.
+// Config is what a Service works with. All fields but Backends and Delegate are
+// required; a network whose type has no backend is refused.
 type Config struct {
 	// BootID is the kernel's boot_id: records of another one have no namespace.
 	BootID string

@@ -13,10 +13,11 @@ import (
 
 // backend returns who makes the network's interfaces.
 func (s *Service) backend(n *network.Network) (Backend, error) {
+	b := s.Backends[n.Type]
 	if n.Delegates() {
-		return s.Delegate, nil
+		b = s.Delegate
 	}
-	if b := s.Backends[n.Type]; b != nil {
+	if b != nil {
 		return b, nil
 	}
 	return nil, fmt.Errorf("network %s: NetworkType %s is not supported on this node", n.Ref, n.Type)
