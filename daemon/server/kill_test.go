@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/cni/pending"
+	"github.com/patchbay-cni/patchbay/cni/plugin"
+	"github.com/patchbay-cni/patchbay/cni/wire"
+)
+
+// The daemon is killed with SIGKILL at random moments while runtimes add and
+// delete Pods through the plugin. Every DEL is answered OK, no address is given
+// twice, an ADD that succeeded has its interface, and nothing is left at the end.
+func TestKilledDaemonLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts some ten processes")
+	}
+	t.Parallel()
+	m := machine(t.TempDir())
+	if err := m.make(); err != nil {
+		t.Fatal(err)
+	}
+	const kills, runtimes = 8, 6
+	daemon := m.startDaemon(t)
+	var stop atomic.Bool
+	var pods atomic.Int32
+	var owners sync.Map
+	var wg sync.WaitGroup
+	for r := range runtimes {
+		wg.Go(func() {
+			for i := 0; !stop.Load(); i++ {
+				m.pod(t, fmt.Sprintf("r%dp%d", r, i), &owners)
+				pods.Add(1)
+			}
+		})
+	}
+	for range kills {
+		time.Sleep(time.Duration(20+rand.IntN(150)) * time.Millisecond)
+		if err := daemon.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = daemon.Wait()
+		daemon = m.startDaemon(t)
+	}
+	stop.Store(true)
+	wg.Wait()
+	eventually(t, "nothing is left", func() bool { return len(m.left(t)) == 0 })
+	if err := daemon.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	if err := daemon.Wait(); err != nil {
+		t.Errorf("the last daemon: %v", err)
+	}
+	if got := m.left(t); len(got) > 0 {
+		t.Errorf("left at the end: %v", got)
+	}
+	if pods.Load() < runtimes {
+		t.Errorf("only %d Pods lived", pods.Load())
+	}
+}
+
+// pod is one Pod as a runtime does it: ADD, and DEL whatever came of it. Owners
+// has the Pods that live now by their address.
+func (m machine) pod(t *testing.T, id string, owners *sync.Map) {
+	t.Helper()
+	status, out := m.plugin(t.Context(), "ADD", id)
+	if status == 0 {
+		address := m.attached(t, id, out)
+		if other, taken := owners.LoadOrStore(address, id); taken {
+			t.Errorf("%s and %s have the address %s", id, other, address)
+		}
+		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // it lives
+		owners.Delete(address)
+	} else if !tryAgain(out) {
+		t.Errorf("ADD of %s: %s", id, out)
+	}
+	for tries := 0; ; tries++ {
+		status, out := m.plugin(t.Context(), "DEL", id)
+		if status == 0 {
+			return
+		}
+		// As kubelet does: what may succeed later is tried again.
+		if tries == 50 || !tryAgain(out) {
+			t.Errorf("DEL of %s: %s", id, out)
+			return
+		}
+	}
+}
+
+// attached returns the address of a Pod whose ADD succeeded.
+func (m machine) attached(t *testing.T, id, out string) string {
+	t.Helper()
+	if _, err := os.Stat(m.file("links", id)); err != nil {
+		t.Errorf("ADD of %s succeeded without an interface: %s", id, out)
+	}
+	var result struct {
+		IPs []struct {
+			Address string `json:"address"`
+		} `json:"ips"`
+	}
+	if err := json.Unmarshal([]byte(out), &result); err != nil || len(result.IPs) != 1 {
+		t.Errorf("ADD of %s: want one address, got %s (%v)", id, out, err)
+		return id
+	}
+	return result.IPs[0].Address
+}
+
+func tryAgain(out string) bool {
+	var e wire.Error
+	return json.Unmarshal([]byte(out), &e) == nil && e.Code == wire.CodeTryAgain
+}
+
+// plugin runs the plugin in this process.
+func (m machine) plugin(ctx context.Context, command, id string) (int, string) {
+	env := map[string]string{
+		"CNI_COMMAND": command, "CNI_CONTAINERID": id, "CNI_NETNS": "/run/netns/" + id, "CNI_IFNAME": "eth0",
+		"CNI_ARGS": "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=" + id + ";K8S_POD_UID=" + id,
+	}
+	var out bytes.Buffer
+	p := &plugin.Process{
+		LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok },
+		Stdin: strings.NewReader(fmt.Sprintf(
+			`{"cniVersion":"1.0.0","name":"patchbay","type":"patchbay","socket":%q}`, m.socket())),
+		Stdout: &out, Pending: m.pending(), Patience: 20 * time.Second,
+	}
+	return p.Run(ctx), out.String()
+}
+
+// startDaemon runs daemonMain in a process of its own.
+func (m machine) startDaemon(t *testing.T) *exec.Cmd {
+	t.Helper()
+	daemon := exec.Command(os.Args[0])
+	daemon.Env = append(os.Environ(), machineVariable+"="+string(m))
+	daemon.Stderr = os.Stderr
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = daemon.Process.Kill() })
+	return daemon
+}
+
+// left lists what DEL should have taken away.
+func (m machine) left(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, kind := range []string{"links", "addresses", "records"} {
+		found, err := filepath.Glob(m.file(kind, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, found...)
+	}
+	names, err := pending.List(m.pending())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(all, names...)
+}
