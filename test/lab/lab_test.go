@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package lab_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-cni/patchbay/test/lab"
+	"github.com/patchbay-cni/patchbay/test/lab/node"
+	"github.com/patchbay-cni/patchbay/test/lab/remote"
+)
+
+// patience is for anything that takes seconds on an idle machine.
+const patience = 2 * time.Minute
+
+// must returns a function that fails the test on an error and else returns the value.
+func must(t *testing.T) func(string, error) string {
+	return func(out string, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(out)
+	}
+}
+
+func eventually(t *testing.T, what string, holds func(context.Context) error) {
+	t.Helper()
+	const pause = 200 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		err := holds(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			t.Fatalf("not within %v: %s: %v", patience, what, err)
+		}
+	}
+}
+
+// machine is what the machine's own network looks like.
+func machine(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", "ip -brief address; ip route; ip rule").CombinedOutput()
+	if err != nil {
+		t.Fatalf("look at the machine's network: %v: %s", err, out)
+	}
+	return string(out)
+}
+
+func podOn(node string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: on-%[1]s}, spec: {
+  nodeName: %[1]s, terminationGracePeriodSeconds: 0,
+  containers: [{name: c, image: "patchbay.local/busybox:lab", imagePullPolicy: Never,
+    command: [sh, -c, "echo hello from %[1]s; exec sleep infinity"]}]}}`, node)
+}
+
+// TestLab is one long story, since each lab takes half a minute to come up.
+func TestLab(t *testing.T) {
+	before := machine(t)
+	l := lab.Start(t, lab.Config{})
+	ctx := t.Context()
+	for _, name := range []string{"node-1", "node-2"} {
+		must(t)(l.KubectlInput(ctx, podOn(name), "apply", "-f", "-"))
+	}
+	must(t)(l.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s"))
+
+	steps := []struct {
+		name string
+		do   func(*testing.T, *lab.Lab)
+	}{
+		{"PodsReachEachOther", podsReachEachOther},
+		{"ExecInKernel", execInKernel},
+		{"UpAgainChangesNothing", upAgainChangesNothing},
+		{"CutAndHeal", cutAndHeal},
+		{"PowerCut", powerCut},
+		{"RestartParts", restartParts},
+		{"UpRepairs", upRepairs},
+		{"SecondLab", secondLab},
+		{"AddNode", addNode},
+		{"Logs", logs},
+	}
+	for _, step := range steps {
+		if !t.Run(step.name, func(t *testing.T) { step.do(t, l) }) {
+			t.FailNow()
+		}
+	}
+	if after := machine(t); after != before {
+		t.Errorf("the lab changed the machine's network:\n%s\nto\n%s", before, after)
+	}
+}
+
+func podIP(t *testing.T, l *lab.Lab, name string) string {
+	t.Helper()
+	return must(t)(l.Kubectl(t.Context(), "get", "pod", name, "-o", "jsonpath={.status.podIP}"))
+}
+
+func podsReachEachOther(t *testing.T, l *lab.Lab) {
+	must(t)(l.Kubectl(t.Context(), "exec", "on-node-1", "--", "ping", "-c", "1", "-w", "10", podIP(t, l, "on-node-2")))
+	must(t)(l.Kubectl(t.Context(), "exec", "on-node-2", "--", "ping", "-c", "1", "-w", "10", podIP(t, l, "on-node-1")))
+	if got := must(t)(l.Kubectl(t.Context(), "logs", "on-node-2")); got != "hello from node-2" {
+		t.Errorf("kubectl logs: got %q", got)
+	}
+}
+
+func execInKernel(t *testing.T, l *lab.Lab) {
+	if got := must(t)(l.Exec(t.Context(), "node-2", "hostname")); got != "node-2" {
+		t.Errorf("hostname: got %q", got)
+	}
+	if got := must(t)(l.Exec(t.Context(), "node-1", "ip", "-brief", "-4", "address", "show", "dev", "ens4")); !strings.Contains(got, "192.168.89.11/24") {
+		t.Errorf("trunk card: got %q", got)
+	}
+	if _, err := l.Exec(t.Context(), "node-1", "sh", "-c", "echo why >&2; exit 3"); err == nil || !strings.Contains(err.Error(), "exit code 3: why") {
+		t.Errorf("failing command: got %v", err)
+	}
+	if _, err := l.Exec(t.Context(), "node-1", "/nowhere"); !errors.Is(err, remote.ErrNotStarted) {
+		t.Errorf("missing program: got %v, want ErrNotStarted", err)
+	}
+	if _, err := l.Exec(t.Context(), "node-9", "true"); !errors.Is(err, lab.ErrNoNode) {
+		t.Errorf("missing node: got %v, want ErrNoNode", err)
+	}
+	// The machine's files are there to read, and not to write.
+	if _, err := l.Exec(t.Context(), "node-1", "sh", "-c", "touch /usr/x"); err == nil {
+		t.Error("a node can write to the machine's /usr")
+	}
+	must(t)(l.Exec(t.Context(), "node-1", "touch", "/etc/only-on-node-1"))
+	for _, elsewhere := range []func() error{
+		func() error { _, err := l.Exec(t.Context(), "node-2", "test", "-e", "/etc/only-on-node-1"); return err },
+		func() error { _, err := os.Stat("/etc/only-on-node-1"); return err },
+	} {
+		if elsewhere() == nil {
+			t.Error("what a node writes to its /etc is seen elsewhere")
+		}
+	}
+}
+
+func upAgainChangesNothing(t *testing.T, l *lab.Lab) {
+	boot := func() string { return must(t)(l.Exec(t.Context(), "node-1", "cat", "/proc/sys/kernel/random/boot_id")) }
+	before := boot()
+	if _, err := lab.Up(t.Context(), lab.Config{Name: l.Name()}); err != nil {
+		t.Fatal(err)
+	}
+	if after := boot(); after != before {
+		t.Error("up has booted a node that was up")
+	}
+}
+
+func cutAndHeal(t *testing.T, l *lab.Lab) {
+	ping := func(ctx context.Context) error {
+		_, err := l.Exec(ctx, "node-2", "ping", "-c", "1", "-W", "1", "10.89.0.1")
+		return err
+	}
+	if err := l.CutNode("node-2"); err != nil {
+		t.Fatal(err)
+	}
+	if ping(t.Context()) == nil {
+		t.Error("a node that is cut off reaches the API server's address")
+	}
+	if err := l.HealNode("node-2"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node reaches the API server's address again", ping)
+}
+
+func powerCut(t *testing.T, l *lab.Lab) {
+	must(t)(l.Exec(t.Context(), "node-1", "sh", "-c", "echo kept >/var/lib/kept; sync; echo lost >/run/lost"))
+	uid := must(t)(l.Kubectl(t.Context(), "get", "pod", "on-node-1", "-o", "jsonpath={.metadata.uid}"))
+	if err := l.KillNode(t.Context(), "node-1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Exec(t.Context(), "node-1", "true"); !errors.Is(err, node.ErrOff) {
+		t.Errorf("exec on a node that is off: got %v, want ErrOff", err)
+	}
+	if err := l.StartNode(t.Context(), "node-1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := must(t)(l.Exec(t.Context(), "node-1", "cat", "/var/lib/kept")); got != "kept" {
+		t.Errorf("file on disk: got %q", got)
+	}
+	if _, err := l.Exec(t.Context(), "node-1", "cat", "/run/lost"); err == nil {
+		t.Error("a file in memory has survived")
+	}
+	eventually(t, "the Pod runs again and answers", func(ctx context.Context) error {
+		_, err := l.Kubectl(ctx, "exec", "on-node-1", "--", "ping", "-c", "1", "-w", "5", podIP(t, l, "on-node-2"))
+		return err
+	})
+	if now := must(t)(l.Kubectl(t.Context(), "get", "pod", "on-node-1", "-o", "jsonpath={.metadata.uid}")); now != uid {
+		t.Error("the Pod was made anew instead of started again")
+	}
+}
+
+func restartParts(t *testing.T, l *lab.Lab) {
+	for _, part := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		if err := l.Restart(t.Context(), part); err != nil {
+			t.Errorf("Restart(%s): %v", part, err)
+		}
+	}
+	for _, service := range []string{"containerd", "kubelet"} {
+		pid := func(ctx context.Context) string {
+			out, err := l.Exec(ctx, "node-2", "pidof", service)
+			if err != nil {
+				return ""
+			}
+			return out
+		}
+		before := pid(t.Context())
+		if err := l.Restart(t.Context(), "node-2/"+service); err != nil {
+			t.Errorf("Restart(node-2/%s): %v", service, err)
+		}
+		eventually(t, service+" runs anew", func(ctx context.Context) error {
+			if now := pid(ctx); now == "" || now == before {
+				return fmt.Errorf("pid %q, before %q", now, before)
+			}
+			return nil
+		})
+	}
+	for _, part := range []string{"nothing", "node-1/nothing"} {
+		if err := l.Restart(t.Context(), part); !errors.Is(err, lab.ErrNoPart) {
+			t.Errorf("Restart(%s): got %v, want ErrNoPart", part, err)
+		}
+	}
+}
+
+// A lab that lost a node and a part of its control plane is completed by Up.
+func upRepairs(t *testing.T, l *lab.Lab) {
+	if err := l.KillNode(t.Context(), "node-2"); err != nil {
+		t.Fatal(err)
+	}
+	out := must(t)(output(exec.Command("ip", "netns", "pids", l.Netns())))
+	for _, pid := range strings.Fields(out) {
+		if name, err := os.ReadFile("/proc/" + pid + "/comm"); err == nil && strings.HasPrefix(string(name), "kube-scheduler") {
+			must(t)(output(exec.Command("kill", "-KILL", pid)))
+		}
+	}
+	bad := func() (parts []string) {
+		all, err := l.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range all {
+			if !h.Good {
+				parts = append(parts, h.Part+" "+h.State)
+			}
+		}
+		return parts
+	}
+	if diff := cmp.Diff([]string{"kube-scheduler down", "node-2 off"}, bad()); diff != "" {
+		t.Errorf("status of a broken lab:\n%s", diff)
+	}
+	if _, err := lab.Up(t.Context(), lab.Config{Name: l.Name()}); err != nil {
+		t.Fatal(err)
+	}
+	if got := bad(); len(got) > 0 {
+		t.Errorf("not repaired: %v", got)
+	}
+}
+
+func output(cmd *exec.Cmd) (string, error) {
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func secondLab(t *testing.T, l *lab.Lab) {
+	second := lab.Start(t, lab.Config{Nodes: 1})
+	if second.Netns() == l.Netns() {
+		t.Fatalf("both labs are in %s", l.Netns())
+	}
+	if got := must(t)(second.Kubectl(t.Context(), "get", "nodes", "-o", "name")); got != "node/node-1" {
+		t.Errorf("nodes of the second lab: got %q", got)
+	}
+	if got := must(t)(second.Kubectl(t.Context(), "get", "pods", "-o", "name")); got != "" {
+		t.Errorf("the second lab has Pods of the first: %q", got)
+	}
+}
+
+func addNode(t *testing.T, l *lab.Lab) {
+	if err := l.AddNode(t.Context(), "node-2"); !errors.Is(err, os.ErrExist) {
+		t.Errorf("adding a node twice: got %v, want ErrExist", err)
+	}
+	if err := l.AddNode(t.Context(), "../x"); err == nil {
+		t.Error("a node's name may be a path")
+	}
+	if err := l.AddNode(t.Context(), "node-3"); err != nil {
+		t.Fatal(err)
+	}
+	must(t)(l.KubectlInput(t.Context(), podOn("node-3"), "apply", "-f", "-"))
+	must(t)(l.Kubectl(t.Context(), "wait", "--for=condition=Ready", "pod", "on-node-3", "--timeout=60s"))
+	must(t)(l.Kubectl(t.Context(), "exec", "on-node-3", "--", "ping", "-c", "1", "-w", "10", podIP(t, l, "on-node-1")))
+}
+
+func logs(t *testing.T, l *lab.Lab) {
+	if err := l.KillNode(t.Context(), "node-3"); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	// Without Patchbay there are no kinds of danm.io, which is all that may be missing.
+	if err := l.Logs(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "clusternetworks") {
+		t.Errorf("Logs: got %v, want one error about clusternetworks", err)
+	}
+	for _, file := range []string{
+		"controlplane/kube-apiserver.log", "cluster/overview.txt", "cluster/pods.txt",
+		"node-1/kubelet.log", "node-1/containerd.log", "node-1/network.txt", "node-3/kubelet.log",
+	} {
+		if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: missing or empty (%v)", file, err)
+		}
+	}
+	containers, err := os.ReadFile(filepath.Join(dir, "node-2/containers.txt"))
+	if err != nil || !strings.Contains(string(containers), "hello from node-2") {
+		t.Errorf("containers' logs lack what the Pod said (%v)", err)
+	}
+}
+
+// A lab that was stopped half-way up, or that lost its files, leaves nothing either.
+func TestDownAfterCrash(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		crash  func(t *testing.T, name string)
+	}{
+		"InterruptedUp": {
+			reason: "An interrupt while the nodes boot leaves processes of all kinds.",
+			crash: func(t *testing.T, name string) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				progress := writerFunc(func(line string) {
+					if strings.Contains(line, "boot nodes …") {
+						time.AfterFunc(time.Second, cancel)
+					}
+				})
+				if _, err := lab.Up(ctx, lab.Config{Name: name, Progress: progress}); !errors.Is(err, context.Canceled) {
+					t.Fatalf("Up: got %v, want context.Canceled", err)
+				}
+			},
+		},
+		"LostFiles": {
+			reason: "Processes are found without the files that name them.",
+			crash: func(t *testing.T, name string) {
+				l, err := lab.Up(t.Context(), lab.Config{Name: name, Nodes: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.RemoveAll("/run/patchbay-lab/" + l.Name()); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+		"NeverWasUp": {
+			reason: "No lab is nothing to do.",
+			crash:  func(*testing.T, string) {},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			id := strings.ToLower("crash-" + name)
+			tc.crash(t, id)
+			if err := lab.Down(t.Context(), id); err != nil {
+				t.Errorf("%s\nDown: %v", tc.reason, err)
+			}
+			left, err := lab.Leftovers(id)
+			if err != nil || len(left) > 0 {
+				t.Errorf("%s\nleft behind: %v (error: %v)", tc.reason, left, err)
+			}
+		})
+	}
+}
+
+type writerFunc func(string)
+
+func (f writerFunc) Write(line []byte) (int, error) { f(string(line)); return len(line), nil }
