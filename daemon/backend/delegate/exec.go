@@ -81,7 +81,7 @@ func (e *executor) once(ctx context.Context, path string, stdin []byte, environ 
 	case err == nil && stdout.over:
 		return nil, fmt.Errorf("it printed more than %d bytes", maxOutput)
 	case err == nil:
-		return stdout.Bytes(), nil
+		return stdout.buf.Bytes(), nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("it was ended: %w%s", context.Cause(ctx), stderr.quoted())
 	}
@@ -100,7 +100,7 @@ func killGroup(pid int) error {
 // standard output (CNI 1.1, section 5, "Error"), else what is known from outside.
 func failure(err error, stdout, stderr *limited) error {
 	var own types.Error
-	if json.Unmarshal(stdout.Bytes(), &own) == nil && own.Msg != "" {
+	if json.Unmarshal(stdout.buf.Bytes(), &own) == nil && own.Msg != "" {
 		own.Msg, own.Details = clip(own.Msg), clip(own.Details)
 		return &own
 	}

@@ -9,9 +9,9 @@ import (
 )
 
 // limited keeps the first bytes of what is written to it.
+// The buffer is not embedded: with its ReadFrom a copy would go past the limit.
 type limited struct {
-	bytes.Buffer
-
+	buf  bytes.Buffer
 	most int
 	over bool
 }
@@ -19,16 +19,16 @@ type limited struct {
 // Write never fails: a plugin that prints too much is not to hang or to die of it.
 func (l *limited) Write(p []byte) (int, error) {
 	n := len(p)
-	if room := l.most - l.Len(); n > room {
+	if room := l.most - l.buf.Len(); n > room {
 		l.over, p = true, p[:room]
 	}
-	_, _ = l.Buffer.Write(p)
+	_, _ = l.buf.Write(p)
 	return n, nil
 }
 
 // quoted is the text for the end of a message.
 func (l *limited) quoted() string {
-	text := clip(strings.TrimSpace(l.String()))
+	text := clip(strings.TrimSpace(l.buf.String()))
 	if text == "" {
 		return ""
 	}
