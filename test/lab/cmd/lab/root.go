@@ -42,6 +42,8 @@ func newRoot() *cobra.Command {
 		Short:         "A Kubernetes cluster with bare-metal nodes on this machine",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// A flag before kubectl is the lab's, whatever follows is kubectl's.
+		TraverseChildren: true,
 	}
 	name := root.PersistentFlags().String("name", lab.DefaultName, "which lab")
 	root.AddCommand(
