@@ -77,7 +77,11 @@ link vx_six vxlan 16777214 port 4789 local 2001:db8::1 on ens4 learning true mtu
 			host, _ := newHost(t, 1500)
 			k := openKernel(t, host)
 			if tc.spec.Local.Is6() {
-				inside(t, host, func() { must(t, sysctl{"ipv6/conf/ens4/disable_ipv6", "0"}.write()) })
+				inside(t, host, func() {
+					// No link-local address: it would come when the carrier does.
+					must(t, sysctl{"ipv6/conf/ens4/addr_gen_mode", "1"}.write())
+					must(t, sysctl{"ipv6/conf/ens4/disable_ipv6", "0"}.write())
+				})
 			}
 			before := dump(t, host)
 			if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.Create, Link: tc.spec}); err != nil {
