@@ -16,13 +16,13 @@ import (
 )
 
 // aged returns networks named n0, n1, … from specs, each older than the next.
-func aged(t testing.TB, specs ...string) []*network.Network {
-	t.Helper()
+func aged(tb testing.TB, specs ...string) []*network.Network {
+	tb.Helper()
 	nets := make([]*network.Network, len(specs))
 	for i, spec := range specs {
-		n, err := network.From(object(t, v1.KindClusterNetwork, spec))
+		n, err := network.From(object(tb, v1.KindClusterNetwork, spec))
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		n.Ref.Name, n.UID = fmt.Sprintf("n%d", i), fmt.Sprintf("uid%d", i)
 		n.Created = time.Unix(int64(i), 0)

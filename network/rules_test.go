@@ -51,11 +51,11 @@ func checkAnswer(t *testing.T, tc networktest.Case, n *network.Network, err erro
 }
 
 // object returns a network of the kind with this spec in YAML.
-func object(t testing.TB, kind, spec string) metav1.Object {
-	t.Helper()
+func object(tb testing.TB, kind, spec string) metav1.Object {
+	tb.Helper()
 	s := v1.NetworkSpec{NetworkID: "net"}
 	if err := yaml.UnmarshalStrict([]byte(spec), &s); err != nil {
-		t.Fatalf("spec of the test: %v\n%s", err, spec)
+		tb.Fatalf("spec of the test: %v\n%s", err, spec)
 	}
 	if strings.Contains(spec, "NetworkID: null") {
 		s.NetworkID = ""
@@ -70,6 +70,6 @@ func object(t testing.TB, kind, spec string) metav1.Object {
 	case v1.KindDanmNet:
 		return &v1.DanmNet{ObjectMeta: meta, Spec: s}
 	}
-	t.Fatalf("no kind %q", kind)
+	tb.Fatalf("no kind %q", kind)
 	return nil
 }

@@ -44,8 +44,7 @@ func splitEntries(f *faults, path *field.Path, value string) []json.RawMessage {
 
 // listFault words what encoding/json has against a list.
 func listFault(err error, size int) string {
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) {
+	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf(`is a JSON %s: use a list, such as [{"clusterNetwork": "storage", "ip": "dynamic"}]`, wrongType.Value)
 	}
 	return fmt.Sprintf("is not JSON: %v at byte %d", err, offsetOf(err, size))
@@ -53,12 +52,10 @@ func listFault(err error, size int) string {
 
 // offsetOf returns the byte at which err found a text of size bytes wrong.
 func offsetOf(err error, size int) int {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) && syntax.Offset > 0 {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && syntax.Offset > 0 {
 		return int(syntax.Offset) - 1
 	}
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) {
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return 0
 	}
 	return size // it ended too early
@@ -80,8 +77,7 @@ func decodeEntry(f *faults, path *field.Path, raw json.RawMessage, into any) boo
 	}
 	faults, err := strict.UnmarshalStrict(raw, into)
 	if err != nil {
-		var wrongType *json.UnmarshalTypeError
-		if errors.As(err, &wrongType) && wrongType.Field != "" {
+		if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrongType.Field != "" {
 			path = path.Child(wrongType.Field)
 		}
 		f.invalid(path, excerpt(string(raw), 0), wrongTypeRule(err))
@@ -94,8 +90,7 @@ func decodeEntry(f *faults, path *field.Path, raw json.RawMessage, into any) boo
 }
 
 func wrongTypeRule(err error) string {
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) {
+	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf("is a JSON %s: use a %s", wrongType.Value, wrongType.Type.Kind())
 	}
 	return err.Error()

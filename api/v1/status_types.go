@@ -31,9 +31,10 @@ type NetworkStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
+// +structType=atomic
+
 // IPAMStatus holds the bitmaps of a network and who covers their bits. It is
 // atomic for server-side apply, so that managedFields does not list each page.
-// +structType=atomic
 type IPAMStatus struct {
 	// V4 is the bitmap of spec.Options.cidr.
 	// +optional
