@@ -71,21 +71,28 @@ func (a *Addresses) Published(key claims.Key, a4, a6 netip.Addr) {
 }
 
 // Return implements Coverage.
-func (a *Addresses) Return(ctx context.Context, key claims.Key, a4, a6 netip.Addr) error {
+func (a *Addresses) Return(ctx context.Context, key claims.Key, owner string, a4, a6 netip.Addr) error {
 	allocator, err := a.open()
 	if err != nil {
 		return err
 	}
-	return claimError(allocator.Return(ctx, key, a4, a6))
+	return claimError(allocator.Return(ctx, key, owner, a4, a6))
 }
 
 // Free implements Coverage.
-func (a *Addresses) Free(ctx context.Context, key claims.Key, a4, a6 netip.Addr) error {
+func (a *Addresses) Free(ctx context.Context, key claims.Key, owner string, a4, a6 netip.Addr) error {
 	allocator, err := a.open()
 	if err != nil {
 		return err
 	}
-	return claimError(allocator.Free(ctx, key, a4, a6))
+	return claimError(allocator.Free(ctx, key, owner, a4, a6))
+}
+
+// Forget implements Coverage.
+func (a *Addresses) Forget(key claims.Key, owner string, a4, a6 netip.Addr) {
+	if allocator, err := a.open(); err == nil {
+		allocator.Forget(key, owner, a4, a6)
+	}
 }
 
 func (a *Addresses) open() (*claims.Allocator, error) {

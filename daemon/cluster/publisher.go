@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/util/workqueue"
@@ -20,6 +21,10 @@ import (
 // publishWorkers bound the records in work at a time. They wait for the API
 // server most of the time, and releases that wait together become one write.
 const publishWorkers = 16
+
+// publishTimeout bounds one attempt at a record, so that what waits for one
+// network does not keep the workers from the others.
+const publishTimeout = 30 * time.Second
 
 // Records is the journal as the publisher needs it.
 type Records interface {
@@ -40,10 +45,14 @@ type Coverage interface {
 	// entry. It is called once for each claim, in each life of the daemon.
 	Published(net claims.Key, v4, v6 netip.Addr)
 	// Return puts the addresses back into the entry before their DanmEp goes.
-	Return(ctx context.Context, net claims.Key, v4, v6 netip.Addr) error
+	// owner is the DanmEp's name: a release that is repeated after another
+	// Pod got the address is a no-op.
+	Return(ctx context.Context, net claims.Key, owner string, v4, v6 netip.Addr) error
 	// Free clears the bits of addresses that the entry covers, and does nothing
 	// about others: a second release frees nothing.
-	Free(ctx context.Context, net claims.Key, v4, v6 netip.Addr) error
+	Free(ctx context.Context, net claims.Key, owner string, v4, v6 netip.Addr) error
+	// Forget says that the record is gone: no release will be repeated.
+	Forget(net claims.Key, owner string, v4, v6 netip.Addr)
 }
 
 // Publisher brings DanmEps and addresses in line with the journal, in the
@@ -107,6 +116,8 @@ func (p *Publisher) Pending() int {
 func (p *Publisher) sync(ctx context.Context, key recordKey) error {
 	p.working.Add(1)
 	defer p.working.Add(-1)
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
 	host, ok := p.host()
 	if !ok {
 		return fmt.Errorf("work sandbox %s: %w: the Node's UID is not known yet", key.containerID, attach.ErrTryAgain)

@@ -26,7 +26,6 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
@@ -47,12 +46,14 @@ func (c *coverage) note(what string, v4 netip.Addr) {
 
 func (c *coverage) Published(_ claims.Key, v4, _ netip.Addr) { c.note("published", v4) }
 
-func (c *coverage) Return(_ context.Context, _ claims.Key, v4, _ netip.Addr) error {
+func (c *coverage) Return(_ context.Context, _ claims.Key, _ string, v4, _ netip.Addr) error {
 	c.note("return", v4)
 	return nil
 }
 
-func (c *coverage) Free(_ context.Context, _ claims.Key, v4, _ netip.Addr) error {
+func (c *coverage) Forget(claims.Key, string, netip.Addr, netip.Addr) {}
+
+func (c *coverage) Free(_ context.Context, _ claims.Key, _ string, v4, _ netip.Addr) error {
 	c.note("free", v4)
 	return nil
 }
@@ -96,22 +97,6 @@ func newBench(t *testing.T, env *apitest.Env, faults interceptor.Funcs) *bench {
 	t.Cleanup(func() { _ = j.Close() })
 	start(t, ctx, b.Run)
 	return b
-}
-
-// sandbox is an attached sandbox with one interface.
-func sandbox(namespace string) *attach.Record {
-	id := apitest.Name("sandbox")
-	return &attach.Record{
-		ContainerID: id, IfName: "eth0", NetName: "patchbay", Netns: "/run/netns/x", BootID: "b",
-		PodNamespace: namespace, PodName: "pod", PodUID: "pod-uid", Labels: map[string]string{"app": "web"},
-		State: attach.Attached,
-		Interfaces: []attach.Interface{{
-			Name: "eth0", V4: netip.MustParsePrefix("10.9.0.5/24"), MAC: "02:00:00:00:00:05", MTU: 1500,
-			Network:      network.Network{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, UID: "net-uid", Type: "macvlan"},
-			Proutes:      []network.Route{{Dst: netip.MustParsePrefix("10.1.0.0/16"), Gateway: netip.MustParseAddr("10.9.0.1")}},
-			EndpointName: id + "-eth0",
-		}},
-	}
 }
 
 // endpoint reads the record's DanmEp as the admin; nil when there is none.

@@ -26,6 +26,10 @@ func (p *Publisher) release(ctx context.Context, rec *attach.Record) error {
 	if err := p.records.Delete(rec.ContainerID, rec.IfName); err != nil {
 		return fmt.Errorf("forget sandbox %s: %w", rec.ContainerID, err)
 	}
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		p.coverage.Forget(claims.KeyOf(&ifc.Network), ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr())
+	}
 	return nil
 }
 
@@ -40,14 +44,14 @@ func (p *Publisher) releaseInterface(ctx context.Context, rec *attach.Record, if
 		return err
 	}
 	if ep != nil {
-		if err := p.coverage.Return(ctx, net, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {
+		if err := p.coverage.Return(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {
 			return fmt.Errorf("return addresses of %s to the node: %w", key, err)
 		}
 		if err := p.endpoints.remove(ctx, ep); err != nil {
 			return err
 		}
 	}
-	if err := p.coverage.Free(ctx, net, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {
+	if err := p.coverage.Free(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {
 		return fmt.Errorf("free addresses of %s: %w", key, err)
 	}
 	return nil

@@ -14,8 +14,8 @@ func Uses(records []*attach.Record) []claims.Use {
 		for i := range rec.Interfaces {
 			ifc := &rec.Interfaces[i]
 			uses = append(uses, claims.Use{
-				Key: claims.KeyOf(&ifc.Network),
-				V4:  ifc.V4.Addr(), V6: ifc.V6.Addr(),
+				Key: claims.KeyOf(&ifc.Network), Owner: ifc.EndpointName,
+				V4: ifc.V4.Addr(), V6: ifc.V6.Addr(),
 				Phase: phase(rec.State, ifc.EndpointUID),
 			})
 		}

@@ -11,7 +11,7 @@ func (d *desk) apply(p *plan, w work) {
 	defer d.mu.Unlock()
 	d.lost = ""
 	for _, a := range p.gone {
-		delete(d.book.uses, a)
+		d.book.end(a)
 	}
 	d.book.seq = max(d.book.seq, p.entry.seq)
 	d.book.fenced = d.book.fenced || p.entry.present

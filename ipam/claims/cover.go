@@ -5,7 +5,6 @@ package claims
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 )
 
 // keepGranted finds the claims that a plan whose answer was lost had already
@@ -33,33 +32,33 @@ func (p *planner) keepGranted() map[netip.Addr]bool {
 // nobody here knows, loses both.
 func (p *planner) drop(kept map[netip.Addr]bool) {
 	for _, a := range p.entry.addrs() {
-		s, known := p.book.uses[a]
+		u, known := p.book.uses[a]
 		switch {
 		case kept[a]:
-		case !known, s == freeing:
+		case !known, u.state == freeing:
 			p.family(a).release(a)
 			p.entry.of(a).Remove(a)
-		case s == published:
+		case u.state == published:
 			p.entry.of(a).Remove(a)
 		}
 	}
-}
-
-// addrs returns all addresses of the entry.
-func (e *entry) addrs() []netip.Addr {
-	return slices.AppendSeq(slices.Collect(e.v4.All()), e.v6.All())
+	for a, u := range p.book.uses {
+		if u.state == freeing {
+			p.gone = append(p.gone, a)
+		}
+	}
 }
 
 // cover puts into the entry what it has to cover and does not: addresses that
 // are on their way back, and those that an older state of the object lost.
 func (p *planner) cover() {
-	for a, s := range p.book.uses {
-		if s == published || s == freeing || p.entry.contains(a) {
+	for a, u := range p.book.uses {
+		if u.state == published || u.state == freeing || p.entry.contains(a) {
 			continue
 		}
 		set := p.family(a).has(a)
 		switch {
-		case s == returning && !set:
+		case u.state == returning && !set:
 			p.gone = append(p.gone, a) // it is free already
 		case p.foreign(a):
 			p.gone = append(p.gone, a)

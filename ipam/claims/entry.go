@@ -5,10 +5,35 @@ package claims
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/ipam"
 )
+
+// entry is the node's own entry in held.
+type entry struct {
+	present bool
+	seq     int64
+	v4, v6  ipam.Ranges
+}
+
+func (e *entry) of(a netip.Addr) *ipam.Ranges {
+	if a.Is4() {
+		return &e.v4
+	}
+	return &e.v6
+}
+
+func (e *entry) contains(a netip.Addr) bool { return e.of(a).Contains(a) }
+
+func (e *entry) empty() bool { return e.v4.Empty() && e.v6.Empty() }
+
+// addrs returns all addresses of the entry.
+func (e *entry) addrs() []netip.Addr {
+	return slices.AppendSeq(slices.Collect(e.v4.All()), e.v6.All())
+}
 
 // readEntry parses the own entry. One that cannot be read counts as empty: what
 // is in use is put back from the ledger, the rest is collected.

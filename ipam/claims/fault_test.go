@@ -135,7 +135,7 @@ func TestStoreIsAway(t *testing.T) {
 		if !errors.Is(err, claims.ErrTryAgain) || !errors.Is(err, ipamtest.ErrFault) {
 			w.Errorf("Claim: %v, want to be told to try again, and why", err)
 		}
-		if err := a.Return(w.Context(), w.key(), a4, no); !errors.Is(err, claims.ErrTryAgain) {
+		if err := a.Return(w.Context(), w.key(), "", a4, no); !errors.Is(err, claims.ErrTryAgain) {
 			w.Errorf("Return: %v, want ErrTryAgain", err)
 		}
 		a.Discard(w.net, b4, no)
@@ -218,7 +218,7 @@ func TestClose(t *testing.T) {
 			w.Errorf("claim in wait: %v, want ErrClosed", err)
 		}
 		_, _, err := a.Claim(w.Context(), w.net, dynamic, none)
-		ret := a.Return(w.Context(), w.key(), addr("10.0.0.1"), no)
+		ret := a.Return(w.Context(), w.key(), "", addr("10.0.0.1"), no)
 		if !errors.Is(err, claims.ErrClosed) || !errors.Is(ret, claims.ErrClosed) {
 			w.Errorf("after Close: %v, %v", err, ret)
 		}

@@ -126,12 +126,12 @@ func (w *world) endpoint(node string, a4, a6 netip.Addr) claims.Endpoint {
 // release is Return, DanmEp away, Free.
 func (w *world) release(a *claims.Allocator, node string, a4, a6 netip.Addr) {
 	w.Helper()
-	if err := a.Return(w.Context(), w.key(), a4, a6); err != nil {
+	if err := a.Return(w.Context(), w.key(), "", a4, a6); err != nil {
 		w.Fatal(err)
 	}
 	ep := w.endpoint(node, a4, a6)
 	w.store.RemoveEndpoint(ep.Namespace, ep.Name)
-	if err := a.Free(w.Context(), w.key(), a4, a6); err != nil {
+	if err := a.Free(w.Context(), w.key(), "", a4, a6); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -24,7 +24,8 @@ type plan struct {
 	entry entry
 	// grants are the answers to claims.
 	grants []grant
-	// gone are addresses that turned out not to be this node's.
+	// gone are known addresses that are not this node's any more: freed by this
+	// plan (and perhaps granted again), or found not to be.
 	gone []netip.Addr
 	// collected counts the freed bits that nobody covered; collectErr says why
 	// they could not be told.

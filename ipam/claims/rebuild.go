@@ -121,7 +121,7 @@ func (p *planner) familyInUse(is4 bool, entries []entry) bool {
 			return true
 		}
 	}
-	for _, set := range [...]map[netip.Addr]struct{}{p.owners.mine, p.owners.theirs} {
+	for _, set := range [...]map[netip.Addr]string{p.owners.mine, p.owners.theirs} {
 		for a := range set {
 			if a.Is4() == is4 {
 				return true

@@ -22,9 +22,13 @@ func (a *Allocator) Published(key Key, a4, a6 netip.Addr) {
 // Return puts the addresses of an attachment back into the node's entry; after
 // it, the DanmEp may go. A second Return, and one of addresses that are not this
 // node's or of a network that is gone, is a no-op.
-func (a *Allocator) Return(ctx context.Context, key Key, a4, a6 netip.Addr) error {
-	addrs := both(a4, a6)
+//
+// owner is the name of the attachment's DanmEp. A release may be repeated, even
+// from a journal that is behind, long after its address is another Pod's: only
+// the owner releases, until Forget.
+func (a *Allocator) Return(ctx context.Context, key Key, owner string, a4, a6 netip.Addr) error {
 	d := a.desk(key)
+	addrs := d.book.owned(owner, both(a4, a6))
 	d.book.giveBack(addrs)
 	return d.await(ctx, "return", &waiter{ready: func(l *ledger) bool { return !l.any(addrs, returning) }})
 }
@@ -32,11 +36,21 @@ func (a *Allocator) Return(ctx context.Context, key Key, a4, a6 netip.Addr) erro
 // Free clears bit and entry of an attachment's addresses in one write. It is
 // called when their DanmEp is gone, or never was. A second Free is a no-op, and
 // so is one of addresses that the node's entry does not cover.
-func (a *Allocator) Free(ctx context.Context, key Key, a4, a6 netip.Addr) error {
-	addrs := both(a4, a6)
+func (a *Allocator) Free(ctx context.Context, key Key, owner string, a4, a6 netip.Addr) error {
 	d := a.desk(key)
+	addrs := d.book.owned(owner, both(a4, a6))
 	d.book.free(addrs)
 	return d.await(ctx, "free", &waiter{ready: func(l *ledger) bool { return !l.any(addrs, freeing) }})
+}
+
+// Forget says that nothing will release the attachment again: it is out of the
+// journal.
+func (a *Allocator) Forget(key Key, owner string, a4, a6 netip.Addr) {
+	d := a.desk(key)
+	defer d.mu.Unlock()
+	for _, addr := range both(a4, a6) {
+		delete(d.book.done, done{owner, addr})
+	}
 }
 
 // Collect frees the bits that neither an entry nor a DanmEp covers, and returns

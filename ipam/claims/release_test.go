@@ -34,26 +34,26 @@ func TestLifeOfAnAddress(t *testing.T) {
 			},
 			{
 				"back into the entry before the DanmEp goes",
-				func() error { return a.Return(w.Context(), w.key(), a4, a6) },
+				func() error { return a.Return(w.Context(), w.key(), "", a4, a6) },
 				[]string{"10.0.0.1", "fd00::1"}, "10.0.0.1 fd00::1",
 			},
 			{
 				"a second return changes nothing",
-				func() error { return a.Return(w.Context(), w.key(), a4, a6) },
+				func() error { return a.Return(w.Context(), w.key(), "", a4, a6) },
 				[]string{"10.0.0.1", "fd00::1"}, "10.0.0.1 fd00::1",
 			},
 			{
 				"bit and entry in one write",
 				func() error {
 					w.store.RemoveEndpoint("ns", w.endpoint("n1", a4, a6).Name)
-					return a.Free(w.Context(), w.key(), a4, a6)
+					return a.Free(w.Context(), w.key(), "", a4, a6)
 				},
 				nil, "-",
 			},
 			{
 				"a second release changes nothing",
 				func() error {
-					return errors.Join(a.Return(w.Context(), w.key(), a4, a6), a.Free(w.Context(), w.key(), a4, a6))
+					return errors.Join(a.Return(w.Context(), w.key(), "", a4, a6), a.Free(w.Context(), w.key(), "", a4, a6))
 				},
 				nil, "-",
 			},
@@ -104,10 +104,10 @@ func TestReleaseOfAFormerNetworkIsANoop(t *testing.T) {
 		w.net = w.store.Create(clusterNetwork("10.0.0.0/24", ""))
 		w.claim(w.node("n2"), dynamic, none)
 		for _, key := range []claims.Key{former, former, {Ref: w.net.Ref, UID: "never was"}} {
-			if err := n1.Return(w.Context(), key, addr("10.0.0.1"), no); err != nil {
+			if err := n1.Return(w.Context(), key, "", addr("10.0.0.1"), no); err != nil {
 				w.Error(err)
 			}
-			if err := n1.Free(w.Context(), key, addr("10.0.0.1"), no); err != nil {
+			if err := n1.Free(w.Context(), key, "", addr("10.0.0.1"), no); err != nil {
 				w.Error(err)
 			}
 		}
@@ -137,7 +137,7 @@ func TestFreeWithoutReturn(t *testing.T) {
 	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
 		a := w.node("n1")
 		a4, _ := w.claim(a, dynamic, none)
-		if err := a.Free(w.Context(), w.key(), a4, no); err != nil {
+		if err := a.Free(w.Context(), w.key(), "", a4, no); err != nil {
 			w.Fatal(err)
 		}
 		if w.bits() != nil || w.entry("n1") != "-" {

@@ -44,6 +44,8 @@ const (
 type Use struct {
 	// Key is the network.
 	Key Key
+	// Owner is the attachment: the name of its DanmEp, which is unique.
+	Owner string
 	// V4 and V6 are its addresses; both invalid on a network without.
 	V4, V6 netip.Addr
 	// Phase is how far it has come.

@@ -4,14 +4,15 @@ package claims
 
 import "net/netip"
 
-// owners are the addresses that DanmEps cover, by whose DanmEps they are.
+// owners are the addresses that DanmEps cover, with the DanmEps' names, by
+// whose DanmEps they are.
 type owners struct {
-	mine, theirs map[netip.Addr]struct{}
+	mine, theirs map[netip.Addr]string
 }
 
 // ownersOf sorts the endpoints of one network.
 func ownersOf(endpoints []Endpoint, uid, node string) owners {
-	o := owners{mine: map[netip.Addr]struct{}{}, theirs: map[netip.Addr]struct{}{}}
+	o := owners{mine: map[netip.Addr]string{}, theirs: map[netip.Addr]string{}}
 	for _, e := range endpoints {
 		if !e.of(uid) {
 			continue
@@ -21,7 +22,7 @@ func ownersOf(endpoints []Endpoint, uid, node string) owners {
 			into = o.mine
 		}
 		for _, a := range both(e.V4, e.V6) {
-			into[a] = struct{}{}
+			into[a] = e.Name
 		}
 	}
 	return o
@@ -32,7 +33,7 @@ func (e Endpoint) of(uid string) bool { return e.NetworkUID == "" || e.NetworkUI
 
 func (o owners) has(a netip.Addr) bool { return in(o.mine, a) || in(o.theirs, a) }
 
-func in(set map[netip.Addr]struct{}, a netip.Addr) bool {
+func in(set map[netip.Addr]string, a netip.Addr) bool {
 	_, ok := set[a]
 	return ok
 }
@@ -42,23 +43,25 @@ func in(set map[netip.Addr]struct{}, a netip.Addr) bool {
 // that are in use here by the journal and have another owner.
 func (l *ledger) verify(e entry, o owners) []netip.Addr {
 	var stolen []netip.Addr
-	for a := range o.mine {
+	for a, name := range o.mine {
+		if u, known := l.uses[a]; known && u.state == returning && u.owner != name && u.owner != "" {
+			l.end(a) // released, and claimed again on this node
+		}
 		if _, known := l.uses[a]; !known {
 			// The journal was lost; the DanmEp covers what may still be in use.
-			l.uses[a] = published
+			l.uses[a] = use{published, name}
 		}
 	}
-	for a, s := range l.uses {
+	for a, u := range l.uses {
 		covered := e.contains(a) || in(o.mine, a)
 		switch {
-		case (s == returning || s == freeing) && !covered:
-			// The release was over before the journal knew.
-			delete(l.uses, a)
+		case (u.state == returning || u.state == freeing) && !covered:
+			l.end(a) // the release was over before the journal knew
 		case !covered && in(o.theirs, a):
-			delete(l.uses, a)
+			l.end(a)
 			stolen = append(stolen, a)
-		case s == published && !in(o.mine, a):
-			l.uses[a] = claimed
+		case u.state == published && !in(o.mine, a):
+			l.set(a, claimed)
 		}
 	}
 	l.verified = true

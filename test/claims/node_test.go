@@ -89,13 +89,13 @@ func (n *node) publish(ctx context.Context, net *network.Network, a netip.Addr) 
 // release gives a published address back, in the order of the design.
 func (n *node) release(ctx context.Context, net *network.Network, a netip.Addr, ep *v1.DanmEp) error {
 	key := claims.KeyOf(net)
-	if err := n.Return(ctx, key, a, netip.Addr{}); err != nil {
+	if err := n.Return(ctx, key, ep.Name, a, netip.Addr{}); err != nil {
 		return fmt.Errorf("return on %s: %w", n.name, err)
 	}
 	if err := client.IgnoreNotFound(n.env.Client.Delete(ctx, ep)); err != nil {
 		return fmt.Errorf("delete DanmEp on %s: %w", n.name, err)
 	}
-	if err := n.Free(ctx, key, a, netip.Addr{}); err != nil {
+	if err := n.Free(ctx, key, ep.Name, a, netip.Addr{}); err != nil {
 		return fmt.Errorf("free on %s: %w", n.name, err)
 	}
 	return nil
