@@ -111,7 +111,7 @@ func TestEnvironment(t *testing.T) {
 	b.attached("bridge")
 	var keys []string
 	for line := range strings.Lines(b.recorded("env")[0]) {
-		key, _, _ := strings.Cut(line, "=")
+		key, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
 		if !slices.Contains([]string{"PWD", "OLDPWD", "_", "SHLVL"}, key) { // the shell's own
 			keys = append(keys, key)
 		}

@@ -120,7 +120,7 @@ func TestPluginMissing(t *testing.T) {
 // A plugin that hangs is ended with all its children, and DEL runs all the same.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, delegate.Options{Timeout: 300 * time.Millisecond})
+	b := newBench(t, delegate.Options{Timeout: 2 * time.Second})
 	b.config("flat.conf", single)
 	b.plugin("bridge", onAdd("echo waiting >&2; sleep 1000 & echo $! > "+b.log+"/pid; wait"))
 	rec, ifc := b.sandbox("bridge")

@@ -23,16 +23,9 @@ func TestHostRoot(t *testing.T) {
 	b := newBench(t, delegate.Options{})
 	host := t.TempDir()
 	b.backend = delegate.New(delegate.Options{HostRoot: host})
-	for _, dir := range []string{"opt/cni/bin", "usr/lib/cni"} {
-		if err := os.MkdirAll(filepath.Join(host, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	build := exec.Command("go", "build", "-o", filepath.Join(host, "usr/lib/cni/bridge"), "./testdata/plugin")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build plugin: %v\n%s", err, out)
-	}
+	installShell(t, host)
+	b.write(filepath.Join(host, "usr/lib/cni/bridge"),
+		"#!/bin/sh\nread where < /where; echo '{\"cniVersion\":\"1.0.0\",\"interfaces\":[{\"name\":\"'$where'\"}]}'\n", 0o755)
 	b.write(filepath.Join(host, "where"), "on-the-host", 0o644)
 	if err := os.Symlink("/usr/lib/cni/bridge", filepath.Join(host, "opt/cni/bin/bridge")); err != nil {
 		t.Fatal(err)
@@ -48,5 +41,32 @@ func TestHostRoot(t *testing.T) {
 	}
 	if !strings.Contains(string(ifc.Result), `"on-the-host"`) {
 		t.Errorf("the plugin ran elsewhere: %s", ifc.Result)
+	}
+}
+
+// installShell copies a dynamically linked shell and its libraries, as a host
+// has them, into a root folder.
+func installShell(t *testing.T, root string) {
+	t.Helper()
+	libraries, err := exec.Command("ldd", "/bin/sh").Output()
+	if err != nil {
+		t.Fatalf("ldd: %v", err)
+	}
+	for _, path := range append(strings.Fields(string(libraries)), "/bin/sh", "/usr/lib/cni", "/opt/cni/bin") {
+		if !filepath.IsAbs(path) {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(root, path), data, 0o755)
+		} else {
+			err = os.MkdirAll(filepath.Join(root, path), 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
