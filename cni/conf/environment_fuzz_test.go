@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conf_test
+
+import (
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-cni/patchbay/cni/conf"
+	"github.com/patchbay-cni/patchbay/cni/wire"
+)
+
+// What Check lets through names no other file than it seems to.
+func FuzzCheck(f *testing.F) {
+	f.Add("ADD", "c", "/run/netns/x", "eth0")
+	f.Add("DEL", "c..d", "", "..")
+	f.Fuzz(func(t *testing.T, command, id, netns, ifName string) {
+		req := &wire.Request{Command: command, ContainerID: id, Netns: netns, IfName: ifName}
+		if err := conf.Check(req); code(t, err) != 0 || command == "STATUS" || command == "GC" {
+			return
+		}
+		if path.Base(id) != id || path.Base(ifName) != ifName || strings.HasPrefix(ifName, "..") && len(ifName) == 2 {
+			t.Errorf("accepted %+v", req)
+		}
+		if command == "ADD" && (path.Clean(netns) != netns || !path.IsAbs(netns)) {
+			t.Errorf("accepted %+v", req)
+		}
+	})
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+)
+
+// Whatever is on disk, decode returns the record of that key or ErrCorrupt.
+func FuzzDecode(f *testing.F) {
+	good, err := encode(&attach.Record{ContainerID: "c", IfName: "eth0", Interfaces: []attach.Interface{{Name: "eth0"}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("c", "eth0", good)
+	f.Add("c", "eth0", good[:len(good)-1])
+	f.Add("d", "eth0", good)
+	f.Fuzz(func(t *testing.T, id, ifName string, value []byte) {
+		k, err := key(id, ifName)
+		if err != nil {
+			return
+		}
+		rec, err := decode(k, value)
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Errorf("got %v, want ErrCorrupt", err)
+			}
+			return
+		}
+		if rec.ContainerID != id || rec.IfName != ifName {
+			t.Errorf("key %q: got the record of %q, %q", k, rec.ContainerID, rec.IfName)
+		}
+	})
+}
