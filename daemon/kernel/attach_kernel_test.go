@@ -7,6 +7,7 @@ package kernel
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -177,5 +178,23 @@ link eth1 ipvlan l3 on another namespace mtu 1600 up alias patchbay:ClusterNetwo
 				t.Errorf("left behind: -before +after\n%s", diff)
 			}
 		})
+	}
+}
+
+// A runtime may have switched IPv6 off for the sandbox; an interface that was
+// given an address has it all the same.
+func TestIPv6WhereItWasOff(t *testing.T) {
+	host, _ := newHost(t, 1500)
+	k := openKernel(t, host)
+	pod := newNamespace(t)
+	inside(t, pod, func() {
+		must(t, sysctl{"ipv6/conf/all/disable_ipv6", "1"}.write())
+		must(t, sysctl{"ipv6/conf/default/disable_ipv6", "1"}.write())
+	})
+	if _, err := k.Attach(context.Background(), withDefaults(Slave{V6: prefix("fd00::5/64")}, pod)); err != nil {
+		t.Fatal(err)
+	}
+	if d := dump(t, pod); !strings.Contains(d, "address fd00::5/64") {
+		t.Errorf("no address:\n%s", d)
 	}
 }

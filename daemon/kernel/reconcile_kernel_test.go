@@ -72,47 +72,77 @@ func otherNode(name, vtep string) v1.NodeNetwork {
 	return v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeNetworkStatus{NICs: []v1.NIC{nic}}}
 }
 
-const backendLink = `
-link vx_backend vxlan 700 port 4789 local 192.0.2.1 on ens4 learning true mtu 1450 up alias patchbay:vxlan/700 disable_ipv6=1 addr_gen_mode=1
-  fdb 00:00:00:00:00:00 dst 192.0.2.2
-`
-
 // Whatever is done to a link, a round brings it back to the same text, and the
 // round after changes nothing.
 func TestReconcileRepairs(t *testing.T) {
-	cases := map[string]struct {
-		reason string
-		damage func(t *testing.T, h *netlink.Handle, k *Kernel)
-	}{
+	for _, link := range []hostLinkCase{backendCase(), storageCase()} {
+		t.Run(link.kind, func(t *testing.T) {
+			needs(t, link.kind)
+			for name, tc := range damages(link.name) {
+				t.Run(name, func(t *testing.T) { repairs(t, link, tc) })
+			}
+		})
+	}
+}
+
+// hostLinkCase is a network and the link that it gets.
+type hostLinkCase struct {
+	kind, name, want string
+	net              *network.Network
+}
+
+func backendCase() hostLinkCase {
+	return hostLinkCase{kind: "vxlan", name: "vx_backend", net: vxlanNetwork("backend", 700), want: `
+link vx_backend vxlan 700 port 4789 local 192.0.2.1 on ens4 learning true mtu 1450 up alias patchbay:vxlan/700 disable_ipv6=1 addr_gen_mode=1
+  fdb 00:00:00:00:00:00 dst 192.0.2.2
+`}
+}
+
+func storageCase() hostLinkCase {
+	n := vxlanNetwork("storage", 0)
+	n.VLAN = 500
+	return hostLinkCase{kind: "vlan", name: "storage.500", net: n, want: `
+link storage.500 vlan 500 on ens4 mtu 1500 up alias patchbay:vlan/ens4/500 disable_ipv6=1 addr_gen_mode=1
+`}
+}
+
+type damage struct {
+	reason string
+	do     func(t *testing.T, h *netlink.Handle, k *Kernel)
+}
+
+// damages are what people and crashes do to a link.
+func damages(name string) map[string]damage {
+	all := map[string]damage{
 		"Nothing": {"made for the first time", func(*testing.T, *netlink.Handle, *Kernel) {}},
 		"Removed": {"removed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
-			must(t, h.LinkDel(find(t, h, "vx_backend")))
+			must(t, h.LinkDel(find(t, h, name)))
 		}},
 		"Down": {"set down by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
-			must(t, h.LinkSetDown(find(t, h, "vx_backend")))
+			must(t, h.LinkSetDown(find(t, h, name)))
 		}},
 		"MTU": {"changed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
-			must(t, h.LinkSetMTU(find(t, h, "vx_backend"), 1300))
+			must(t, h.LinkSetMTU(find(t, h, name), 1300))
 		}},
 		"Addresses": {"the node would listen to the Pods' network", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
-			must(t, sysctl{"ipv6/conf/vx_backend/disable_ipv6", "0"}.write())
+			must(t, sysctl{"ipv6/conf/" + name + "/disable_ipv6", "0"}.write())
 			for _, a := range []string{"10.70.0.254/16", "fd00:70::fe/64"} {
 				addr, err := netlink.ParseAddr(a)
 				must(t, err)
-				must(t, h.AddrAdd(find(t, h, "vx_backend"), addr))
+				must(t, h.AddrAdd(find(t, h, name), addr))
 			}
 		}},
 		"Entries": {"forwarding entries added and removed by hand", func(t *testing.T, h *netlink.Handle, k *Kernel) {
-			index := find(t, h, "vx_backend").Attrs().Index
+			index := find(t, h, name).Attrs().Index
 			must(t, k.host.setPeers(index, []netip.Addr{vtep(8)}, []netip.Addr{vtep(1)}))
 		}},
 		"Renamed": {"renamed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
-			link := find(t, h, "vx_backend")
+			link := find(t, h, name)
 			must(t, h.LinkSetDown(link))
 			must(t, h.LinkSetName(link, "other"))
 		}},
 		"HalfMade": {"the daemon died over it", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
-			link := find(t, h, "vx_backend")
+			link := find(t, h, name)
 			must(t, h.LinkSetAlias(link, ""))
 			must(t, h.LinkSetGroup(link, birthGroup))
 		}},
@@ -120,31 +150,35 @@ func TestReconcileRepairs(t *testing.T) {
 			must(t, h.LinkSetDown(find(t, h, "ens4")))
 		}},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			host := newTrunk(t, 1, true)[0]
-			before := dump(t, host)
-			k := openKernel(t, host)
-			c := &cluster{nets: []*network.Network{vxlanNetwork("backend", 700)}, nodes: []v1.NodeNetwork{otherNode("b", "192.0.2.2")}}
-			r := watcherOf(t, host, c)
-			for range 2 {
-				if err := r.Reconcile(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(before+backendLink[1:], dump(t, host)); diff != "" {
-					t.Fatalf("%s: -want +got\n%s", tc.reason, diff)
-				}
-				within(t, host, func(h *netlink.Handle) { tc.damage(t, h, k) })
-			}
-			if err := r.Reconcile(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			// The kernel itself speaks late of carriers that went and came.
-			eventually(t, "a round with nothing to do that changes nothing", func() bool {
-				return changes(t, host, func() { must(t, r.Reconcile(t.Context())) }) == 0
-			})
-		})
+	if name != "vx_backend" {
+		delete(all, "Entries")
 	}
+	return all
+}
+
+func repairs(t *testing.T, link hostLinkCase, tc damage) {
+	t.Helper()
+	host := newTrunk(t, 1, true)[0]
+	before := dump(t, host)
+	k := openKernel(t, host)
+	c := &cluster{nets: []*network.Network{link.net}, nodes: []v1.NodeNetwork{otherNode("b", "192.0.2.2")}}
+	r := watcherOf(t, host, c)
+	for range 2 {
+		if err := r.Reconcile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before+link.want[1:], dump(t, host)); diff != "" {
+			t.Fatalf("%s: -want +got\n%s", tc.reason, diff)
+		}
+		within(t, host, func(h *netlink.Handle) { tc.do(t, h, k) })
+	}
+	if err := r.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel itself speaks late of carriers that went and came.
+	eventually(t, "a round with nothing to do that changes nothing", func() bool {
+		return changes(t, host, func() { must(t, r.Reconcile(t.Context())) }) == 0
+	})
 }
 
 // changes counts what the kernel tells of links, addresses, routes and
