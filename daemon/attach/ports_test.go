@@ -244,6 +244,9 @@ func (d delegate) Attach(ctx context.Context, rec *attach.Record, ifc *attach.In
 
 func (d delegate) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	return d.call(ctx, "Detach "+ifc.Name, func() error {
+		if _, there := d.w.namespaces[rec.Netns]; rec.Netns != "" && !there {
+			return fmt.Errorf("open %s: no such namespace", rec.Netns) // as many plugins do
+		}
 		delete(d.w.namespaces[rec.Netns], ifc.Name)
 		if k := key(rec.ContainerID, ifc.Name); d.w.delegated[k] == string(ifc.DelegateConfig) {
 			delete(d.w.delegated, k)

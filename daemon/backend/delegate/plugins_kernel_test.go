@@ -95,12 +95,12 @@ func TestReferencePlugins(t *testing.T) {
 	}{
 		"Bridge": {
 			"a list", "bridge",
-			`{"cniVersion":"1.0.0","name":"flat","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,"ipam":{"type":"host-local","subnet":"10.1.0.0/24","dataDir":%q}},{"type":"tuning","mtu":1300}]}`,
+			`{"cniVersion":"1.0.0","name":"flat","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,"ipam":{"type":"host-local","subnet":"10.1.0.0/24","dataDir":%[1]q}},{"type":"tuning","dataDir":%[1]q,"mtu":1300}]}`,
 			[]string{"cni0"},
 		},
 		"PtP": {
 			"a single configuration", "ptp",
-			`{"cniVersion":"0.4.0","name":"flat","type":"ptp","ipam":{"type":"host-local","subnet":"10.1.0.0/24","dataDir":%q}}`, nil,
+			`{"cniVersion":"0.4.0","name":"flat","type":"ptp","ipam":{"type":"host-local","subnet":"10.1.0.0/24","dataDir":%[1]q}}`, nil,
 		},
 	}
 	for name, tc := range cases {
@@ -172,7 +172,7 @@ func TestReferencePluginsRollBack(t *testing.T) {
 	data := t.TempDir()
 	b := newBench(t, delegate.Options{})
 	b.config("flat.conflist", fmt.Sprintf(
-		`{"cniVersion":"1.0.0","name":"flat","plugins":[{"type":"ptp","ipam":{"type":"host-local","subnet":"10.1.0.0/24","dataDir":%q}},{"type":"tuning","sysctl":{"net.ipv4.no.such":"1"}}]}`, data))
+		`{"cniVersion":"1.0.0","name":"flat","plugins":[{"type":"ptp","ipam":{"type":"host-local","subnet":"10.1.0.0/24","dataDir":%[1]q}},{"type":"tuning","dataDir":%[1]q,"sysctl":{"net.ipv4.no.such":"1"}}]}`, data))
 	rec, ifc := b.sandbox("ptp")
 	rec.Path, rec.Netns = plugins, podNamespace(t)
 	if err := b.prepare(ifc); err != nil {
