@@ -48,9 +48,16 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) (code int) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	name := fmt.Sprintf("test-%d", os.Getpid())
+	// LAB names a lab that is up and stays, for a tight loop while developing.
+	name, kept := os.LookupEnv("LAB")
+	if !kept {
+		name = fmt.Sprintf("test-%d", os.Getpid())
+	}
 	l, err := lab.Up(ctx, lab.Config{Name: name, Install: true, Progress: os.Stderr})
 	defer func() {
+		if kept {
+			return
+		}
 		if err := lab.Down(context.WithoutCancel(ctx), name); err != nil {
 			fmt.Fprintf(os.Stderr, "end lab %s: %v\n", name, err)
 			code = max(code, 1)
@@ -90,7 +97,7 @@ func connect(ctx context.Context, l *lab.Lab) (*cluster, error) {
 		return nil, err
 	}
 	eth0 := clusterNetwork(v1.DefaultNetworkName, "pods", "bridge", v1.NetworkOptions{})
-	if err := c.Create(ctx, eth0); err != nil {
+	if err := c.Create(ctx, eth0); client.IgnoreAlreadyExists(err) != nil {
 		return nil, fmt.Errorf("create network of eth0: %w", err)
 	}
 	return &cluster{Client: c, lab: l, nodes: nodes}, nil
