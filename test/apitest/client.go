@@ -42,11 +42,11 @@ func (e *Env) ConfigAs(who Identity) *rest.Config {
 }
 
 // As returns a client that acts as somebody else.
-func (e *Env) As(t testing.TB, who Identity) client.WithWatch {
-	t.Helper()
+func (e *Env) As(tb testing.TB, who Identity) client.WithWatch {
+	tb.Helper()
 	c, err := newClient(e.ConfigAs(who))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }

@@ -26,7 +26,10 @@ func ready() []metav1.Condition {
 // store creates an object with its status and returns it.
 func store[T client.Object](t *testing.T, env *apitest.Env, o T) T {
 	t.Helper()
-	status := o.DeepCopyObject().(T)
+	status, ok := o.DeepCopyObject().(T)
+	if !ok {
+		t.Fatalf("a copy of %T has another type", o)
+	}
 	if err := env.Client.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

@@ -37,23 +37,23 @@ type Env struct {
 }
 
 // New starts an API server for this test alone.
-func New(t testing.TB) *Env {
-	t.Helper()
-	env, err := Launch()
+func New(tb testing.TB) *Env {
+	tb.Helper()
+	env, err := Launch(tb.Context())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := env.Close(); err != nil {
-			t.Error(err)
+	tb.Cleanup(func() {
+		if err := env.Close(context.Background()); err != nil {
+			tb.Error(err)
 		}
 	})
 	return env
 }
 
 // Launch starts an API server for a program that is no test. Close ends it.
-func Launch() (*Env, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+func Launch(ctx context.Context) (*Env, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	bin, err := source.Path("bin", "kubernetes")
 	if err != nil {
@@ -70,7 +70,7 @@ func Launch() (*Env, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := env.prepare(ctx); err != nil {
-		return nil, errors.Join(err, env.Close())
+		return nil, errors.Join(err, env.Close(context.WithoutCancel(ctx)))
 	}
 	return env, nil
 }
@@ -86,25 +86,24 @@ func (e *Env) prepare(ctx context.Context) error {
 }
 
 // Close ends the API server and removes all that it stored.
-func (e *Env) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+func (e *Env) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return errors.Join(e.Plane.Destroy(ctx), os.RemoveAll(e.dir))
 }
 
 // Kubectl runs kubectl as the admin and returns what it prints on standard output.
-func (e *Env) Kubectl(t testing.TB, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(e.bin, "kubectl"), args...)
+func (e *Env) Kubectl(tb testing.TB, args ...string) string {
+	tb.Helper()
+	cmd := exec.CommandContext(tb.Context(), filepath.Join(e.bin, "kubectl"), args...)
 	// HOME is where kubectl caches discovery, which another server must not see.
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.Plane.AdminKubeconfig(), "HOME="+e.dir)
 	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		t.Fatalf("kubectl %v: %v\n%s", args, err, exit.Stderr)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		tb.Fatalf("kubectl %v: %v\n%s", args, err, exit.Stderr)
 	}
 	if err != nil {
-		t.Fatalf("kubectl %v: %v", args, err)
+		tb.Fatalf("kubectl %v: %v", args, err)
 	}
 	return string(out)
 }

@@ -59,7 +59,7 @@ func TestReadManifests(t *testing.T) {
 			}
 			var got []string
 			for _, o := range objects {
-				got = append(got, o.Object["kind"].(string))
+				got = append(got, o.GetKind())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s\nkinds: -want +got\n%s", tc.reason, diff)

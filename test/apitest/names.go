@@ -17,11 +17,11 @@ func Name(prefix string) string {
 }
 
 // Namespace creates a namespace for this test and returns its name.
-func (e *Env) Namespace(t testing.TB) string {
-	t.Helper()
+func (e *Env) Namespace(tb testing.TB) string {
+	tb.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Name("test")}}
-	if err := e.Client.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
+	if err := e.Client.Create(tb.Context(), ns); err != nil {
+		tb.Fatal(err)
 	}
 	return ns.Name
 }

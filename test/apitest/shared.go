@@ -3,6 +3,7 @@
 package apitest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync"
@@ -25,24 +26,24 @@ func Main(m *testing.M) {
 	if shared.env == nil {
 		return
 	}
-	if err := shared.env.Close(); err != nil {
+	if err := shared.env.Close(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }
 
 // Start returns the API server that all tests of this binary share.
-func Start(t testing.TB) *Env {
-	t.Helper()
+func Start(tb testing.TB) *Env {
+	tb.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if !shared.inMain {
-		t.Fatal("apitest.Start needs: func TestMain(m *testing.M) { apitest.Main(m) }")
+		tb.Fatal("apitest.Start needs: func TestMain(m *testing.M) { apitest.Main(m) }")
 	}
 	if shared.env == nil && shared.err == nil {
-		shared.env, shared.err = Launch()
+		shared.env, shared.err = Launch(context.Background()) // it outlives this test
 	}
 	if shared.err != nil {
-		t.Fatal(shared.err)
+		tb.Fatal(shared.err)
 	}
 	return shared.env
 }

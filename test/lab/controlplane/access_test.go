@@ -74,6 +74,7 @@ func TestIdentities(t *testing.T) {
 }
 
 func parse(t *testing.T) func([]byte, error) *rest.Config {
+	t.Helper()
 	return func(raw []byte, err error) *rest.Config {
 		t.Helper()
 		if err != nil {

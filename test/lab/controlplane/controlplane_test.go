@@ -29,7 +29,7 @@ func newConfig(t *testing.T) controlplane.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "controlplane")
+	dir, err := os.MkdirTemp("", "controlplane") //nolint:usetesting // t.TempDir is too long a path for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,11 +56,11 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	env, err := apitest.Launch()
+	env, err := apitest.Launch(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, env.Close()) }()
+	defer func() { err = errors.Join(err, env.Close(context.WithoutCancel(ctx))) }()
 
 	table := measure.Table{
 		Title: fmt.Sprintf("%d clients × %d addresses of one /16; real etcd and API server on the same machine; "+

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apitest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/patchbay-cni/patchbay/test/source"
+)
+
+// A manifest that is not in the kustomization is installed in tests and nowhere else.
+func TestKustomizationNamesEveryManifest(t *testing.T) {
+	t.Parallel()
+	folder, err := source.Path("deployments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kustomization struct {
+		Resources []string `json:"resources"`
+	}
+	if err := yaml.Unmarshal(text, &kustomization); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" || entry.Name() == "kustomization.yaml" {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		want = append(want, name)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(kustomization.Resources)
+	if diff := cmp.Diff(want, kustomization.Resources); diff != "" {
+		t.Errorf("resources of deployments/kustomization.yaml: -files +named\n%s", diff)
+	}
+}
+
+// A policy without a binding checks nothing, and fails closed only if it says so.
+func TestEveryPolicyIsBoundAndFailsClosed(t *testing.T) {
+	t.Parallel()
+	folder, err := source.Path("deployments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := ReadManifests(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := map[string]bool{}
+	var policies []*unstructured.Unstructured
+	for _, o := range objects {
+		switch o.GetKind() {
+		case "ValidatingAdmissionPolicy":
+			policies = append(policies, o)
+		case "ValidatingAdmissionPolicyBinding":
+			name, _, _ := unstructured.NestedString(o.Object, "spec", "policyName")
+			actions, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "validationActions")
+			bound[name] = slices.Equal(actions, []string{"Deny"})
+		}
+	}
+	if len(policies) == 0 {
+		t.Fatal("found no policy in deployments/")
+	}
+	for _, p := range policies {
+		if fail, _, _ := unstructured.NestedString(p.Object, "spec", "failurePolicy"); fail != "Fail" || !bound[p.GetName()] {
+			t.Errorf("%s: failurePolicy %q, denies by a binding: %v", p.GetName(), fail, bound[p.GetName()])
+		}
+	}
+}
