@@ -126,6 +126,11 @@ func tryAgain(out string) bool {
 
 // plugin runs the plugin in this process.
 func (m machine) plugin(ctx context.Context, command, id string) (int, string) {
+	return m.invoke(ctx, command, id, "1.0.0")
+}
+
+// invoke does so with a configuration in that version.
+func (m machine) invoke(ctx context.Context, command, id, cniVersion string) (int, string) {
 	env := map[string]string{
 		"CNI_COMMAND": command, "CNI_CONTAINERID": id, "CNI_NETNS": "/run/netns/" + id, "CNI_IFNAME": "eth0",
 		"CNI_ARGS": "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=" + id + ";K8S_POD_UID=" + id,
@@ -134,7 +139,7 @@ func (m machine) plugin(ctx context.Context, command, id string) (int, string) {
 	p := &plugin.Process{
 		LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok },
 		Stdin: strings.NewReader(fmt.Sprintf(
-			`{"cniVersion":"1.0.0","name":"patchbay","type":"patchbay","socket":%q}`, m.socket())),
+			`{"cniVersion":%q,"name":"patchbay","type":"patchbay","socket":%q}`, cniVersion, m.socket())),
 		Stdout: &out, Pending: m.pending(), Patience: 20 * time.Second,
 	}
 	return p.Run(ctx), out.String()

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -34,8 +32,6 @@ func socketIn(dir string) string { return filepath.Join(dir, "run", "s") }
 // the cluster is made up: every Pod asks for the one network, and its addresses
 // come from a pool in memory, as they do from a node's hold.
 func serve(ctx context.Context, o options) (err error) {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
-	defer stop()
 	j, err := journal.Open(filepath.Join(o.dir, "state", "journal.db"), journal.Options{})
 	if err != nil {
 		return err
