@@ -32,9 +32,9 @@ func newWorld(nets ...*network.Network) *world {
 	return &world{state: *host(), nets: nets, used: map[network.Link]bool{}, err: map[string]error{}}
 }
 
-func (w *world) reconciler(t testing.TB) *Reconciler {
-	t.Helper()
-	return New(Config{Node: "self", Version: "v1", Kernel: w, Cluster: w, Pods: w, Log: testLog(t)})
+func (w *world) reconciler(tb testing.TB) *Reconciler {
+	tb.Helper()
+	return New(Config{Node: "self", Version: "v1", Kernel: w, Cluster: w, Pods: w, Log: testLog(tb)})
 }
 
 func (w *world) State(context.Context) (*State, error) {

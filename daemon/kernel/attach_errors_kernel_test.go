@@ -41,6 +41,7 @@ func TestAttachErrors(t *testing.T) {
 		"ParentIsBridgePort": {
 			reason: "the bridge gets the NIC's frames",
 			host: func(t *testing.T, h *netlink.Handle) {
+				t.Helper()
 				addBridge("br0")(t, h)
 				must(t, h.LinkSetMaster(find(t, h, "ens4"), find(t, h, "br0")))
 			},
@@ -50,6 +51,7 @@ func TestAttachErrors(t *testing.T) {
 			reason: "passthru has the parent to itself",
 			slave:  Slave{Mode: "passthru"},
 			host: func(t *testing.T, h *netlink.Handle) {
+				t.Helper()
 				attrs := netlink.LinkAttrs{Name: "other", ParentIndex: find(t, h, "ens4").Attrs().Index, TxQLen: -1}
 				must(t, h.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_BRIDGE}))
 			},
@@ -64,6 +66,7 @@ func TestAttachErrors(t *testing.T) {
 			reason: "another interface's default route is not replaced",
 			slave:  Slave{V4: prefix("10.0.0.5/24"), Routes: routes("10.9.0.0/16", "10.0.0.1")},
 			pod: func(t *testing.T, h *netlink.Handle) {
+				t.Helper()
 				lo := find(t, h, "lo").Attrs().Index
 				dst := netlink.NewIPNet(prefix("10.9.0.0/16").Addr().AsSlice())
 				dst.Mask = []byte{255, 255, 0, 0}

@@ -116,15 +116,19 @@ func damages(name string) map[string]damage {
 	all := map[string]damage{
 		"Nothing": {"made for the first time", func(*testing.T, *netlink.Handle, *Kernel) {}},
 		"Removed": {"removed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			t.Helper()
 			must(t, h.LinkDel(find(t, h, name)))
 		}},
 		"Down": {"set down by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			t.Helper()
 			must(t, h.LinkSetDown(find(t, h, name)))
 		}},
 		"MTU": {"changed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			t.Helper()
 			must(t, h.LinkSetMTU(find(t, h, name), 1300))
 		}},
 		"Addresses": {"the node would listen to the Pods' network", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			t.Helper()
 			must(t, sysctl{"ipv6/conf/" + name + "/disable_ipv6", "0"}.write())
 			for _, a := range []string{"10.70.0.254/16", "fd00:70::fe/64"} {
 				addr, err := netlink.ParseAddr(a)
@@ -133,20 +137,24 @@ func damages(name string) map[string]damage {
 			}
 		}},
 		"Entries": {"forwarding entries added and removed by hand", func(t *testing.T, h *netlink.Handle, k *Kernel) {
+			t.Helper()
 			index := find(t, h, name).Attrs().Index
 			must(t, k.host.setPeers(index, []netip.Addr{vtep(8)}, []netip.Addr{vtep(1)}))
 		}},
 		"Renamed": {"renamed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			t.Helper()
 			link := find(t, h, name)
 			must(t, h.LinkSetDown(link))
 			must(t, h.LinkSetName(link, "other"))
 		}},
 		"HalfMade": {"the daemon died over it", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			t.Helper()
 			link := find(t, h, name)
 			must(t, h.LinkSetAlias(link, ""))
 			must(t, h.LinkSetGroup(link, birthGroup))
 		}},
 		"ParentDown": {"set down by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
+			t.Helper()
 			must(t, h.LinkSetDown(find(t, h, "ens4")))
 		}},
 	}
