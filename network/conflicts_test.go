@@ -232,3 +232,28 @@ func TestLinks(t *testing.T) {
 		})
 	}
 }
+
+func TestOlder(t *testing.T) {
+	t.Parallel()
+	first, second := time.Unix(1, 0), time.Unix(2, 0)
+	cases := map[string]struct {
+		reason string
+		a, b   network.Network
+		want   bool
+	}{
+		"Created":  {reason: "The one created first.", a: network.Network{Created: first, UID: "b"}, b: network.Network{Created: second, UID: "a"}, want: true},
+		"Later":    {reason: "And not the other.", a: network.Network{Created: second}, b: network.Network{Created: first}},
+		"SameTime": {reason: "Kubernetes counts seconds: the UID decides.", a: network.Network{Created: first, UID: "a"}, b: network.Network{Created: first, UID: "b"}, want: true},
+		"Same":     {reason: "Nobody is older than itself.", a: network.Network{Created: first, UID: "a"}, b: network.Network{Created: first, UID: "a"}},
+		"New":      {reason: "It is being created now.", a: network.Network{}, b: network.Network{Created: first}},
+		"OverNew":  {reason: "It was there before.", a: network.Network{Created: first}, b: network.Network{}, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tc.a.Older(&tc.b); got != tc.want {
+				t.Errorf("%s\nOlder: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

@@ -61,8 +61,11 @@ func (n *Network) LinkName() string {
 }
 
 // Older reports whether n comes before o where two compete: by creation, then
-// UID.
+// UID. One that is not created yet, as at its admission, is the youngest.
 func (n *Network) Older(o *Network) bool {
+	if n.Created.IsZero() != o.Created.IsZero() {
+		return o.Created.IsZero()
+	}
 	if !n.Created.Equal(o.Created) {
 		return n.Created.Before(o.Created)
 	}
