@@ -9,7 +9,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -65,7 +64,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	switch o.stage {
 	case stageInner:
-		return errors.Join(compare(ctx, o, out), speak(ctx, o, out))
+		if err := compare(ctx, o, out); err != nil {
+			return err
+		}
+		return speak(ctx, o, out)
 	case stageDaemon:
 		return serve(ctx, o)
 	}
