@@ -34,7 +34,7 @@ const patience = 30 * time.Second
 
 // node is a machine with a daemon: its files, and its Node object.
 type node struct {
-	t    *testing.T
+	t    testing.TB
 	env  *apitest.Env
 	name string
 	dir  string
@@ -44,7 +44,7 @@ type node struct {
 
 // newNode prepares a node whose daemon has the rights of deployments/. Only one
 // may run at a time: they share the NIC.
-func newNode(t *testing.T, env *apitest.Env) *node {
+func newNode(t testing.TB, env *apitest.Env) *node {
 	t.Helper()
 	n := &node{t: t, env: env, name: apitest.Name("node"), http: freeAddress(t)}
 	// A unix socket's path has at most 108 bytes.
@@ -85,7 +85,7 @@ func (n *node) writeKubeconfig() {
 	}
 }
 
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -245,7 +245,7 @@ func (n *node) used(ctx context.Context, cn *v1.ClusterNetwork) string {
 }
 
 // eventually polls until f succeeds.
-func eventually(t *testing.T, what string, f func(context.Context) error) {
+func eventually(t testing.TB, what string, f func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

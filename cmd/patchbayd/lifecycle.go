@@ -24,7 +24,7 @@ func (d *daemon) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
 		d.conn.Cache.Start, d.networks.Run, d.watchLinks, d.publisher.Run,
-		d.drain.Run, d.validity.Run, d.server.Run, d.serveHTTP, d.open,
+		d.drain.Run, d.validity.Run, d.server.Run, d.serveHTTP, d.open, d.sweep,
 	} {
 		group.Go(func() error { return part(ctx) })
 	}
@@ -72,6 +72,17 @@ func (d *daemon) watchLinks(ctx context.Context) error {
 		return nil
 	}
 	return d.watcher.Run(ctx)
+}
+
+// sweep removes what accidents left, once the daemon is ready.
+func (d *daemon) sweep(ctx context.Context) error {
+	if !await(ctx, d.ready.Load) {
+		return nil
+	}
+	orphans := cluster.Orphans{
+		Client: d.conn.Direct, Node: d.node, Records: d.journal.List, Alive: d.kernel.Exists, Addresses: d.addresses,
+	}
+	return orphans.Run(ctx)
 }
 
 // openAddresses starts the node's allocator from the journal. What it returns

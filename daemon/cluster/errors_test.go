@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+var danmeps = schema.GroupResource{Group: "danm.io", Resource: "danmeps"}
+
+func TestErrorsKeepTheirMeaning(t *testing.T) {
+	t.Parallel()
+	plain := errors.New("plain")
+	cases := map[string]struct {
+		reason    string
+		err       error
+		translate func(error) error
+		is, isNot error
+	}{
+		"PortNotFound": {"a missing object", apierrors.NewNotFound(danmeps, "x"), portError, attach.ErrNotFound, attach.ErrTryAgain},
+		"PortAway":     {"the API server is away", errors.New("connection refused"), portError, attach.ErrTryAgain, attach.ErrNotFound},
+		"PortTooMany":  {"the API server is busy", apierrors.NewTooManyRequests("x", 1), portError, attach.ErrTryAgain, attach.ErrNotFound},
+		"PortRefused":  {"waiting does not help", apierrors.NewForbidden(danmeps, "x", nil), portError, nil, attach.ErrTryAgain},
+		"PortTwice":    {"already translated", fmt.Errorf("x: %w", attach.ErrNotFound), portError, attach.ErrNotFound, attach.ErrTryAgain},
+		"ClaimAgain":   {"the allocator says so", fmt.Errorf("x: %w", claims.ErrTryAgain), claimError, attach.ErrTryAgain, attach.ErrNotFound},
+		"ClaimClosed":  {"the next daemon will answer", claims.ErrClosed, claimError, attach.ErrTryAgain, nil},
+		"ClaimGone":    {"the network is gone", claims.ErrNotFound, claimError, attach.ErrNotFound, attach.ErrTryAgain},
+		"ClaimFull":    {"a full pool is no reason to wait", claims.ErrExhausted, claimError, claims.ErrExhausted, attach.ErrTryAgain},
+		"StoreConflict": {"somebody wrote first", apierrors.NewConflict(danmeps, "x", plain),
+			func(err error) error { return storeError("update", network.Ref{}, err) }, claims.ErrConflict, claims.ErrNotFound},
+		"StoreLost": {"neither: the write may have been applied", apierrors.NewTimeoutError("x", 1),
+			func(err error) error { return storeError("update", network.Ref{}, err) }, nil, claims.ErrConflict},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := tc.translate(tc.err)
+			if !errors.Is(got, tc.err) {
+				t.Errorf("%s: %v lost its cause %v", tc.reason, got, tc.err)
+			}
+			if tc.is != nil && !errors.Is(got, tc.is) {
+				t.Errorf("%s: %v is not %v", tc.reason, got, tc.is)
+			}
+			if tc.isNot != nil && errors.Is(got, tc.isNot) {
+				t.Errorf("%s: %v is %v", tc.reason, got, tc.isNot)
+			}
+		})
+	}
+	if portError(nil) != nil || claimError(nil) != nil {
+		t.Error("no error became one")
+	}
+}
+
+func TestNamespaceGone(t *testing.T) {
+	t.Parallel()
+	terminating := apierrors.NewForbidden(danmeps, "x", nil)
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	cases := map[string]struct {
+		reason string
+		err    error
+		want   bool
+	}{
+		"Terminating": {"nothing can be created any more", terminating, true},
+		"Missing":     {"the namespace is gone", apierrors.NewNotFound(danmeps, "x"), true},
+		"Quota":       {"a quota may be raised", apierrors.NewForbidden(danmeps, "x", errors.New("exceeded quota")), false},
+		"None":        {"no error", nil, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := namespaceGone(tc.err); got != tc.want {
+				t.Errorf("%s: got %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		err    error
+		want   string
+	}{
+		"Exhausted":   {"through wrapping", fmt.Errorf("a: %w", claims.ErrExhausted), "AddressesExhausted"},
+		"FirstCounts": {"the particular before the general", fmt.Errorf("%w: %w", attach.ErrTryAgain, claims.ErrDeleting), "NetworkDeleting"},
+		"Invalid":     {"a fault of the object or the annotation", &network.InvalidError{}, "InvalidNetwork"},
+		"Other":       {"anything else", errors.New("x"), "NetworkAttachmentFailed"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := reason(tc.err); got != tc.want {
+				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// sweepEvery is the time between two looks for orphans. They come from accidents
+// only: a journal that was lost, a create that the API server did after its
+// answer was given up.
+const sweepEvery = 10 * time.Minute
+
+// Orphans are DanmEps of this node that its journal does not know.
+type Orphans struct {
+	// Client reads from the API server.
+	Client client.Client
+	// Node is this node's name.
+	Node string
+	// Records returns the whole journal.
+	Records func() ([]*attach.Record, error)
+	// Alive reports whether a network namespace is there: then the sandbox may
+	// still run, whatever the journal says.
+	Alive func(netns string) (bool, error)
+	// Addresses frees what an orphan leaves.
+	Addresses Collector
+}
+
+// Run sweeps now and then until ctx ends.
+func (o *Orphans) Run(ctx context.Context) error {
+	log := logr.FromContextOrDiscard(ctx)
+	for ctx.Err() == nil {
+		if err := o.Sweep(ctx); err != nil && ctx.Err() == nil {
+			log.Error(err, "Cannot look for DanmEps without a sandbox")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(sweepEvery/2 + rand.N(sweepEvery)):
+		}
+	}
+	return nil
+}
+
+// Sweep removes the orphans whose namespace is gone, and frees their addresses.
+func (o *Orphans) Sweep(ctx context.Context) error {
+	// First the list, then the journal: a record is written before its DanmEp is
+	// made, and goes after it.
+	eps, err := o.list(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := o.known()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	touched := map[claims.Key]bool{}
+	for i := range eps {
+		ep := &eps[i]
+		if known[client.ObjectKeyFromObject(ep)] {
+			continue
+		}
+		gone, err := o.remove(ctx, ep)
+		errs = append(errs, err)
+		if gone {
+			touched[networkOf(ep)] = true
+		}
+	}
+	for net := range touched {
+		if _, err := o.Addresses.Collect(ctx, net); err != nil && !errors.Is(err, attach.ErrNotFound) {
+			errs = append(errs, fmt.Errorf("collect addresses of %s: %w", net.Ref, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// list returns the DanmEps that this node's daemon made.
+func (o *Orphans) list(ctx context.Context) ([]v1.DanmEp, error) {
+	ctx, cancel := context.WithTimeout(ctx, 6*requestTimeout)
+	defer cancel()
+	list := &v1.DanmEpList{}
+	if err := o.Client.List(ctx, list, client.MatchingFields{"spec.Host": o.Node}); err != nil {
+		return nil, fmt.Errorf("list DanmEps of node %s: %w", o.Node, err)
+	}
+	var ours []v1.DanmEp
+	for _, ep := range list.Items {
+		if controllerutil.ContainsFinalizer(&ep, v1.NodeFinalizer) {
+			ours = append(ours, ep)
+		}
+	}
+	return ours, nil
+}
+
+// known are the DanmEps that the journal answers for.
+func (o *Orphans) known() (map[client.ObjectKey]bool, error) {
+	records, err := o.Records()
+	if err != nil {
+		return nil, fmt.Errorf("read journal: %w", err)
+	}
+	known := map[client.ObjectKey]bool{}
+	for _, rec := range records {
+		for i := range rec.Interfaces {
+			known[client.ObjectKey{Namespace: rec.PodNamespace, Name: rec.Interfaces[i].EndpointName}] = true
+		}
+	}
+	return known, nil
+}
+
+// remove removes an orphan unless its namespace is still there.
+func (o *Orphans) remove(ctx context.Context, ep *v1.DanmEp) (gone bool, err error) {
+	if ep.Spec.Netns == "" {
+		return false, nil // nothing tells whether it is in use
+	}
+	if alive, err := o.Alive(ep.Spec.Netns); alive || err != nil {
+		return false, err
+	}
+	logr.FromContextOrDiscard(ctx).Info("Removing a DanmEp whose sandbox is gone and not in the journal",
+		"danmep", client.ObjectKeyFromObject(ep).String(), "sandbox", ep.Spec.CID)
+	if err := (endpoints{c: o.Client}).remove(ctx, ep); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// networkOf names the network of a DanmEp.
+func networkOf(ep *v1.DanmEp) claims.Key {
+	ref := network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}
+	if ref.Kind != v1.KindClusterNetwork {
+		ref.Namespace = ep.Namespace
+	}
+	return claims.Key{Ref: ref, UID: ep.Spec.NetworkUID}
+}

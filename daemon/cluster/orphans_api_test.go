@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// collector notes what is collected.
+type collector struct {
+	keys []claims.Key
+	err  error
+}
+
+func (c *collector) Collect(_ context.Context, key claims.Key) (int64, error) {
+	c.keys = append(c.keys, key)
+	return 0, c.err
+}
+
+func TestOrphansAreRemoved(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	ns := env.Namespace(t)
+	host := apitest.Name("node")
+	conn := connect(t, env)
+	add := func(host, netns string, change func(*v1.DanmEp)) *v1.DanmEp {
+		rec := sandbox(ns)
+		rec.Netns = netns
+		ep := endpoint(rec, &rec.Interfaces[0], Host{Name: host})
+		change(ep)
+		if err := env.Client.Create(t.Context(), ep); err != nil {
+			t.Fatal(err)
+		}
+		return ep
+	}
+	nothing := func(*v1.DanmEp) {}
+	cases := map[string]struct {
+		reason string
+		ep     *v1.DanmEp
+		stays  bool
+	}{
+		"Gone":      {reason: "nobody knows it, its namespace is gone", ep: add(host, "/gone", nothing)},
+		"Alive":     {reason: "the sandbox runs although the journal was lost", ep: add(host, "/alive", nothing), stays: true},
+		"Unknown":   {reason: "its namespace is not recorded", ep: add(host, "", nothing), stays: true},
+		"Journal":   {reason: "the journal answers for it", ep: add(host, "/gone", nothing), stays: true},
+		"OtherNode": {reason: "another node's daemon decides", ep: add(node, "/gone", nothing), stays: true},
+		"Foreign": {reason: "DANM wrote it, without our finalizer", stays: true,
+			ep: add(host, "/gone", func(ep *v1.DanmEp) { ep.Finalizers = nil })},
+		"Terminating": {reason: "somebody deleted it before", ep: add(host, "/gone", func(ep *v1.DanmEp) {})},
+	}
+	if err := env.Client.Delete(t.Context(), cases["Terminating"].ep); err != nil {
+		t.Fatal(err)
+	}
+	collected := &collector{}
+	o := &Orphans{
+		// The policies let a daemon write its own node's only.
+		Client: env.As(t, apitest.NodeDaemon(host)), Node: host, Addresses: collected,
+		Alive: func(path string) (bool, error) { return path == "/alive", nil },
+		Records: func() ([]*attach.Record, error) {
+			return []*attach.Record{{PodNamespace: ns, Interfaces: []attach.Interface{{EndpointName: cases["Journal"].ep.Name}}}}, nil
+		},
+	}
+	if err := o.Sweep(logged(t)); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range cases {
+		err := conn.Direct.Get(t.Context(), client.ObjectKeyFromObject(tc.ep), &v1.DanmEp{})
+		if stays := err == nil; stays != tc.stays {
+			t.Errorf("%s: %s: stays is %t, want %t (%v)", name, tc.reason, stays, tc.stays, err)
+		}
+	}
+	want := []claims.Key{{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, UID: "net-uid"}}
+	if diff := cmp.Diff(want, collected.keys); diff != "" {
+		t.Errorf("networks that were collected (-want +got):\n%s", diff)
+	}
+}
+
+// A journal that cannot be read knows of every DanmEp there may be.
+func TestUnreadableJournalStopsTheSweep(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	ns, host := env.Namespace(t), apitest.Name("node")
+	rec := sandbox(ns)
+	ep := endpoint(rec, &rec.Interfaces[0], Host{Name: host})
+	if err := env.Client.Create(t.Context(), ep); err != nil {
+		t.Fatal(err)
+	}
+	damaged := errors.New("damaged")
+	o := &Orphans{
+		Client: env.Client, Node: host, Addresses: &collector{},
+		Alive:   func(string) (bool, error) { return false, nil },
+		Records: func() ([]*attach.Record, error) { return nil, damaged },
+	}
+	if err := o.Sweep(logged(t)); !errors.Is(err, damaged) {
+		t.Errorf("got error %v, want the journal's", err)
+	}
+	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(ep), &v1.DanmEp{}); err != nil {
+		t.Errorf("the DanmEp: %v", err)
+	}
+}
+
+func TestDrainLooksOnlyAtNetworksInDeletion(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	protect := func(cn *v1.ClusterNetwork) *v1.ClusterNetwork {
+		cn.Finalizers = []string{v1.InUseFinalizer}
+		if err := env.Client.Update(t.Context(), cn); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			cn.Finalizers, cn.ResourceVersion = nil, ""
+			_ = env.Client.Patch(context.Background(), cn, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+		})
+		return cn
+	}
+	deleting, living := protect(clusterNetwork(t, env)), protect(clusterNetwork(t, env))
+	if err := env.Client.Delete(t.Context(), deleting, &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &deleting.UID}}); err != nil {
+		t.Fatal(err)
+	}
+	collected := &collector{}
+	d := NewDrain(env.Client, collected)
+	if err := d.sync(t.Context(), ref(living)); err != nil || len(collected.keys) > 0 {
+		t.Errorf("a network that stays was collected: %v, %v", collected.keys, err)
+	}
+	if err := d.sync(t.Context(), ref(deleting)); !errors.Is(err, errInUse) {
+		t.Errorf("got %v, want to look again until the network is gone", err)
+	}
+	want := []claims.Key{{Ref: ref(deleting), UID: string(deleting.UID)}}
+	if diff := cmp.Diff(want, collected.keys); diff != "" {
+		t.Errorf("collected (-want +got):\n%s", diff)
+	}
+	if err := d.sync(t.Context(), network.Ref{Kind: v1.KindClusterNetwork, Name: "nope"}); err != nil {
+		t.Errorf("a network that is gone: %v", err)
+	}
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+func TestUsesTellHowFarEachInterfaceCame(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		state  attach.State
+		uid    string
+		want   claims.Phase
+	}{
+		"Attaching": {reason: "claimed before the record was written", state: attach.Attaching, want: claims.Claimed},
+		"Attached":  {reason: "its DanmEp may not exist", state: attach.Attached, want: claims.Claimed},
+		"Published": {reason: "its DanmEp is journalled", state: attach.Attached, uid: "u", want: claims.Published},
+		"Released":  {reason: "how far the release came is not known", state: attach.Released, want: claims.Releasing},
+		"Withdrawn": {reason: "a DanmEp does not make a released address used", state: attach.Released, uid: "u", want: claims.Releasing},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rec := sandbox("ns")
+			rec.State, rec.Interfaces[0].EndpointUID = tc.state, tc.uid
+			want := []claims.Use{{
+				Key:   claims.Key{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, UID: "net-uid"},
+				Owner: rec.Interfaces[0].EndpointName,
+				V4:    netip.MustParseAddr("10.9.0.5"), Phase: tc.want,
+			}}
+			if diff := cmp.Diff(want, Uses([]*attach.Record{rec}), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestHoldingsAreTheNodesOwn(t *testing.T) {
+	t.Parallel()
+	h := NewHoldings("a")
+	look := func(name string, held ...string) {
+		status := v1.NetworkStatus{IPAM: &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{}}}
+		for _, node := range held {
+			status.IPAM.Held[node] = v1.HeldAddresses{}
+		}
+		ref := network.Ref{Kind: v1.KindClusterNetwork, Name: name}
+		h.Look(&v1.ClusterNetwork{Status: status}, &network.Network{Ref: ref, UID: name}, nil)
+	}
+	look("mine", "a", "b")
+	look("others", "b")
+	look("nobodys")
+	h.Look(&v1.ClusterNetwork{}, nil, network.ErrInvalid)
+
+	journalled := claims.Key{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "journalled"}, UID: "journalled"}
+	got := map[string]bool{}
+	for _, key := range h.With([]claims.Use{{Key: journalled}, {Key: journalled}}) {
+		got[key.UID] = true
+	}
+	if diff := cmp.Diff(map[string]bool{"mine": true, "journalled": true}, got); diff != "" {
+		t.Errorf("networks to settle (-want +got):\n%s", diff)
+	}
+}
