@@ -35,6 +35,14 @@ type Change struct {
 	Add, Drop []netip.Addr
 }
 
+// name of the link that changes.
+func (c *Change) name() string {
+	if c.Op == Raise {
+		return c.Link.Device
+	}
+	return c.Link.Name
+}
+
 // Used reports whether Pods have slaves on the link of an identity.
 type Used func(network.Link) bool
 

@@ -119,13 +119,12 @@ func (r *Reconciler) step(ctx context.Context, c Change) error {
 			return nil // a Pod came first; the next round plans afresh
 		}
 	}
-	err := r.Kernel.Apply(ctx, c)
-	if err != nil {
-		err = fmt.Errorf("%s link %s: %w", c.Op, c.Link.Name, err)
+	if err := r.Kernel.Apply(ctx, c); err != nil {
+		return fmt.Errorf("%s link %s: %w", c.Op, c.name(), err)
 	}
-	r.Log.Info("changed the host's links", "op", c.Op, "link", c.Link.Name, "device", c.Link.Device,
-		"identity", c.Link.Identity.String(), "add", c.Add, "drop", c.Drop, "error", err)
-	return err
+	r.Log.Info("changed the host's links", "op", c.Op, "link", c.name(), "device", c.Link.Device,
+		"add", c.Add, "drop", c.Drop)
+	return nil
 }
 
 // report writes the status when it differs from what was written last.
