@@ -42,15 +42,14 @@ func (c *claim) answered() bool {
 // answerWaiters answers those whose wish has come true.
 func (d *desk) answerWaiters(p *plan, served []*waiter) {
 	d.waiters = slices.DeleteFunc(d.waiters, func(w *waiter) bool {
-		switch {
-		case w.collect && slices.Contains(served, w):
-			w.collected = p.collected
-			w.done <- p.collectErr
-		case !w.collect && w.ready(&d.book):
-			w.done <- nil
-		default:
+		var err error
+		if w.fresh && !slices.Contains(served, w) || !w.ready(&d.book) {
 			return false
 		}
+		if w.collect {
+			w.collected, err = p.collected, p.collectErr
+		}
+		w.done <- err
 		return true
 	})
 }

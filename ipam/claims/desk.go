@@ -32,8 +32,9 @@ type desk struct {
 // waiter is a caller who waits for the ledger to be as asked.
 type waiter struct {
 	ready func(*ledger) bool
-	// collect asks for garbage collection; such a waiter is ready only after a
-	// plan that did it.
+	// fresh asks for a plan from an object read after the waiter came.
+	fresh bool
+	// collect asks for garbage collection in that plan.
 	collect   bool
 	collected int64
 	done      chan error
@@ -53,7 +54,7 @@ func (d *desk) poke() {
 
 // wait queues a waiter and pokes. One that is ready is answered at once.
 func (d *desk) wait(w *waiter) {
-	if !w.collect && w.ready(&d.book) {
+	if !w.fresh && w.ready(&d.book) {
 		w.done <- nil
 		return
 	}

@@ -40,7 +40,11 @@ func (n *node) add(id string) *record {
 	if n.m.chance(10) {
 		v4 = static("10.0.0.2")
 	}
-	for {
+	for start := time.Now(); ; {
+		if time.Since(start) > time.Hour {
+			n.m.fail("%s was not served in an hour: a pool of %s %s has %+v", id, n.m.V4, n.m.V6, n.m.store.Object(n.m.net.Ref).IPAM)
+			return nil
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		if n.m.chance(20) {
 			ctx, cancel = context.WithTimeout(ctx, 30*time.Millisecond)

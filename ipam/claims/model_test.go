@@ -115,7 +115,14 @@ func (m *model) run() {
 		nodes[i] = &node{m: m, store: faulty, name: fmt.Sprintf("n%d", i), journal: map[string]*record{}}
 		m.wg.Go(nodes[i].live)
 	}
+	over := make(chan struct{})
+	var settlers sync.WaitGroup
+	for _, n := range nodes {
+		settlers.Go(func() { n.settle(over) })
+	}
 	m.wg.Wait()
+	close(over)
+	settlers.Wait()
 	faulty.Wait()
 	for _, n := range nodes {
 		n.sweepUp()
@@ -201,6 +208,19 @@ func (n *node) daemon() *claims.Allocator {
 	return n.a
 }
 
+// settle is what the daemon does now and then: writes of a former life may have
+// been late.
+func (n *node) settle(over <-chan struct{}) {
+	for {
+		select {
+		case <-over:
+			return
+		case <-time.After(time.Minute):
+			n.sweepUp()
+		}
+	}
+}
+
 // sweepUp lets the last life find what its former ones left.
 func (n *node) sweepUp() {
 	for {
@@ -208,7 +228,7 @@ func (n *node) sweepUp() {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, claims.ErrTryAgain) {
+		if !errors.Is(err, claims.ErrTryAgain) && !errors.Is(err, claims.ErrClosed) {
 			n.m.fail("settle: %v", err)
 			return
 		}

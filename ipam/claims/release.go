@@ -57,7 +57,7 @@ func (a *Allocator) Forget(key Key, owner string, a4, a6 netip.Addr) {
 // how many. On a network in deletion that nobody holds and no DanmEp names, it
 // takes the finalizer off.
 func (a *Allocator) Collect(ctx context.Context, key Key) (int64, error) {
-	w := &waiter{collect: true}
+	w := &waiter{fresh: true, collect: true, ready: func(*ledger) bool { return true }}
 	err := a.desk(key).await(ctx, "collect", w)
 	if err != nil {
 		return 0, err

@@ -21,13 +21,17 @@ func (a *Allocator) Resume(uses []Use) {
 // Settle compares the node's entries in these networks with what Resume was
 // told and with the node's own DanmEps, frees the rest, and fences writes of a
 // former life that are still on their way. Networks that are gone are no error.
+//
+// A write of the former life that found no entry to conflict with may be applied
+// later, as long as the API server works on requests (a minute): a second Settle
+// after that frees what it claimed.
 func (a *Allocator) Settle(ctx context.Context, keys ...Key) error {
 	errs := make([]error, len(keys))
 	var wg sync.WaitGroup
 	for i, key := range keys {
 		wg.Go(func() {
 			settled := func(l *ledger) bool { return l.verified && !l.owing() }
-			errs[i] = a.desk(key).await(ctx, "settle", &waiter{ready: settled})
+			errs[i] = a.desk(key).await(ctx, "settle", &waiter{fresh: true, ready: settled})
 		})
 	}
 	wg.Wait()
