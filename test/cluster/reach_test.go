@@ -6,6 +6,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -139,10 +140,14 @@ func TestAnnotations(t *testing.T) {
 			}
 			c.create(t, p)
 			c.running(t.Context(), t, p)
-			out, err := c.lab.Kubectl(t.Context(), "exec", "-n", ns, name, "--", "sh", "-c", tc.shell)
-			if err != nil || !strings.Contains(out, tc.want) {
-				t.Errorf("%s: `%s` does not say %q (error: %v):\n%s", tc.reason, tc.shell, tc.want, err, out)
-			}
+			// Under load an exec may come back without what it printed.
+			c.await(t.Context(), t, tc.reason, func(ctx context.Context) string {
+				out, err := c.lab.Kubectl(ctx, "exec", "-n", ns, name, "--", "sh", "-c", tc.shell)
+				if err == nil && strings.Contains(out, tc.want) {
+					return ""
+				}
+				return fmt.Sprintf("`%s` does not say %q (error: %v):\n%s", tc.shell, tc.want, err, out)
+			})
 		})
 	}
 }
