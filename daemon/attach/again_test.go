@@ -50,3 +50,24 @@ func TestAddAfterDel(t *testing.T) {
 		t.Errorf("ADD afterwards: %v", err)
 	}
 }
+
+// A DEL that stopped half-way has taken interfaces: a repeated ADD must not
+// answer with them.
+func TestAddAfterHalfDel(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	l := w.mustStart(t)
+	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+		t.Fatal(err)
+	}
+	l.drain()
+	l.calls, l.faults = nil, map[int]fault{5: {}} // Get, Exists, Detach net2, eth1, eth0
+	if err := l.Del(context.Background(), request("a")); !errors.Is(err, errInjected) {
+		t.Fatalf("DEL: %v, want the injected fault; calls %q", err, l.calls)
+	}
+	if _, err := l.Add(context.Background(), request("a")); !errors.Is(err, attach.ErrTryAgain) {
+		t.Errorf("ADD: %v, want ErrTryAgain", err)
+	}
+	l.drain()
+	w.mustBeEmpty(t, "after ADD has ended the DEL")
+}

@@ -125,6 +125,29 @@ func TestWaitingEndsWithContext(t *testing.T) {
 	w.mustBeEmpty(t, "after DEL")
 }
 
+// A request whose caller has gone before its turn has no effect, although the
+// turn may be free as well.
+func TestEndedContextIsNotServed(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	l := w.mustStart(t)
+	l.calls = nil
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 50 { // which of two ready channels is taken is random
+		_, err := l.Add(ctx, w.sandbox("a"))
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("ADD: %v, want context.Canceled", err)
+		}
+		if err := l.Del(ctx, request("a")); !errors.Is(err, context.Canceled) {
+			t.Fatalf("DEL: %v, want context.Canceled", err)
+		}
+	}
+	if len(l.calls) > 0 {
+		t.Errorf("calls: %q", l.calls)
+	}
+}
+
 // An ADD whose caller has gone is rolled back, although its context has ended.
 func TestAddWithoutCaller(t *testing.T) {
 	t.Parallel()

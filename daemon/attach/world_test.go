@@ -224,6 +224,9 @@ func (l *life) call(ctx context.Context, name string, effect func() error) error
 	if l.dead {
 		return errDead
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	l.calls = append(l.calls, name)
 	f, hit := l.faults[len(l.calls)]
 	hit = hit && (f.kill || !silent(name))
