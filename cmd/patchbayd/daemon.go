@@ -14,11 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
-	"github.com/patchbay-cni/patchbay/daemon/backend/delegate"
-	"github.com/patchbay-cni/patchbay/daemon/backend/ipvlan"
-	"github.com/patchbay-cni/patchbay/daemon/backend/macvlan"
 	"github.com/patchbay-cni/patchbay/daemon/cluster"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/daemon/kernel"
@@ -67,14 +63,14 @@ func newDaemon(ctx context.Context, o *options) (*daemon, error) {
 		addresses: &cluster.Addresses{},
 		holdings:  cluster.NewHoldings(o.node),
 	}
-	if err := errors.Join(d.openRim(ctx), d.wire(ctx)); err != nil {
+	if err := errors.Join(d.openRim(), d.wire(ctx)); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
 
 // openRim opens what is outside: disk, kernel, API server.
-func (d *daemon) openRim(ctx context.Context) error {
+func (d *daemon) openRim() error {
 	holder, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("read host name: %w", err)
@@ -103,50 +99,6 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 		return rest.InClusterConfig()
 	}
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
-}
-
-// wire connects the rim with the use cases.
-func (d *daemon) wire(ctx context.Context) error {
-	if d.conn == nil {
-		return nil // openRim has said why
-	}
-	boot, err := journal.BootID()
-	if err != nil {
-		return err
-	}
-	d.validity = cluster.NewValidity(d.conn.Direct)
-	d.drain = cluster.NewDrain(d.conn.Cache, d.addresses)
-	d.networks = cluster.NewNetworks(d.conn, d.log, cluster.NetworksOptions{Changed: d.networkChanged, Read: d.networkRead})
-	if d.nodes, err = cluster.WatchNodeNetworks(ctx, d.conn, func() { d.watcher.Trigger() }); err != nil {
-		return err
-	}
-	d.watcher = netwatcher.New(netwatcher.Config{
-		Node: d.node, Version: version.String(), Log: d.log.WithName("netwatcher"),
-		Kernel: d.kernel, Cluster: &cluster.HostLinks{Models: d.networks, Nodes: d.nodes}, Pods: podLinks{d.journal},
-	})
-	d.publisher = cluster.NewPublisher(d.conn.Direct, d.journal, d.addresses, d.hostOf)
-	lookup, err := cluster.NewLookup(ctx, d.conn, d.networks)
-	if err != nil {
-		return err
-	}
-	d.service = attach.New(attach.Config{
-		BootID: boot, Cluster: lookup, Addresses: d.addresses, Journal: d.journal,
-		HostLinks: d.watcher, Namespaces: d.kernel, Publisher: d.publisher,
-		Backends: map[string]attach.Backend{
-			v1.TypeIPVLAN:  d.metrics.Backend(v1.TypeIPVLAN, ipvlan.New(d.kernel)),
-			v1.TypeMACVLAN: d.metrics.Backend(v1.TypeMACVLAN, macvlan.New(d.kernel)),
-		},
-		Delegate: d.metrics.Backend("delegate", delegate.New(delegate.Options{HostRoot: d.hostRoot})),
-	})
-	d.server = server.New(server.Config{
-		Socket: d.socket, Pending: d.pending, Handler: d.service,
-		Log: d.log.WithName("server"), Observe: d.metrics.Request,
-	})
-	d.metrics.Gauge("patchbay_publisher_pending", "Sandboxes whose DanmEps or addresses wait to be written.",
-		func() float64 { return float64(d.publisher.Pending()) })
-	d.metrics.Gauge("patchbay_networks", "Valid networks in the cluster.",
-		func() float64 { return float64(len(d.networks.List())) })
-	return nil
 }
 
 // networkChanged tells those who act on networks.

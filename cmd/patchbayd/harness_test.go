@@ -44,22 +44,15 @@ type node struct {
 
 // newNode prepares a node whose daemon has the rights of deployments/. Only one
 // may run at a time: they share the NIC.
-func newNode(t testing.TB, env *apitest.Env) *node {
-	t.Helper()
-	n := &node{t: t, env: env, name: apitest.Name("node"), http: freeAddress(t)}
-	// A unix socket's path has at most 108 bytes.
-	dir, err := os.MkdirTemp("", "pb")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	n.dir = dir
-	if err := env.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}); err != nil {
-		t.Fatal(err)
+func newNode(tb testing.TB, env *apitest.Env) *node {
+	tb.Helper()
+	n := &node{t: tb, env: env, name: apitest.Name("node"), dir: tb.TempDir(), http: freeAddress(tb)}
+	if err := env.Client.Create(tb.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}); err != nil {
+		tb.Fatal(err)
 	}
 	n.writeKubeconfig()
 	n.write("plugin", []byte("plugin"))
-	apitest.GrantNodeDaemon(t, env)
+	apitest.GrantNodeDaemon(tb, env)
 	n.args = []string{
 		"--node-name=" + n.name, "--kubeconfig=" + n.path("kubeconfig"), "--namespace=patchbay-system",
 		"--socket=" + n.path("run/s"), "--pending=" + n.path("pending"), "--journal=" + n.path("journal.db"),
@@ -85,11 +78,11 @@ func (n *node) writeKubeconfig() {
 	}
 }
 
-func freeAddress(t testing.TB) string {
-	t.Helper()
+func freeAddress(tb testing.TB) string {
+	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer l.Close()
 	return l.Addr().String()
@@ -144,12 +137,18 @@ func (n *node) awaitReady() {
 // call sends one request of the plugin.
 func (n *node) call(command string, p *pod) (*types100.Result, error) {
 	n.t.Helper()
+	return n.callWith(n.t.Context(), command, p)
+}
+
+// callWith is call for a poll.
+func (n *node) callWith(ctx context.Context, command string, p *pod) (*types100.Result, error) {
+	n.t.Helper()
 	req := &wire.Request{
 		Command: command, ContainerID: p.sandbox, Netns: "/run/netns/" + p.sandbox, IfName: "eth0", Path: "/opt/cni/bin",
 		Args:   fmt.Sprintf("K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", p.Namespace, p.Name, p.UID),
 		Config: json.RawMessage(`{"cniVersion":"1.0.0","name":"patchbay","type":"patchbay"}`),
 	}
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	res, err := wire.Call(ctx, n.path("run/s"), req)
 	if err != nil {
@@ -191,10 +190,10 @@ func (n *node) pod(namespace, interfaces string) *pod {
 	return p
 }
 
-// addresses are what the Pod's interface has, as iproute2 prints them.
-func (p *pod) addresses(t *testing.T, link string) string {
+// eth0 is the address of the Pod's first interface, as iproute2 prints them.
+func (p *pod) eth0(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("ip", "-n", p.sandbox, "-o", "-4", "address", "show", "dev", link).CombinedOutput()
+	out, err := exec.Command("ip", "-n", p.sandbox, "-o", "-4", "address", "show", "dev", "eth0").CombinedOutput()
 	if err != nil {
 		return strings.TrimSpace(string(out))
 	}
@@ -245,9 +244,9 @@ func (n *node) used(ctx context.Context, cn *v1.ClusterNetwork) string {
 }
 
 // eventually polls until f succeeds.
-func eventually(t testing.TB, what string, f func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+func eventually(tb testing.TB, what string, f func(context.Context) error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
 	for {
 		err := f(ctx)
@@ -256,7 +255,7 @@ func eventually(t testing.TB, what string, f func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waited %s for %s: %v", patience, what, err)
+			tb.Fatalf("waited %s for %s: %v", patience, what, err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -40,14 +40,7 @@ func (d *daemon) run(ctx context.Context) error {
 // over the addresses of its former life, and only then tells the runtime of the
 // plugin.
 func (d *daemon) open(ctx context.Context) error {
-	err := cluster.Persist(ctx, func(ctx context.Context) error {
-		uid, err := d.conn.NodeUID(ctx)
-		if err == nil {
-			d.host.Store(&cluster.Host{Name: d.node, UID: uid})
-		}
-		return err
-	})
-	if err != nil || !await(ctx, d.known) {
+	if cluster.Persist(ctx, d.readNode) != nil || !await(ctx, d.known) {
 		return nil // ctx ended
 	}
 	settle, err := d.openAddresses(ctx)
@@ -61,6 +54,15 @@ func (d *daemon) open(ctx context.Context) error {
 	d.log.Info("Ready", "networks", len(d.networks.List()))
 	_ = cluster.Persist(ctx, settle) // ends with ctx at the latest
 	return nil
+}
+
+// readNode learns the Node's UID.
+func (d *daemon) readNode(ctx context.Context) error {
+	uid, err := d.conn.NodeUID(ctx)
+	if err == nil {
+		d.host.Store(&cluster.Host{Name: d.node, UID: uid})
+	}
+	return err
 }
 
 // known reports whether all networks and nodes of the cluster were read.

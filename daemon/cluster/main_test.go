@@ -49,7 +49,7 @@ func logged(t *testing.T) context.Context {
 }
 
 // start runs f until the test ends, and waits for its end.
-func start(t *testing.T, ctx context.Context, f func(context.Context) error) {
+func start(ctx context.Context, t *testing.T, f func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)

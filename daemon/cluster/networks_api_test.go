@@ -29,8 +29,8 @@ func watchNetworks(t *testing.T, env *apitest.Env) (n *Networks, reads *atomic.I
 	n = NewNetworks(conn, logr.FromContextOrDiscard(ctx), NetworksOptions{
 		Read: func(client.Object, *network.Network, error) { reads.Add(1) },
 	})
-	start(t, ctx, conn.Cache.Start)
-	start(t, ctx, n.Run)
+	start(ctx, t, conn.Cache.Start)
+	start(ctx, t, n.Run)
 	wait(t, "networks to be read", func(context.Context) error {
 		if !n.Ready() {
 			return errors.New("not ready")

@@ -33,7 +33,7 @@ func (n *Networks) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	if err := Persist(ctx, n.prime); err != nil {
+	if Persist(ctx, n.prime) != nil {
 		return nil // ctx ended
 	}
 	n.ready.Store(true)

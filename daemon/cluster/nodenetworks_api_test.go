@@ -42,7 +42,7 @@ func TestNodeNetworkIsWrittenAndSeenByOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		start(t, ctx, conn.Cache.Start)
+		start(ctx, t, conn.Cache.Start)
 		return n, changes
 	}
 	own, _ := watch(name)

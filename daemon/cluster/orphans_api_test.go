@@ -60,7 +60,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 		"OtherNode": {reason: "another node's daemon decides", ep: add(node, "/gone", nothing), stays: true},
 		"Foreign": {reason: "DANM wrote it, without our finalizer", stays: true,
 			ep: add(host, "/gone", func(ep *v1.DanmEp) { ep.Finalizers = nil })},
-		"Terminating": {reason: "somebody deleted it before", ep: add(host, "/gone", func(ep *v1.DanmEp) {})},
+		"Terminating": {reason: "somebody deleted it before", ep: add(host, "/gone", nothing)},
 	}
 	if err := env.Client.Delete(t.Context(), cases["Terminating"].ep); err != nil {
 		t.Fatal(err)

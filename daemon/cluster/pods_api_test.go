@@ -29,7 +29,7 @@ func lookup(t *testing.T, env *apitest.Env) *Lookup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, ctx, conn.Cache.Start)
+	start(ctx, t, conn.Cache.Start)
 	wait(t, "Pods to be cached", func(context.Context) error {
 		if !l.Pods.Synced() {
 			return errors.New("not synced")

@@ -95,7 +95,7 @@ func newBench(t *testing.T, env *apitest.Env, faults interceptor.Funcs) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.Close() })
-	start(t, ctx, b.Run)
+	start(ctx, t, b.Run)
 	return b
 }
 
@@ -267,6 +267,7 @@ func TestReleaseWithoutEndpoint(t *testing.T) {
 		"OtherOfThatName": {
 			reason: "another endpoint's DanmEp is not touched, and does not prove that the address is ours",
 			before: func(t *testing.T, b *bench) {
+				t.Helper()
 				ep := endpoint(b.rec, &b.rec.Interfaces[0], Host{Name: "other"})
 				ep.Spec.EndpointID = "other"
 				if err := b.env.Client.Create(t.Context(), ep); err != nil {
@@ -300,6 +301,7 @@ func TestEndpointThatCannotBeMade(t *testing.T) {
 		"Quota": {
 			reason: "the namespace's quota is used up",
 			spoil: func(t *testing.T, b *bench) {
+				t.Helper()
 				q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.rec.PodNamespace, Name: "q"}}
 				q.Spec.Hard = corev1.ResourceList{"count/danmeps.danm.io": resource.MustParse("0")}
 				if err := b.env.Client.Create(t.Context(), q); err != nil {
@@ -322,6 +324,7 @@ func TestEndpointThatCannotBeMade(t *testing.T) {
 		"NamespaceTerminating": {
 			reason: "the namespace is being deleted",
 			spoil: func(t *testing.T, b *bench) {
+				t.Helper()
 				ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.rec.PodNamespace}}
 				if err := b.env.Client.Delete(t.Context(), ns); err != nil {
 					t.Fatal(err)

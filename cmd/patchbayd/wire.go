@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/daemon/backend/delegate"
+	"github.com/patchbay-cni/patchbay/daemon/backend/ipvlan"
+	"github.com/patchbay-cni/patchbay/daemon/backend/macvlan"
+	"github.com/patchbay-cni/patchbay/daemon/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/journal"
+	"github.com/patchbay-cni/patchbay/daemon/server"
+	"github.com/patchbay-cni/patchbay/netwatcher"
+	"github.com/patchbay-cni/patchbay/version"
+)
+
+// wire connects the rim with the use cases.
+func (d *daemon) wire(ctx context.Context) error {
+	if d.conn == nil {
+		return nil // openRim has said why
+	}
+	if err := d.wireCluster(ctx); err != nil {
+		return err
+	}
+	d.watcher = netwatcher.New(netwatcher.Config{
+		Node: d.node, Version: version.String(), Log: d.log.WithName("netwatcher"),
+		Kernel: d.kernel, Cluster: &cluster.HostLinks{Models: d.networks, Nodes: d.nodes}, Pods: podLinks{d.journal},
+	})
+	if err := d.wireService(ctx); err != nil {
+		return err
+	}
+	d.metrics.Gauge("patchbay_publisher_pending", "Sandboxes whose DanmEps or addresses wait to be written.",
+		func() float64 { return float64(d.publisher.Pending()) })
+	d.metrics.Gauge("patchbay_networks", "Valid networks in the cluster.",
+		func() float64 { return float64(len(d.networks.List())) })
+	return nil
+}
+
+// wireCluster makes what watches and writes the API server's objects.
+func (d *daemon) wireCluster(ctx context.Context) (err error) {
+	d.validity = cluster.NewValidity(d.conn.Direct)
+	d.drain = cluster.NewDrain(d.conn.Cache, d.addresses)
+	d.networks = cluster.NewNetworks(d.conn, d.log, cluster.NetworksOptions{Changed: d.networkChanged, Read: d.networkRead})
+	d.publisher = cluster.NewPublisher(d.conn.Direct, d.journal, d.addresses, d.hostOf)
+	d.nodes, err = cluster.WatchNodeNetworks(ctx, d.conn, func() { d.watcher.Trigger() })
+	return err
+}
+
+// wireService makes what serves the plugin.
+func (d *daemon) wireService(ctx context.Context) error {
+	boot, err := journal.BootID()
+	if err != nil {
+		return err
+	}
+	lookup, err := cluster.NewLookup(ctx, d.conn, d.networks)
+	if err != nil {
+		return err
+	}
+	d.service = attach.New(attach.Config{
+		BootID: boot, Cluster: lookup, Addresses: d.addresses, Journal: d.journal,
+		HostLinks: d.watcher, Namespaces: d.kernel, Publisher: d.publisher,
+		Backends: map[string]attach.Backend{
+			v1.TypeIPVLAN:  d.metrics.Backend(v1.TypeIPVLAN, ipvlan.New(d.kernel)),
+			v1.TypeMACVLAN: d.metrics.Backend(v1.TypeMACVLAN, macvlan.New(d.kernel)),
+		},
+		Delegate: d.metrics.Backend("delegate", delegate.New(delegate.Options{HostRoot: d.hostRoot})),
+	})
+	d.server = server.New(server.Config{
+		Socket: d.socket, Pending: d.pending, Handler: d.service,
+		Log: d.log.WithName("server"), Observe: d.metrics.Request,
+	})
+	return nil
+}
