@@ -51,7 +51,8 @@ func (s *Service) former(ctx context.Context, req *Request) (*Record, error) {
 		return nil, errors.Join(
 			fmt.Errorf("%w: what sandbox %s had is being given back", ErrTryAgain, req.ContainerID),
 			s.detach(ctx, rec))
-	case rec.Netns != req.Netns || req.PodUID != "" && rec.PodUID != req.PodUID:
+	// Not the UID: kubelet and the API server know a static Pod by different ones.
+	case rec.Netns != req.Netns, rec.PodNamespace != req.PodNamespace, rec.PodName != req.PodName:
 		return nil, fmt.Errorf("%w: sandbox %s is attached as Pod %s/%s (UID %s) in %s: DEL comes first",
 			ErrInvalidRequest, req.ContainerID, rec.PodNamespace, rec.PodName, rec.PodUID, rec.Netns)
 	}

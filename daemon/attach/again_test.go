@@ -22,9 +22,16 @@ func TestAddOfAnotherPodToSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := w.left()
-	req.Netns = w.sandbox("b").Netns
-	if _, err := l.Add(context.Background(), req); !errors.Is(err, attach.ErrInvalidRequest) {
-		t.Errorf("ADD in another namespace: %v, want ErrInvalidRequest", err)
+	for what, change := range map[string]func(*attach.Request){
+		"namespace":     func(r *attach.Request) { r.Netns = w.sandbox("b").Netns },
+		"Pod":           func(r *attach.Request) { r.PodName = "db" },
+		"Pod namespace": func(r *attach.Request) { r.PodNamespace = "other" },
+	} {
+		other := req
+		change(&other)
+		if _, err := l.Add(context.Background(), other); !errors.Is(err, attach.ErrInvalidRequest) {
+			t.Errorf("ADD with another %s: %v, want ErrInvalidRequest", what, err)
+		}
 	}
 	if diff := cmp.Diff(before, w.left()); diff != "" {
 		t.Errorf("it changed something: -before +after:\n%s", diff)
@@ -70,4 +77,31 @@ func TestAddAfterHalfDel(t *testing.T) {
 	}
 	l.drain()
 	w.mustBeEmpty(t, "after ADD has ended the DEL")
+}
+
+// A static Pod's UID at the API server is its mirror's, not kubelet's.
+func TestAddOfStaticPodIsRepeated(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	l := w.mustStart(t)
+	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+		t.Fatal(err)
+	}
+	req := request("a")
+	req.PodUID = "hash-of-the-manifest"
+	if _, err := l.Add(context.Background(), req); err != nil {
+		t.Errorf("repeated ADD: %v", err)
+	}
+}
+
+// A result that cannot be handed on fails the ADD while it can be undone.
+func TestAddWithBrokenResult(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	l := w.mustStart(t)
+	l.broken = true
+	if _, err := l.Add(context.Background(), w.sandbox("a")); err == nil {
+		t.Error("ADD answered with a result that is none")
+	}
+	w.mustBeEmpty(t, "after a broken result")
 }

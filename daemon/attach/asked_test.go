@@ -38,6 +38,21 @@ func TestAddRequests(t *testing.T) {
 	}
 }
 
+// A delegate manages its addresses itself, also when its network has a subnet.
+func TestAddClaimsNothingForDelegates(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.addOdd()
+	w.pod("web", `[{"clusterNetwork":"flat6","ip":"dynamic"}]`)
+	l := w.mustStart(t)
+	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.held) > 0 || len(l.made("Claim")) != 1 {
+		t.Errorf("held %v after %d claims, want none after one: the entry tells of the use", w.held, len(l.made("Claim")))
+	}
+}
+
 func mustJSON(t *testing.T, v any) string {
 	t.Helper()
 	data, err := json.Marshal(v)

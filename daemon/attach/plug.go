@@ -83,5 +83,10 @@ func (s *Service) plugOne(ctx context.Context, rec *Record, ifc *Interface) erro
 			return err
 		}
 	}
-	return b.Attach(ctx, rec, ifc)
+	if err := b.Attach(ctx, rec, ifc); err != nil {
+		return err
+	}
+	// What cannot be told to the runtime must fail while it can be undone.
+	_, err = ifc.result(rec.Netns)
+	return err
 }

@@ -32,6 +32,9 @@ func (l *life) Pod(ctx context.Context, namespace, name, uid string) (pod *corev
 // Network implements attach.Cluster.
 func (l *life) Network(ctx context.Context, ref network.Ref) (n *network.Network, err error) {
 	err = l.call(ctx, "Network "+ref.String(), func() error {
+		if l.w.invalid[ref] {
+			return fmt.Errorf("get network %s: %w", ref, network.ErrInvalid)
+		}
 		if n = l.w.networks[ref]; n == nil {
 			return fmt.Errorf("get network %s: %w", ref, attach.ErrNotFound)
 		}
@@ -239,6 +242,9 @@ func (d delegate) Attach(ctx context.Context, rec *attach.Record, ifc *attach.In
 		CNIVersion: "1.0.0",
 		Interfaces: []*types100.Interface{{Name: "veth0"}, {Name: ifc.Name, Sandbox: rec.Netns}},
 	})
+	if d.broken {
+		ifc.Result = json.RawMessage(`{"ips":[{"address":"x"}]}`)
+	}
 	return err
 }
 

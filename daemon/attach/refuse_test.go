@@ -45,6 +45,13 @@ func TestAddRefuses(t *testing.T) {
 			reason: "AllowedTenants holds for the default network too", says: []string{"ClusterNetwork/default", "AllowedTenants"},
 			change: func(w *world, _ *attach.Request) { w.refuseDefault() }, event: attach.ReasonTenant,
 		},
+		"DefaultInvalid": {
+			reason: "the next one would be another network than its owner means", says: []string{"DanmNet/ns/default"},
+			change: func(w *world, _ *attach.Request) {
+				w.invalid = map[network.Ref]bool{network.DefaultRefs("ns")[0]: true}
+				w.add(network.Network{Ref: network.DefaultRefs("ns")[2], Type: "ipvlan"})
+			}, is: network.ErrInvalid, event: attach.ReasonNetwork,
+		},
 		"Deleting": {
 			reason: "takes no new ADD", annotation: `[{"tenantNetwork":"dying"}]`, says: []string{"TenantNetwork/ns/dying", "deleted"},
 			event: attach.ReasonNetwork,

@@ -26,6 +26,8 @@ type world struct {
 	mu       sync.Mutex
 	pods     map[string]*corev1.Pod
 	networks map[network.Ref]*network.Network
+	// invalid are networks that do not pass validation.
+	invalid map[network.Ref]bool
 	// held are addresses that nobody else may get: the bits in the bitmaps.
 	held map[netip.Addr]bool
 	// records is the journal, as JSON.
@@ -195,6 +197,8 @@ type life struct {
 	dead  bool
 	// queue is what the Publisher has still to do.
 	queue []string
+	// broken lets the delegate's results be none.
+	broken bool
 	// hook is called before each call, if set.
 	hook func(ctx context.Context, call string)
 }
