@@ -33,16 +33,23 @@ func Down(ctx context.Context, name string) error {
 
 // down goes on after an error, so that as much as possible is removed.
 func (c Config) down(ctx context.Context) error {
+	errs := []error{c.wipe(ctx), os.RemoveAll(c.dir())}
+	_ = os.Remove(diskDir) // the last lab removes the folders of all
+	_ = os.Remove(runDir)
+	return errors.Join(errs...)
+}
+
+// wipe removes everything but the lab's folder itself.
+func (c Config) wipe(ctx context.Context) error {
 	errs := []error{c.killNodes(ctx), c.killPlane(ctx)}
 	// What is in the namespace belongs to the lab, even if no file says so any more.
 	errs = append(errs,
 		netns.Empty(ctx, c.fabric().Netns),
 		c.fabric().Delete(),
 		os.RemoveAll(c.disks()),
-		os.RemoveAll(c.dir()),
+		os.RemoveAll(c.path(nodesDir)),
+		os.RemoveAll(c.path(planeDir)),
 	)
-	_ = os.Remove(diskDir) // the last lab removes the folders of all
-	_ = os.Remove(runDir)
 	return errors.Join(errs...)
 }
 

@@ -45,12 +45,16 @@ func (l *Lab) clusterState(ctx context.Context, dir string) error {
 		"events.txt":   {"get", "events", "-A", "--sort-by=.lastTimestamp", "-o", "wide"},
 		"pods.txt":     {"describe", "pods", "-A"},
 		"nodes.yaml":   {"get", "nodes", "-o", "yaml"},
-		"danm.yaml": {
-			"get", "clusternetworks,tenantnetworks,tenantconfigs,danmnets,danmeps,nodenetworks", "-A", "-o", "yaml",
-		},
 	} {
 		out, err := l.Kubectl(ctx, args...)
 		errs = append(errs, err, writeLog(filepath.Join(dir, file), out))
+	}
+	// Without Patchbay there are none, and that is fine.
+	danm, err := l.Kubectl(ctx, "api-resources", "--api-group=danm.io", "--verbs=list", "-o", "name")
+	errs = append(errs, err)
+	for resource := range strings.FieldsSeq(danm) {
+		out, err := l.Kubectl(ctx, "get", resource, "-A", "-o", "yaml")
+		errs = append(errs, err, writeLog(filepath.Join(dir, resource+".yaml"), out))
 	}
 	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -12,8 +13,12 @@ import (
 
 // AddNode makes one more node, by its name, and waits until it is ready.
 func (l *Lab) AddNode(ctx context.Context, name string) error {
-	if _, err := l.known(name); err == nil {
-		return fmt.Errorf("add %s: %w", name, os.ErrExist)
+	_, err := l.known(name)
+	if err == nil {
+		err = os.ErrExist
+	}
+	if !errors.Is(err, ErrNoNode) {
+		return fmt.Errorf("add %s: %w", name, err)
 	}
 	return l.StartNode(ctx, name)
 }

@@ -32,14 +32,31 @@ func Up(ctx context.Context, config Config) (*Lab, error) {
 		return nil, err
 	}
 	defer unlock()
+	l := &Lab{config: config, log: newProgress(config.Progress)}
+	if !l.usable() {
+		if err := config.wipe(ctx); err != nil {
+			return nil, fmt.Errorf("clear what is left of lab %s: %w", config.Name, err)
+		}
+	}
 	if err := config.save(); err != nil {
 		return nil, err
 	}
-	l := &Lab{config: config, log: newProgress(config.Progress)}
 	if err := l.up(ctx); err != nil {
 		return nil, fmt.Errorf("start lab %s: %w", config.Name, err)
 	}
 	return l, nil
+}
+
+// usable tells whether a lab that is there can be completed. Without its own state or
+// its control plane's nothing is known of it: nodes would wait for an API server whose
+// certificates nobody has, and their disks would be those of another cluster.
+func (l *Lab) usable() bool {
+	_, err := os.Stat(l.config.path(stateFile))
+	if err != nil {
+		return false
+	}
+	_, err = l.plane()
+	return err == nil
 }
 
 func (l *Lab) up(ctx context.Context) error {
@@ -63,31 +80,34 @@ func (l *Lab) up(ctx context.Context) error {
 	return nil
 }
 
-// startPlane starts the control plane or the parts of it that are missing. One that
-// never came up is made anew.
+// startPlane starts the control plane, or the parts of it that are missing.
 func (l *Lab) startPlane(ctx context.Context) error {
 	plane, err := l.plane()
-	if err == nil {
-		for _, part := range plane.Parts() {
-			if err := plane.StartPart(ctx, part); err != nil {
-				return err
-			}
+	if errors.Is(err, controlplane.ErrNone) {
+		_, err := controlplane.Start(ctx, l.config.plane())
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	for _, part := range plane.Parts() {
+		if err := plane.StartPart(ctx, part); err != nil {
+			return err
 		}
-		return nil
 	}
-	if err := os.RemoveAll(l.config.path(planeDir)); err != nil {
-		return fmt.Errorf("remove broken control plane: %w", err)
-	}
-	_, err = controlplane.Start(ctx, controlplane.Config{
-		Dir:               l.config.path(planeDir),
-		Bin:               filepath.Join(l.config.Bin, "kubernetes"),
-		Netns:             l.Netns(),
+	return nil
+}
+
+func (c Config) plane() controlplane.Config {
+	return controlplane.Config{
+		Dir:               c.path(planeDir),
+		Bin:               filepath.Join(c.Bin, "kubernetes"),
+		Netns:             c.fabric().Netns,
 		Address:           fabric.Gateway(),
 		Port:              fabric.APIPort,
 		ControllerManager: true,
 		Scheduler:         true,
-	})
-	return err
+	}
 }
 
 func (l *Lab) plane() (*controlplane.ControlPlane, error) {

@@ -3,7 +3,6 @@
 package fabric
 
 import (
-	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -18,9 +17,6 @@ const (
 	bridgeTrunk      = "trunk"
 	bridgeAgent      = "agent"
 )
-
-// ErrNoPort says that no node is plugged in there.
-var ErrNoPort = errors.New("no such node in the fabric")
 
 // Fabric is the cabling in one namespace.
 type Fabric struct {
@@ -82,7 +78,8 @@ table ip lab {
 	}
 }
 `, ServiceAddress(), Gateway(), APIPort)
-	return f.run(rules, "nft", "-f", "-")
+	_, err := f.run(rules, "nft", "-f", "-")
+	return err
 }
 
 // Delete removes the namespace's name.
@@ -106,42 +103,17 @@ func (f Fabric) Plug(p Port) error {
 	return netns.Batch(f.Netns, lines...)
 }
 
-// Cut takes both of a node's cables out. Commands still reach it.
-func (f Fabric) Cut(p Port) error { return f.cable(p, "down") }
-
-// Heal puts the cables back.
-func (f Fabric) Heal(p Port) error { return f.cable(p, "up") }
-
-// IsCut tells whether the node's management cable is out.
-func (f Fabric) IsCut(p Port) (bool, error) {
-	out, err := exec.Command("ip", "-netns", f.Netns, "-oneline", "link", "show", "dev", p.Management().Tap, "up").Output()
-	if err != nil {
-		return false, fmt.Errorf("look at cable of node %d: %w: %w", p, ErrNoPort, err)
-	}
-	return len(out) == 0, nil
-}
-
-func (f Fabric) cable(p Port, state string) error {
-	err := netns.Batch(f.Netns,
-		"link set "+p.Management().Tap+" "+state,
-		"link set "+p.Trunk().Tap+" "+state)
-	if err != nil || state == "down" {
-		return err
-	}
-	// The kernel drops a route with the link below it only on the link's own host, but
-	// an address resolution that failed meanwhile would be remembered.
-	return netns.Batch(f.Netns, "neigh flush dev "+bridgeManagement)
-}
-
 func (f Fabric) sysctl(settings ...string) error {
-	return f.run("", append([]string{"sysctl", "-q", "-w"}, settings...)...)
+	_, err := f.run("", append([]string{"sysctl", "-q", "-w"}, settings...)...)
+	return err
 }
 
-func (f Fabric) run(stdin string, args ...string) error {
+func (f Fabric) run(stdin string, args ...string) (string, error) {
 	cmd := exec.Command("nsenter", append([]string{"--net=" + netns.Path(f.Netns), "--"}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("run %s in %s: %w: %s", strings.Join(args, " "), f.Netns, err, out)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("run %s in %s: %w: %s", strings.Join(args, " "), f.Netns, err, out)
 	}
-	return nil
+	return string(out), nil
 }

@@ -19,38 +19,56 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/uml"
 )
 
-// ErrOff says that the node is switched off.
-var ErrOff = errors.New("node is off")
+// Errors of this package.
+var (
+	// ErrOff says that the node is switched off.
+	ErrOff = errors.New("node is off")
+	// ErrDied says that the node's kernel ended while it booted.
+	ErrDied = errors.New("the guest died")
+)
 
 // Start switches the node on and returns when it has its images. Kubelet comes up at
 // the same time. A node that is on is fine.
 func Start(ctx context.Context, c Config) error {
-	if On(c.Dir) {
-		return c.Import(ctx, c.Images...)
+	if !On(c.Dir) {
+		if err := c.boot(ctx); err != nil {
+			return fmt.Errorf("boot %s: %w", c.Name, err)
+		}
 	}
+	if err := c.await(ctx); err != nil {
+		return fmt.Errorf("boot %s: %w", c.Name, err)
+	}
+	return c.Import(ctx, c.Images...)
+}
+
+func (c Config) boot(ctx context.Context) error {
 	if err := c.prepare(ctx); err != nil {
-		return fmt.Errorf("prepare %s: %w", c.Name, err)
+		return err
 	}
+	_, err := uml.Boot(uml.Config{
+		Dir: c.Dir, Memory: c.Memory, Init: c.Init, Spec: c.guest(),
+		Visible: c.visible(), Disks: []string{c.Disk}, Taps: c.taps(), Netns: c.Fabric.Netns,
+	})
+	return err
+}
+
+func (c Config) taps() []uml.Tap {
 	var taps []uml.Tap
 	for _, card := range c.Port.Cards() {
 		taps = append(taps, uml.Tap{Name: card.Tap, MAC: card.MAC})
 	}
-	visible := []string{c.Bin}
+	return taps
+}
+
+// visible are the machine's folders that the node reads from.
+func (c Config) visible() []string {
+	dirs := []string{c.Bin}
 	for _, file := range c.Images {
-		if dir := filepath.Dir(file); !slices.Contains(visible, dir) {
-			visible = append(visible, dir)
+		if dir := filepath.Dir(file); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
 		}
 	}
-	if _, err := uml.Boot(uml.Config{
-		Dir: c.Dir, Memory: c.Memory, Init: c.Init, Spec: c.guest(),
-		Visible: visible, Disks: []string{c.Disk}, Taps: taps, Netns: c.Fabric.Netns,
-	}); err != nil {
-		return fmt.Errorf("boot %s: %w", c.Name, err)
-	}
-	if err := c.await(ctx); err != nil {
-		return err
-	}
-	return c.Import(ctx, c.Images...)
+	return dirs
 }
 
 // prepare makes what is missing and ends what a kernel that died left running.
@@ -104,12 +122,12 @@ func (c Config) await(ctx context.Context) error {
 		}
 		if !On(c.Dir) {
 			console, _ := os.ReadFile(uml.ConsoleLog(c.Dir))
-			return fmt.Errorf("boot %s: the guest died; its console:\n%s", c.Name, console)
+			return fmt.Errorf("%w; its console:\n%s", ErrDied, console)
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return fmt.Errorf("boot %s: %w (last answer: %w)", c.Name, ctx.Err(), err)
+			return fmt.Errorf("%w (last answer: %w)", ctx.Err(), err)
 		}
 	}
 }

@@ -22,14 +22,14 @@ func (c Config) base() []guest.Mount {
 		{Source: "tmpfs", Target: "/dev/shm", Type: "tmpfs", Data: "mode=1777"},
 	}
 	for _, dir := range c.Visible {
-		if covered(dir) {
+		if Covered(dir) {
 			mounts = append(mounts, guest.Mount{Source: "none", Target: dir, Type: "hostfs", Data: dir, ReadOnly: true})
 		}
 	}
 	return mounts
 }
 
-// covered tells whether the guest has a file system of its own over a folder.
-func covered(dir string) bool {
-	return strings.HasPrefix(dir, "/tmp/") || strings.HasPrefix(dir, "/run/")
+// Covered tells whether a guest has a file system of its own where a path is.
+func Covered(path string) bool {
+	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/run/")
 }

@@ -23,6 +23,9 @@ const (
 	resultFile  = "result.json"
 )
 
+// errDied says that there is no outcome.
+var errDied = errors.New("the guest died")
+
 // execute boots a guest for the program and waits for its end.
 func (o options) execute(ctx context.Context, out io.Writer) (code int, err error) {
 	if err := sweep(); err != nil {
@@ -34,9 +37,11 @@ func (o options) execute(ctx context.Context, out io.Writer) (code int, err erro
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 
-	// The program often lies in /tmp, where the guest has a folder of its own.
-	if err := place(o.program, filepath.Join(dir, programFile)); err != nil {
-		return 0, err
+	if uml.Covered(o.program) {
+		if err := place(o.program, filepath.Join(dir, programFile)); err != nil {
+			return 0, err
+		}
+		o.program = uml.GuestDir + "/" + programFile
 	}
 	if err := o.boot(ctx, dir, out); err != nil {
 		return 0, err
@@ -94,7 +99,7 @@ func (o options) guest(dir string) (uml.Config, error) {
 			Env:      o.environment(),
 			Setup:    [][]string{{"/sbin/ip", "link", "set", "lo", "up"}},
 			Run: &guest.Run{
-				Args:   append([]string{uml.GuestDir + "/" + programFile}, o.args...),
+				Args:   append([]string{o.program}, o.args...),
 				Dir:    here,
 				Output: uml.SerialDevice,
 				Result: uml.GuestDir + "/" + resultFile,
@@ -118,7 +123,7 @@ func result(dir string) (int, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, resultFile))
 	if errors.Is(err, os.ErrNotExist) {
 		console, _ := os.ReadFile(uml.ConsoleLog(dir))
-		return 0, fmt.Errorf("the guest died; its console:\n%s", console)
+		return 0, fmt.Errorf("%w; its console:\n%s", errDied, console)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read result: %w", err)
@@ -133,8 +138,12 @@ func result(dir string) (int, error) {
 	return outcome.Code, nil
 }
 
-// place makes the program available under another name, without a copy if possible.
+// place makes a program under another name, without a copy if possible.
 func place(from, to string) error {
+	from, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		return fmt.Errorf("find program: %w", err)
+	}
 	if os.Link(from, to) == nil {
 		return nil
 	}

@@ -49,7 +49,7 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("find program: %w", err)
 	}
 	if o.program, err = filepath.Abs(program); err != nil {
-		return o, fmt.Errorf("find program: %w", err)
+		return o, fmt.Errorf("find program %s: %w", program, err)
 	}
 	o.args = slices.DeleteFunc(slices.Clone(flags.Args()[1:]), forHost)
 	return o, nil

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-cni/patchbay/test/lab/fabric"
+)
+
+func TestLabNames(t *testing.T) {
+	t.Parallel()
+	for name, good := range map[string]bool{
+		"": true, "demo": true, "t-0a1b": true, "x": true, strings.Repeat("a", 24): true,
+		strings.Repeat("a", 25): false, "-x": false, "x-": false, "Demo": false, "../x": false, "a/b": false, "a b": false,
+	} {
+		if _, err := (Config{Name: name}).named(); (err == nil) != good {
+			t.Errorf("name %q: got %v, want good: %t", name, err, good)
+		}
+	}
+}
+
+func TestNodeNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]fabric.Port{
+		"node-1": 1, "node-200": 200,
+		"node-0": 0, "node-201": 0, "node-01": 0, "node--1": 0, "node-": 0, "1": 0, "../node-1": 0, "": 0,
+	} {
+		got, err := port(name)
+		if got != want || (err == nil) != (want != 0) {
+			t.Errorf("port(%q): got %d, %v; want %d", name, got, err, want)
+		}
+	}
+}
+
+func TestOpenNoLab(t *testing.T) {
+	t.Parallel()
+	if _, err := Open("no-such-lab"); !errors.Is(err, ErrNone) {
+		t.Errorf("Open: got %v, want ErrNone", err)
+	}
+}
+
+func TestMentionedIn(t *testing.T) {
+	t.Parallel()
+	c := Config{Name: "x"}
+	for words, want := range map[string]bool{
+		"etcd --data-dir /run/patchbay-lab/x/controlplane": true,
+		"linux.uml ubd0 /var/tmp/patchbay-lab/x/node-1":    true,
+		"kube-apiserver unix:///run/patchbay-lab/x/etcd":   true,
+		"etcd --data-dir /run/patchbay-lab/xy":             false,
+		"etcd --data-dir /srv/run/patchbay-lab/x":          false,
+	} {
+		if got := c.mentionedIn(strings.Fields(words)); got != want {
+			t.Errorf("%s: got %t", words, got)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	p := newProgress(&out)
+	p.begin = time.Now().Add(-90 * time.Second)
+	broken := errors.New("broken")
+	if err := p.step("first", func() error { return nil }); err != nil {
+		t.Errorf("step: %v", err)
+	}
+	if err := p.step("second", func() error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("step: got %v, want the error of what it did", err)
+	}
+	want := "[ 90.0s] first …\n[ 90.0s] first: done in 0.0s\n[ 90.0s] second …\n[ 90.0s] second: failed\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCheckBinNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, program), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Config{Bin: bin}.withDefaults()
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "kubelet") {
+		t.Errorf("withDefaults: got %v, want one that names kubelet", err)
+	}
+}
