@@ -16,7 +16,7 @@ import (
 func TestAddRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	w.pod("web", `[{"tenantNetwork":"blue","ip":"10.0.0.4/8","ip6":"fd00::5",
+	w.pod(`[{"tenantNetwork":"blue","ip":"10.0.0.4/8","ip6":"fd00::5",
 		"proutes":{"10.5.0.0/16":"10.0.0.1"},"proutes6":{"fd05::/64":"fd00::1"}}]`)
 	l := w.mustStart(t)
 	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
@@ -43,7 +43,7 @@ func TestAddClaimsNothingForDelegates(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.addOdd()
-	w.pod("web", `[{"clusterNetwork":"flat6","ip":"dynamic"}]`)
+	w.pod(`[{"clusterNetwork":"flat6","ip":"dynamic"}]`)
 	l := w.mustStart(t)
 	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
 		t.Fatal(err)

@@ -14,44 +14,46 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 )
 
-// after is what happens once a daemon was killed. It ends with the sandbox gone.
-type after func(t *testing.T, w *world) error
-
-// afterwards are the ways in which the world goes on.
-func afterwards() map[string]after {
-	return map[string]after{
-		"DEL": func(t *testing.T, w *world) error {
-			l := w.mustStart(t)
-			l.drain()
-			defer l.drain()
-			return l.Del(context.Background(), request("a"))
-		},
-		"DELWithoutNamespace": func(t *testing.T, w *world) error {
+// afterwards are the ways in which the world goes on once a daemon was killed.
+// Each ends with the sandbox gone.
+func afterwards() map[string]func(*world) error {
+	return map[string]func(*world) error{
+		"DEL": func(w *world) error { return w.nextLife(deleteIt) },
+		"DELWithoutNamespace": func(w *world) error {
 			w.end("a")
-			l := w.mustStart(t)
-			defer l.drain()
-			return l.Del(context.Background(), request("a"))
+			return w.nextLife(deleteIt)
 		},
-		"ADDAgain": func(t *testing.T, w *world) error {
-			l := w.mustStart(t)
-			l.drain()
-			if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
-				return fmt.Errorf("repeated ADD: %w", err)
-			}
-			l.drain()
-			if len(w.published()) != 3 {
-				return fmt.Errorf("DanmEps after repeated ADD: %q", w.published())
-			}
-			defer l.drain()
-			return l.Del(context.Background(), request("a"))
+		"ADDAgain": func(w *world) error {
+			return w.nextLife(func(l *life) error {
+				if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+					return fmt.Errorf("repeated ADD: %w", err)
+				}
+				l.drain()
+				if len(w.published()) != 3 {
+					return fmt.Errorf("DanmEps after repeated ADD: %q", w.published())
+				}
+				return deleteIt(l)
+			})
 		},
-		"PowerCut": func(t *testing.T, w *world) error {
+		"PowerCut": func(w *world) error {
 			w.powerCut()
-			w.mustStart(t).drain()
-			return nil
+			return w.nextLife(func(*life) error { return nil })
 		},
 	}
 }
+
+// nextLife starts a daemon, lets it work, and publishes before and after.
+func (w *world) nextLife(work func(*life) error) error {
+	l, err := w.start(nil)
+	if err != nil {
+		return err
+	}
+	l.drain()
+	defer l.drain()
+	return work(l)
+}
+
+func deleteIt(l *life) error { return l.Del(context.Background(), request("a")) }
 
 // A daemon killed at any call of ADD, or while DanmEps are created, leaves
 // nothing that the next life does not bring to its end.
@@ -85,6 +87,7 @@ func TestKilledInDel(t *testing.T) {
 // eachKill kills a daemon at each call of work in turn, and lets the world go on
 // in each way.
 func eachKill(t *testing.T, work func(*world, *life) bool) {
+	t.Helper()
 	for name, goOn := range afterwards() {
 		for kind, f := range kinds(true) {
 			t.Run(name+kind, func(t *testing.T) {
@@ -103,7 +106,7 @@ func eachKill(t *testing.T, work func(*world, *life) bool) {
 					if err := w.check(); err != nil {
 						t.Fatalf("killed in %s: %v", l.calls[k-1], err)
 					}
-					if err := goOn(t, w); err != nil && !finished(w, l) {
+					if err := goOn(w); err != nil && !finished(w, l) {
 						t.Fatalf("killed in %s: %v", l.calls[k-1], err)
 					}
 					w.mustBeEmpty(t, "after a kill in "+l.calls[k-1])

@@ -33,7 +33,7 @@ func TestAddDefaultNetwork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld()
-			w.pod("web", tc.annotation)
+			w.pod(tc.annotation)
 			for _, i := range tc.there {
 				w.add(network.Network{Ref: refs[i], ID: "d", Type: "ipvlan", V4: subnets[i]})
 			}

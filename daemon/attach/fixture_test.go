@@ -33,7 +33,7 @@ func newWorld() *world {
 		delegated:  map[string]string{},
 		endpoints:  map[string][]netip.Addr{},
 	}
-	w.pod("web", three)
+	w.pod(three)
 	w.add(network.Network{
 		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "flat"}, ID: "flat", Type: "bridge", Prefix: "eth",
 	})
@@ -48,16 +48,16 @@ func newWorld() *world {
 	return w
 }
 
-// pod makes or replaces Pod ns/name. An empty annotation is none.
-func (w *world) pod(name, annotation string) {
+// pod makes or replaces Pod ns/web. An empty annotation is none.
+func (w *world) pod(annotation string) {
 	meta := metav1.ObjectMeta{
-		Namespace: "ns", Name: name, UID: types.UID("uid"),
-		Labels: map[string]string{"app": name, "danm.io/x": "y", "hub.patchbay.io/z": "y"},
+		Namespace: "ns", Name: "web", UID: types.UID("uid"),
+		Labels: map[string]string{"app": "web", "danm.io/x": "y", "hub.patchbay.io/z": "y"},
 	}
 	if annotation != "" {
 		meta.Annotations = map[string]string{v1.InterfacesAnnotation: annotation}
 	}
-	w.pods["ns/"+name] = &corev1.Pod{ObjectMeta: meta}
+	w.pods["ns/web"] = &corev1.Pod{ObjectMeta: meta}
 }
 
 func (w *world) add(n network.Network) { w.networks[n.Ref] = &n }

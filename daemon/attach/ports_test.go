@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"slices"
 
-	types100 "github.com/containernetworking/cni/pkg/types/100"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
@@ -238,10 +237,7 @@ func (d delegate) Attach(ctx context.Context, rec *attach.Record, ifc *attach.In
 		delete(d.w.delegated, key(rec.ContainerID, ifc.Name))
 		return err
 	}
-	ifc.Result, _ = json.Marshal(&types100.Result{
-		CNIVersion: "1.0.0",
-		Interfaces: []*types100.Interface{{Name: "veth0"}, {Name: ifc.Name, Sandbox: rec.Netns}},
-	})
+	ifc.Result = fmt.Appendf(nil, `{"cniVersion":"1.0.0","interfaces":[{"name":"veth0"},{"name":%q,"sandbox":%q}]}`, ifc.Name, rec.Netns)
 	if d.broken {
 		ifc.Result = json.RawMessage(`{"ips":[{"address":"x"}]}`)
 	}

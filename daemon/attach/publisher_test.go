@@ -104,11 +104,11 @@ func (w *world) published() []string {
 }
 
 // mustStart starts a daemon without faults.
-func (w *world) mustStart(t testing.TB) *life {
-	t.Helper()
+func (w *world) mustStart(tb testing.TB) *life {
+	tb.Helper()
 	l, err := w.start(nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return l
 }

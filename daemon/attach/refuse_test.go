@@ -93,7 +93,7 @@ func TestAddRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld()
-			w.pod("web", tc.annotation)
+			w.pod(tc.annotation)
 			w.addOdd()
 			req := w.sandbox("a")
 			if tc.change != nil {

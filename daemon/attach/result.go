@@ -41,7 +41,7 @@ func join(all, part *types100.Result) {
 	all.Interfaces = append(all.Interfaces, part.Interfaces...)
 	for _, ip := range part.IPs {
 		if ip.Interface != nil {
-			ip.Interface = types100.Int(offset + *ip.Interface)
+			ip.Interface = new(offset + *ip.Interface)
 		}
 		all.IPs = append(all.IPs, ip)
 	}
@@ -58,7 +58,7 @@ func (ifc *Interface) result(netns string) (*types100.Result, error) {
 	}
 	for _, p := range []netip.Prefix{ifc.V4, ifc.V6} {
 		if p.IsValid() {
-			r.IPs = append(r.IPs, &types100.IPConfig{Interface: types100.Int(0), Address: ipNet(p)})
+			r.IPs = append(r.IPs, &types100.IPConfig{Interface: new(0), Address: ipNet(p)})
 		}
 	}
 	for _, subnet := range []*network.Subnet{ifc.Network.V4, ifc.Network.V6} {
@@ -101,7 +101,7 @@ func (ifc *Interface) delegated(netns string) (*types100.Result, error) {
 	}
 	for _, ip := range r.IPs {
 		if ip.Interface == nil {
-			ip.Interface = types100.Int(own)
+			ip.Interface = new(own)
 		}
 	}
 	return r, nil

@@ -23,7 +23,8 @@ const resumeWorkers = 8
 // could not be taken up; the others were.
 func (s *Service) Resume(ctx context.Context) error {
 	recs, err := s.Journal.List()
-	failed := make([]error, len(recs))
+	failed := make([]error, len(recs)+1)
+	failed[len(recs)] = err
 	var group errgroup.Group
 	group.SetLimit(resumeWorkers)
 	for i, rec := range recs {
@@ -33,7 +34,7 @@ func (s *Service) Resume(ctx context.Context) error {
 		})
 	}
 	_ = group.Wait()
-	if err := errors.Join(append(failed, err)...); err != nil {
+	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("resume from the journal: %w", err)
 	}
 	return nil

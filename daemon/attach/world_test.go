@@ -105,10 +105,10 @@ func (w *world) left() []string {
 }
 
 // mustBeEmpty fails the test when anything is left.
-func (w *world) mustBeEmpty(t testing.TB, when string) {
-	t.Helper()
+func (w *world) mustBeEmpty(tb testing.TB, when string) {
+	tb.Helper()
 	if diff := cmp.Diff([]string(nil), w.left()); diff != "" {
-		t.Fatalf("left %s: -want +got:\n%s", when, diff)
+		tb.Fatalf("left %s: -want +got:\n%s", when, diff)
 	}
 }
 

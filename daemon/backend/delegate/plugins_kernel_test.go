@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,7 +62,7 @@ func run(t *testing.T, name string, args ...string) string {
 // links are the names of the links where the command runs, without lo.
 func links(t *testing.T, prefix ...string) []string {
 	t.Helper()
-	args := append(prefix, "ip", "-o", "link", "show")
+	args := slices.Concat(prefix, []string{"ip", "-o", "link", "show"})
 	var names []string
 	for line := range strings.Lines(run(t, args[0], args[1:]...)) {
 		name, _, _ := strings.Cut(strings.Fields(line)[1], "@")
@@ -156,9 +157,10 @@ func TestReferencePlugins(t *testing.T) {
 func inPod(t *testing.T, rec *attach.Record, ifc *attach.Interface) {
 	t.Helper()
 	text := run(t, "nsenter", "--net="+rec.Netns, "ip", "-o", "addr", "show", "dev", ifc.Name)
-	address := strings.Fields(text[strings.Index(text, "inet "):])[1]
+	_, rest, _ := strings.Cut(text, "inet ")
+	address, _, _ := strings.Cut(rest, " ")
 	if p, err := netip.ParsePrefix(address); err != nil || !strings.Contains(string(ifc.Result), p.String()) {
-		t.Errorf("the Pod has %s, the result says %s", address, ifc.Result)
+		t.Errorf("the Pod has %q, the result says %s", text, ifc.Result)
 	}
 	link := run(t, "nsenter", "--net="+rec.Netns, "ip", "-o", "link", "show", "dev", ifc.Name)
 	if ifc.MAC == "" || !strings.Contains(link, ifc.MAC) {
