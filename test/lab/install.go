@@ -18,7 +18,7 @@ func (l *Lab) Install(ctx context.Context) error {
 	if _, err := l.Kubectl(ctx, "apply", "--server-side", "-k", l.config.source("deployments")); err != nil {
 		return err
 	}
-	_, err := l.Kubectl(ctx, "rollout", "status", "--namespace", productNamespace, productDaemon, "--timeout=120s")
+	_, err := l.Kubectl(ctx, "rollout", "status", "--namespace", productNamespace, productDaemon, "--timeout=240s")
 	return err
 }
 

@@ -27,7 +27,7 @@ func Run(ctx context.Context, lab Lab, examples string, out io.Writer) error {
 	if _, err := lab.Kubectl(ctx, "apply", "--kustomize", examples); err != nil {
 		return err
 	}
-	if _, err := lab.Kubectl(ctx, "rollout", "status", deployment, "--timeout=120s"); err != nil {
+	if _, err := lab.Kubectl(ctx, "rollout", "status", deployment, "--timeout=240s"); err != nil {
 		return err
 	}
 	endpoints, err := complete(ctx, lab)

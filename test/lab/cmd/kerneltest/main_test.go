@@ -58,9 +58,9 @@ func TestRun(t *testing.T) {
 			reason: "The drivers that the machine may lack are there.",
 			script: `set -e
 				ip link add d0 type dummy
-				ip link add v link d0 type vlan id 500
-				ip link add i link v type ipvlan mode l2
-				ip link add m link d0 type macvlan mode bridge
+				ip link add link d0 name v type vlan id 500
+				ip link add link v name i type ipvlan mode l2
+				ip link add link d0 name m type macvlan mode bridge
 				ip link add x type vxlan id 7 dstport 4789 dev d0
 				ip link add r type vrf table 10
 				echo all`,
