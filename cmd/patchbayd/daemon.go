@@ -60,7 +60,7 @@ func newDaemon(ctx context.Context, o *options) (*daemon, error) {
 	d := &daemon{
 		options: o, log: logr.FromContextOrDiscard(ctx),
 		metrics:   metrics.New(version.String()),
-		addresses: &cluster.Addresses{},
+		addresses: cluster.NewAddresses(),
 		holdings:  cluster.NewHoldings(o.node),
 	}
 	if err := errors.Join(d.openRim(), d.wire(ctx)); err != nil {

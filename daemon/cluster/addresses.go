@@ -8,16 +8,23 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
 )
 
+// claimPatience is how long a Claim waits for Open: a daemon that was restarted
+// needs a second or two, while kubelet comes back after a refusal much later.
+const claimPatience = 10 * time.Second
+
 // Addresses is the node's allocator for attaching and publishing. It answers
 // "try again later" until Open, because an allocator needs the Node's UID, which
 // only the API server knows, while DELs must be served from the start.
 type Addresses struct {
+	// opened is closed by Open.
+	opened    chan struct{}
 	mu        sync.Mutex
 	allocator *claims.Allocator
 	// early are the Discards before Open, for claims of a former life.
@@ -30,6 +37,9 @@ var (
 	_ Collector        = (*Addresses)(nil)
 )
 
+// NewAddresses returns Addresses without an allocator.
+func NewAddresses() *Addresses { return &Addresses{opened: make(chan struct{})} }
+
 // Open hands the allocator over, once it has resumed.
 func (a *Addresses) Open(allocator *claims.Allocator) {
 	a.mu.Lock()
@@ -39,10 +49,12 @@ func (a *Addresses) Open(allocator *claims.Allocator) {
 		discard(allocator)
 	}
 	a.early = nil
+	close(a.opened)
 }
 
-// Claim implements attach.Addresses.
+// Claim implements attach.Addresses. It waits a while for Open.
 func (a *Addresses) Claim(ctx context.Context, net *network.Network, v4, v6 attach.Want) (a4, a6 netip.Addr, err error) {
+	a.await(ctx)
 	allocator, err := a.open()
 	if err != nil {
 		return a4, a6, err
@@ -92,6 +104,16 @@ func (a *Addresses) Free(ctx context.Context, key claims.Key, owner string, a4, 
 func (a *Addresses) Forget(key claims.Key, owner string, a4, a6 netip.Addr) {
 	if allocator, err := a.open(); err == nil {
 		allocator.Forget(key, owner, a4, a6)
+	}
+}
+
+// await waits for Open, with patience.
+func (a *Addresses) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, claimPatience)
+	defer cancel()
+	select {
+	case <-a.opened:
+	case <-ctx.Done():
 	}
 }
 

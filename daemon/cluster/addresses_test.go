@@ -3,9 +3,13 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
@@ -14,17 +18,29 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
+// slash24 is a network with a subnet.
+func slash24(t *testing.T) *network.Network {
+	t.Helper()
+	net, err := network.From(&v1.ClusterNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"},
+		Spec:       v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.9.0.0/24"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net
+}
+
 // Before the allocator is there, everything that needs it can be tried again,
 // and what needs no answer is kept.
 func TestAddressesBeforeOpen(t *testing.T) {
 	t.Parallel()
 	store := ipamtest.NewFake()
-	net, err := network.From(&v1.ClusterNetwork{Spec: v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.9.0.0/24"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &Addresses{}
-	if _, _, err := a.Claim(t.Context(), net, attach.Want{Dynamic: true}, attach.Want{}); !errors.Is(err, attach.ErrTryAgain) {
+	net := slash24(t)
+	a := NewAddresses()
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, _, err := a.Claim(soon, net, attach.Want{Dynamic: true}, attach.Want{}); !errors.Is(err, attach.ErrTryAgain) {
 		t.Errorf("Claim: got error %v, want ErrTryAgain", err)
 	}
 	if err := a.Return(t.Context(), claims.KeyOf(net), "ep", netip.Addr{}, netip.Addr{}); !errors.Is(err, attach.ErrTryAgain) {
@@ -45,5 +61,29 @@ func TestAddressesBeforeOpen(t *testing.T) {
 	defer a.Close()
 	if a.early != nil {
 		t.Error("a kept discard was not handed over")
+	}
+}
+
+// The ADDs that come while a daemon restarts wait for it.
+func TestClaimWaitsForOpen(t *testing.T) {
+	t.Parallel()
+	store := ipamtest.NewFake()
+	net := slash24(t)
+	net = store.Create(net)
+	a := NewAddresses()
+	claimed := make(chan error, 1)
+	go func() {
+		_, _, err := a.Claim(t.Context(), net, attach.Want{Dynamic: true}, attach.Want{})
+		claimed <- err
+	}()
+	select {
+	case err := <-claimed:
+		t.Fatalf("Claim did not wait: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	a.Open(claims.New(store, claims.Config{Node: "a", NodeUID: "u"}))
+	defer a.Close()
+	if err := <-claimed; err != nil {
+		t.Errorf("Claim after Open: %v", err)
 	}
 }
