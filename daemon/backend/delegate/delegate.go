@@ -128,6 +128,10 @@ func complete(ifc *attach.Interface, result *types100.Result) error {
 		return err
 	}
 	data, err := json.Marshal(result)
+	if err == nil {
+		// A route without a destination encodes to what cannot be read again.
+		err = json.Unmarshal(data, &types100.Result{})
+	}
 	if err != nil {
 		return fmt.Errorf("encode the result: %w", err)
 	}

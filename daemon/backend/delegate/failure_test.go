@@ -57,6 +57,7 @@ func TestAttachFails(t *testing.T) {
 		"NullIP":       {reason: "must not end the daemon", script: `echo '{"cniVersion":"0.3.1","ips":[null]}'`, says: []string{"ips[0] is null"}},
 		"NullRoute":    {reason: "must not end the daemon", script: `echo '{"cniVersion":"0.3.1","routes":[null]}'`, says: []string{"routes[0] is null"}},
 		"Index":        {reason: "runtimes take it as it is", script: `echo '{"cniVersion":"1.0.0","ips":[{"interface":3,"address":"10.0.0.1/8"}]}'`, says: []string{"interface 3 of 0"}},
+		"NoDst":        {reason: "DEL could not read it from the journal", script: `echo '{"cniVersion":"1.0.0","routes":[{}]}'`, says: []string{"encode the result"}},
 		"Version":      {reason: "nobody knows what it means", script: `echo '{"cniVersion":"9.9.9"}'`, says: []string{"9.9.9"}},
 		"TooMuch":      {reason: "the journal is no dump", script: "head -c 300000 /dev/zero", says: []string{"262144"}},
 		"LongMessage":  {reason: "Events are short", script: "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1", says: []string{"exit status 1"}},

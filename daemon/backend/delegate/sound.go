@@ -17,23 +17,31 @@ type addExecutor struct{ *executor }
 // ExecPlugin is executor's, with a look at the result.
 func (e addExecutor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	out, err := e.executor.ExecPlugin(ctx, path, stdin, environ)
+	if err == nil {
+		err = convertible(out)
+	}
 	if err != nil {
 		return nil, err
 	}
+	return out, nil
+}
+
+// convertible checks a result in whatever version it is.
+func convertible(out []byte) error {
 	var lists struct {
 		Interfaces, IPs, Routes []*json.RawMessage
 	}
 	if err := json.Unmarshal(out, &lists); err != nil {
-		return nil, fmt.Errorf("decode its result: %w", err)
+		return fmt.Errorf("decode its result: %w", err)
 	}
 	for key, list := range map[string][]*json.RawMessage{"interfaces": lists.Interfaces, "ips": lists.IPs, "routes": lists.Routes} {
 		for i, item := range list {
 			if item == nil {
-				return nil, fmt.Errorf("decode its result: %s[%d] is null", key, i)
+				return fmt.Errorf("decode its result: %s[%d] is null", key, i)
 			}
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // sound checks what is left to check in a result in our own version: runtimes
