@@ -30,64 +30,45 @@ func TestChurn(t *testing.T) {
 	c.churn(t, ns, "churn", cidr, func(context.Context) {})
 }
 
-// The same while the daemons are killed at ten random moments: a journalled
-// record, a half-made interface, a claim without an answer all find their end.
+// The same while the daemons are killed at ten random moments, five while the
+// Pods come and five while they go: a journalled record, a half-made interface, a
+// claim without an answer all find their end.
 func TestChurnWithKills(t *testing.T) {
 	c, ns := shared, shared.namespace(t)
 	cidr := netip.MustParsePrefix("10.74.0.0/24")
 	c.create(t, vlan("kills", "kills", 740, cidr.String()))
 	c.churn(t, ns, "kills", cidr, func(ctx context.Context) {
-		for range 5 {
-			for _, node := range c.nodes {
-				pause := time.Duration(rand.Int64N(int64(3 * time.Second)))
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(pause):
-				}
-				// A daemon that is not there yet after the last kill is fine.
-				if err := c.killDaemon(ctx, node); err != nil {
-					t.Logf("not killed: %v", err)
-				}
-			}
+		for i := range 5 {
+			time.Sleep(time.Duration(rand.Int64N(int64(4 * time.Second)))) // a random moment
+			c.killDaemon(ctx, t, c.nodes[i%len(c.nodes)])
 		}
 	})
 }
 
-// churn creates and deletes the Pods with a fault running beside both, and
-// checks the books when all run and when all are gone.
+// churn creates and deletes the Pods, with a fault right after each, while the
+// nodes are at work on them. It checks the books when all run and when all are gone.
 func (c *cluster) churn(t *testing.T, ns, network string, cidr netip.Prefix, fault func(context.Context)) {
 	t.Helper()
-	during := func(work func()) {
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); fault(ctx) }()
-		work()
-		<-done
-		cancel()
-	}
 	var pods []*corev1.Pod
-	during(func() {
-		for i := range churners {
-			p := pod(ns, fmt.Sprintf("churn-%d", i), c.nodes[i%len(c.nodes)],
-				fmt.Sprintf(`[{"clusterNetwork":"default"},{"clusterNetwork":%q,"ip":"dynamic"}]`, network))
-			if err := c.Create(t.Context(), p); err != nil {
-				t.Fatalf("create Pod: %v", err)
-			}
-			pods = append(pods, p)
+	for i := range churners {
+		p := pod(ns, fmt.Sprintf("churn-%d", i), c.nodes[i%len(c.nodes)],
+			fmt.Sprintf(`[{"clusterNetwork":"default"},{"clusterNetwork":%q,"ip":"dynamic"}]`, network))
+		if err := c.Create(t.Context(), p); err != nil {
+			t.Fatalf("create Pod: %v", err)
 		}
-	})
+		pods = append(pods, p)
+	}
+	fault(t.Context())
 	for _, p := range pods {
 		c.running(t.Context(), t, p)
 	}
 	c.await(t.Context(), t, "books are right with all Pods running", func(ctx context.Context) string {
 		return c.settled(ctx, network, cidr, churners)
 	})
-	during(func() {
-		if err := c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(ns)); err != nil {
-			t.Fatalf("delete Pods: %v", err)
-		}
-	})
+	if err := c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(ns)); err != nil {
+		t.Fatalf("delete Pods: %v", err)
+	}
+	fault(t.Context())
 	c.await(t.Context(), t, "nothing is left of the Pods", func(ctx context.Context) string {
 		var list corev1.PodList
 		if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {

@@ -28,7 +28,7 @@ const (
 	trunk   = "ens4"
 	// patience is how long anything may take that users wait for, on a slow
 	// machine with everything on two cores.
-	patience = 3 * time.Minute
+	patience = 5 * time.Minute
 )
 
 // cluster is the lab that all tests of this package share: two nodes that run

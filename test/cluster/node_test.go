@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,25 +41,16 @@ func (c *cluster) sandboxAddresses(ctx context.Context, node string, subnet neti
 	return found, nil
 }
 
-// daemonPID is the process of the node's patchbayd.
-func (c *cluster) daemonPID(ctx context.Context, node string) (string, error) {
-	out, err := c.lab.Exec(ctx, node, "pidof", "patchbayd")
-	if err != nil {
-		return "", fmt.Errorf("find patchbayd on %s: %w", node, err)
-	}
-	return strings.TrimSpace(out), nil
-}
-
-// killDaemon ends the node's patchbayd with SIGKILL, wherever it is.
-func (c *cluster) killDaemon(ctx context.Context, node string) error {
-	pid, err := c.daemonPID(ctx, node)
-	if err != nil {
-		return err
-	}
-	if _, err := c.lab.Exec(ctx, node, "kill", "-KILL", pid); err != nil {
-		return fmt.Errorf("kill patchbayd (%s) on %s: %w", pid, node, err)
-	}
-	return nil
+// killDaemon ends the node's patchbayd with SIGKILL, wherever it is, and whatever
+// it is about to execute. It waits for a daemon that is still coming up.
+func (c *cluster) killDaemon(ctx context.Context, t *testing.T, node string) {
+	t.Helper()
+	c.await(ctx, t, "patchbayd on "+node+" can be killed", func(ctx context.Context) string {
+		if _, err := c.lab.Exec(ctx, node, "sh", "-c", "kill -KILL $(pidof patchbayd)"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // records are the sandboxes in the journal of a node's daemon. It is read from a
