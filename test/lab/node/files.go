@@ -94,12 +94,14 @@ func (c Config) kubelet() map[string]any {
 		"failCgroupV1":                false,
 		"evictionHard":                map[string]string{"memory.available": "50Mi"},
 		"imageGCHighThresholdPercent": 100,
-		"nodeStatusUpdateFrequency":   "5s",
-		"nodeLeaseDurationSeconds":    20,
-		"syncFrequency":               "30s",
-		"serializeImagePulls":         false,
-		"shutdownGracePeriod":         "0s",
-		"enforceNodeAllocatable":      []string{"none"},
+		// A program that a test kills is back at once, also the fifth time.
+		"crashLoopBackOff":          map[string]string{"maxContainerRestartPeriod": "1s"},
+		"nodeStatusUpdateFrequency": "5s",
+		"nodeLeaseDurationSeconds":  20,
+		"syncFrequency":             "30s",
+		"serializeImagePulls":       false,
+		"shutdownGracePeriod":       "0s",
+		"enforceNodeAllocatable":    []string{"none"},
 	}
 }
 
