@@ -27,6 +27,7 @@ const patience = 2 * time.Minute
 
 // must returns a function that fails the test on an error and else returns the value.
 func must(t *testing.T) func(string, error) string {
+	t.Helper()
 	return func(out string, err error) string {
 		t.Helper()
 		if err != nil {
@@ -106,20 +107,22 @@ func TestLab(t *testing.T) {
 	}
 }
 
-func podIP(t *testing.T, l *lab.Lab, name string) string {
+func podIP(ctx context.Context, t *testing.T, l *lab.Lab, name string) string {
 	t.Helper()
-	return must(t)(l.Kubectl(t.Context(), "get", "pod", name, "-o", "jsonpath={.status.podIP}"))
+	return must(t)(l.Kubectl(ctx, "get", "pod", name, "-o", "jsonpath={.status.podIP}"))
 }
 
 func podsReachEachOther(t *testing.T, l *lab.Lab) {
-	must(t)(l.Kubectl(t.Context(), "exec", "on-node-1", "--", "ping", "-c", "1", "-w", "10", podIP(t, l, "on-node-2")))
-	must(t)(l.Kubectl(t.Context(), "exec", "on-node-2", "--", "ping", "-c", "1", "-w", "10", podIP(t, l, "on-node-1")))
+	t.Helper()
+	must(t)(l.Kubectl(t.Context(), "exec", "on-node-1", "--", "ping", "-c", "1", "-w", "10", podIP(t.Context(), t, l, "on-node-2")))
+	must(t)(l.Kubectl(t.Context(), "exec", "on-node-2", "--", "ping", "-c", "1", "-w", "10", podIP(t.Context(), t, l, "on-node-1")))
 	if got := must(t)(l.Kubectl(t.Context(), "logs", "on-node-2")); got != "hello from node-2" {
 		t.Errorf("kubectl logs: got %q", got)
 	}
 }
 
 func execInKernel(t *testing.T, l *lab.Lab) {
+	t.Helper()
 	if got := must(t)(l.Exec(t.Context(), "node-2", "hostname")); got != "node-2" {
 		t.Errorf("hostname: got %q", got)
 	}
@@ -151,6 +154,7 @@ func execInKernel(t *testing.T, l *lab.Lab) {
 }
 
 func upAgainChangesNothing(t *testing.T, l *lab.Lab) {
+	t.Helper()
 	boot := func() string { return must(t)(l.Exec(t.Context(), "node-1", "cat", "/proc/sys/kernel/random/boot_id")) }
 	before := boot()
 	if _, err := lab.Up(t.Context(), lab.Config{Name: l.Name()}); err != nil {
@@ -162,6 +166,7 @@ func upAgainChangesNothing(t *testing.T, l *lab.Lab) {
 }
 
 func cutAndHeal(t *testing.T, l *lab.Lab) {
+	t.Helper()
 	ping := func(ctx context.Context) error {
 		_, err := l.Exec(ctx, "node-2", "ping", "-c", "1", "-W", "1", "10.89.0.1")
 		return err
@@ -179,6 +184,7 @@ func cutAndHeal(t *testing.T, l *lab.Lab) {
 }
 
 func powerCut(t *testing.T, l *lab.Lab) {
+	t.Helper()
 	must(t)(l.Exec(t.Context(), "node-1", "sh", "-c", "echo kept >/var/lib/kept; sync; echo lost >/run/lost"))
 	uid := must(t)(l.Kubectl(t.Context(), "get", "pod", "on-node-1", "-o", "jsonpath={.metadata.uid}"))
 	if err := l.KillNode(t.Context(), "node-1"); err != nil {
@@ -197,7 +203,7 @@ func powerCut(t *testing.T, l *lab.Lab) {
 		t.Error("a file in memory has survived")
 	}
 	eventually(t, "the Pod runs again and answers", func(ctx context.Context) error {
-		_, err := l.Kubectl(ctx, "exec", "on-node-1", "--", "ping", "-c", "1", "-w", "5", podIP(t, l, "on-node-2"))
+		_, err := l.Kubectl(ctx, "exec", "on-node-1", "--", "ping", "-c", "1", "-w", "5", podIP(ctx, t, l, "on-node-2"))
 		return err
 	})
 	if now := must(t)(l.Kubectl(t.Context(), "get", "pod", "on-node-1", "-o", "jsonpath={.metadata.uid}")); now != uid {
@@ -206,6 +212,7 @@ func powerCut(t *testing.T, l *lab.Lab) {
 }
 
 func restartParts(t *testing.T, l *lab.Lab) {
+	t.Helper()
 	for _, part := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		if err := l.Restart(t.Context(), part); err != nil {
 			t.Errorf("Restart(%s): %v", part, err)
@@ -239,11 +246,12 @@ func restartParts(t *testing.T, l *lab.Lab) {
 
 // A lab that lost a node and a part of its control plane is completed by Up.
 func upRepairs(t *testing.T, l *lab.Lab) {
+	t.Helper()
 	if err := l.KillNode(t.Context(), "node-2"); err != nil {
 		t.Fatal(err)
 	}
 	out := must(t)(output(exec.Command("ip", "netns", "pids", l.Netns())))
-	for _, pid := range strings.Fields(out) {
+	for pid := range strings.FieldsSeq(out) {
 		if name, err := os.ReadFile("/proc/" + pid + "/comm"); err == nil && strings.HasPrefix(string(name), "kube-scheduler") {
 			must(t)(output(exec.Command("kill", "-KILL", pid)))
 		}
@@ -277,6 +285,7 @@ func output(cmd *exec.Cmd) (string, error) {
 }
 
 func secondLab(t *testing.T, l *lab.Lab) {
+	t.Helper()
 	second := lab.Start(t, lab.Config{Nodes: 1})
 	if second.Netns() == l.Netns() {
 		t.Fatalf("both labs are in %s", l.Netns())
@@ -290,6 +299,7 @@ func secondLab(t *testing.T, l *lab.Lab) {
 }
 
 func addNode(t *testing.T, l *lab.Lab) {
+	t.Helper()
 	if err := l.AddNode(t.Context(), "node-2"); !errors.Is(err, os.ErrExist) {
 		t.Errorf("adding a node twice: got %v, want ErrExist", err)
 	}
@@ -301,10 +311,11 @@ func addNode(t *testing.T, l *lab.Lab) {
 	}
 	must(t)(l.KubectlInput(t.Context(), podOn("node-3"), "apply", "-f", "-"))
 	must(t)(l.Kubectl(t.Context(), "wait", "--for=condition=Ready", "pod", "on-node-3", "--timeout=60s"))
-	must(t)(l.Kubectl(t.Context(), "exec", "on-node-3", "--", "ping", "-c", "1", "-w", "10", podIP(t, l, "on-node-1")))
+	must(t)(l.Kubectl(t.Context(), "exec", "on-node-3", "--", "ping", "-c", "1", "-w", "10", podIP(t.Context(), t, l, "on-node-1")))
 }
 
 func logs(t *testing.T, l *lab.Lab) {
+	t.Helper()
 	if err := l.KillNode(t.Context(), "node-3"); err != nil {
 		t.Fatal(err)
 	}
@@ -335,6 +346,7 @@ func TestDownAfterCrash(t *testing.T) {
 		"InterruptedUp": {
 			reason: "An interrupt while the nodes boot leaves processes of all kinds.",
 			crash: func(t *testing.T, name string) {
+				t.Helper()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				progress := writerFunc(func(line string) {
@@ -350,6 +362,7 @@ func TestDownAfterCrash(t *testing.T) {
 		"LostFiles": {
 			reason: "Processes are found without the files that name them.",
 			crash: func(t *testing.T, name string) {
+				t.Helper()
 				l, err := lab.Up(t.Context(), lab.Config{Name: name, Nodes: 1})
 				if err != nil {
 					t.Fatal(err)

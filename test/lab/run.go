@@ -65,8 +65,7 @@ func (l *Lab) KubectlInput(ctx context.Context, input string, args ...string) (s
 	}
 	cmd.Stdin = strings.NewReader(input)
 	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return string(out), fmt.Errorf("run kubectl %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
 	}
 	if err != nil {

@@ -26,64 +26,65 @@ const (
 // name. What an earlier run left of it is removed first. When the test ends the lab
 // does, and all that it leaves behind is an error. When the test has failed, all logs
 // are collected first, in one folder that the test's output names.
-func Start(t testing.TB, config Config) *Lab {
-	t.Helper()
+func Start(tb testing.TB, config Config) *Lab {
+	tb.Helper()
 	if config.Name == "" {
-		sum := sha256.Sum256([]byte(t.Name()))
+		sum := sha256.Sum256([]byte(tb.Name()))
 		config.Name = "t-" + hex.EncodeToString(sum[:6])
 	}
 	if config.Progress == nil {
-		config.Progress = testLog{t}
+		config.Progress = testLog{tb}
 	}
-	end(t, config.Name)
-	t.Cleanup(func() {
-		if t.Failed() {
-			collect(t, config.Name)
+	end(tb, config.Name)
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			collect(tb, config.Name)
 		}
-		end(t, config.Name)
+		end(tb, config.Name)
 		left, err := Leftovers(config.Name)
 		if err != nil || len(left) > 0 {
-			t.Errorf("lab %s left behind %v (error: %v)", config.Name, left, err)
+			tb.Errorf("lab %s left behind %v (error: %v)", config.Name, left, err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), upPatience)
+	ctx, cancel := context.WithTimeout(tb.Context(), upPatience)
 	defer cancel()
 	l, err := Up(ctx, config)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return l
 }
 
-func end(t testing.TB, name string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), downPatience)
+func end(tb testing.TB, name string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), downPatience)
 	defer cancel()
 	if err := Down(ctx, name); err != nil {
-		t.Error(err)
+		tb.Error(err)
 	}
 }
 
-func collect(t testing.TB, name string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), logsPatience)
+func collect(tb testing.TB, name string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), logsPatience)
 	defer cancel()
+	//nolint:usetesting // the logs must outlive the test
 	dir, err := os.MkdirTemp(os.Getenv(LogsVariable), "lab-"+name+"-")
 	if err != nil {
-		t.Errorf("collect logs: %v", err)
+		tb.Errorf("collect logs: %v", err)
 		return
 	}
 	l, err := Open(name)
 	if err == nil {
 		err = l.Logs(ctx, dir)
 	}
-	t.Errorf("all logs of lab %s are in %s (not collected: %v)", name, dir, err)
+	tb.Errorf("all logs of lab %s are in %s (not collected: %v)", name, dir, err)
 }
 
 // testLog is the progress of a test's lab.
-type testLog struct{ t testing.TB }
+type testLog struct{ tb testing.TB }
 
 func (l testLog) Write(line []byte) (int, error) {
-	l.t.Logf("%s", line)
+	l.tb.Logf("%s", line)
 	return len(line), nil
 }

@@ -31,7 +31,7 @@ func startServices(services []Service, env []string) {
 // keep runs the service for ever.
 func (s Service) keep(env []string) {
 	for {
-		s.note("ended: %v", s.once(env))
+		s.notef("ended: %v", s.once(env))
 		time.Sleep(restartPause)
 	}
 }
@@ -49,7 +49,7 @@ func (s Service) once(env []string) error {
 		return err
 	}
 	if err := s.writePID(cmd.Process.Pid); err != nil {
-		s.note("%v", err)
+		s.notef("%v", err)
 	}
 	return cmd.Wait()
 }
@@ -75,8 +75,8 @@ func (s Service) writePID(pid int) error {
 	return os.WriteFile(filepath.Join(ServiceDir, s.Name+".pid"), []byte(strconv.Itoa(pid)+"\n"), 0o644)
 }
 
-// note writes a line of its own into the service's log.
-func (s Service) note(format string, args ...any) {
+// notef writes a line of its own into the service's log.
+func (s Service) notef(format string, args ...any) {
 	log, err := s.open()
 	if err != nil {
 		return

@@ -24,7 +24,7 @@ func Processes(name string) ([]process.ID, error) {
 		return nil, wrap(err, "list processes in "+name)
 	}
 	var ids []process.ID
-	for _, word := range strings.Fields(string(out)) {
+	for word := range strings.FieldsSeq(string(out)) {
 		pid, err := strconv.Atoi(word)
 		if err != nil {
 			return nil, fmt.Errorf("list processes in %s: %w", name, err)

@@ -33,7 +33,7 @@ func TestMountsHaveTheirFolders(t *testing.T) {
 		case "bind":
 			needs = []string{m.Source}
 		case "overlay":
-			for _, option := range strings.Split(m.Data, ",") {
+			for option := range strings.SplitSeq(m.Data, ",") {
 				if key, dir, _ := strings.Cut(option, "="); key != "lowerdir" {
 					needs = append(needs, dir)
 				}

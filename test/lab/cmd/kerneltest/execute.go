@@ -28,14 +28,14 @@ var errDied = errors.New("the guest died")
 
 // execute boots a guest for the program and waits for its end.
 func (o options) execute(ctx context.Context, out io.Writer) (code int, err error) {
-	if err := sweep(); err != nil {
+	if err := sweep(ctx); err != nil {
 		return 0, err
 	}
-	dir, remove, err := folder()
+	dir, end, err := folder(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, remove()) }()
+	defer func() { err = errors.Join(err, end()) }()
 
 	if uml.Covered(o.program) {
 		if err := place(o.program, filepath.Join(dir, programFile)); err != nil {

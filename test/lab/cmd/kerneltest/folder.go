@@ -22,7 +22,7 @@ const (
 
 // folder makes a guest's folder and returns it with what ends guest and folder. The
 // lock in it tells others, for as long as this process lives, that it is in use.
-func folder() (dir string, remove func() error, err error) {
+func folder(ctx context.Context) (dir string, end func() error, err error) {
 	dir, err = os.MkdirTemp("", folderPrefix)
 	if err != nil {
 		return "", nil, fmt.Errorf("make folder: %w", err)
@@ -34,11 +34,11 @@ func folder() (dir string, remove func() error, err error) {
 	if err != nil {
 		return "", nil, errors.Join(fmt.Errorf("lock folder: %w", err), os.RemoveAll(dir))
 	}
-	return dir, func() error { return errors.Join(clear(dir), lock.Close()) }, nil
+	return dir, func() error { return errors.Join(remove(ctx, dir), lock.Close()) }, nil
 }
 
 // sweep ends what earlier runs left that were killed themselves.
-func sweep() error {
+func sweep(ctx context.Context) error {
 	const settled = time.Minute // a younger folder may be about to be locked
 	locks, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*", lockFile))
 	if err != nil {
@@ -46,7 +46,7 @@ func sweep() error {
 	}
 	for _, name := range locks {
 		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > settled {
-			if err := sweepOne(name); err != nil {
+			if err := sweepOne(ctx, name); err != nil {
 				return err
 			}
 		}
@@ -54,7 +54,7 @@ func sweep() error {
 	return nil
 }
 
-func sweepOne(name string) error {
+func sweepOne(ctx context.Context, name string) error {
 	lock, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -66,12 +66,13 @@ func sweepOne(name string) error {
 	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return nil // in use
 	}
-	return clear(filepath.Dir(name))
+	return remove(ctx, filepath.Dir(name))
 }
 
-// clear also waits for helpers of the kernel, which may outlive it.
-func clear(dir string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+// remove ends a guest, with helpers of the kernel that may outlive it, and its
+// folder, also when ctx has ended.
+func remove(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	if err := uml.Kill(ctx, dir); err != nil {
 		return err

@@ -14,17 +14,17 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab"
 )
 
-// exitCode is the error of a command whose exit code is passed on.
-type exitCode int
+// exitError is the error of a command whose exit code is passed on.
+type exitError int
 
-func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // run executes a command line and returns the exit code.
 func run(ctx context.Context, args []string) int {
-	root := newRoot()
+	root := newRoot() //nolint:contextcheck // cobra gives the context to each command
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	var code exitCode
+	var code exitError
 	switch {
 	case err == nil:
 		return 0
@@ -56,9 +56,8 @@ func newRoot() *cobra.Command {
 
 // codeOf turns the end of a child into this program's.
 func codeOf(err error) error {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exitCode(exit.ExitCode())
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exitError(exit.ExitCode())
 	}
 	return err
 }

@@ -47,13 +47,13 @@ func newExec(name *string) *cobra.Command {
 				remote.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 			if errors.Is(err, remote.ErrNotStarted) {
 				cmd.PrintErrln("lab:", err)
-				return exitCode(127) // as a shell does
+				return exitError(127) // as a shell does
 			}
 			if err != nil {
 				return err
 			}
 			if code != 0 {
-				return exitCode(code)
+				return exitError(code)
 			}
 			return nil
 		},

@@ -73,7 +73,7 @@ func newStatus(name *string) *cobra.Command {
 				return fmt.Errorf("print status: %w", err)
 			}
 			if !good {
-				return exitCode(1)
+				return exitError(1)
 			}
 			return nil
 		},
