@@ -51,6 +51,9 @@ func TestClaimWithoutAddressesKeepsAnEntry(t *testing.T) {
 		w.claim(a, none, none)
 		w.publish(a, "n1", no, no)
 		w.idle()
+		if err := a.Settle(w.Context(), w.key()); err != nil {
+			w.Fatal(err)
+		}
 		if got := w.entry("n1"); got != " " {
 			w.Errorf("entry %q, want an empty one while one DanmEp is missing", got)
 		}

@@ -28,8 +28,8 @@ type Config struct {
 	Idle time.Duration
 	// Timeout bounds one request to the store; 10 s when zero.
 	Timeout time.Duration
-	// Backoff is the first bound of the random wait after a conflict; it
-	// doubles up to 2 s. 5 ms when zero.
+	// Backoff is the least first bound of the random wait after a conflict, which
+	// else is what the attempt took; it doubles up to 2 s. 5 ms when zero.
 	Backoff time.Duration
 	// Report is told what no caller can be told: entries that cannot be read,
 	// addresses in use here that somebody else covers. It is called with

