@@ -37,6 +37,7 @@ type daemon struct {
 	conn      *cluster.Connection
 	networks  *cluster.Networks
 	nodes     *cluster.NodeNetworks
+	pods      *cluster.Pods
 	addresses *cluster.Addresses
 	holdings  *cluster.Holdings
 	publisher *cluster.Publisher

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/daemon/cluster"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 )
@@ -24,7 +25,7 @@ func (d *daemon) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
 		d.conn.Cache.Start, d.networks.Run, d.watchLinks, d.publisher.Run,
-		d.drain.Run, d.validity.Run, d.server.Run, d.serveHTTP, d.open, d.sweep,
+		d.drain.Run, d.validity.Run, d.server.Run, d.serveHTTP, d.open, d.sweep, d.endAbandoned,
 	} {
 		group.Go(func() error { return part(ctx) })
 	}
@@ -85,6 +86,17 @@ func (d *daemon) sweep(ctx context.Context) error {
 		Client: d.conn.Direct, Node: d.node, Records: d.journal.List, Alive: d.kernel.Exists, Addresses: d.addresses,
 	}
 	return orphans.Run(ctx)
+}
+
+// endAbandoned ends sandboxes whose DEL went elsewhere.
+func (d *daemon) endAbandoned(ctx context.Context) error {
+	abandoned := cluster.Abandoned{
+		Records: d.journal.List, Alive: d.kernel.Exists, Pods: d.pods,
+		End: func(ctx context.Context, rec *attach.Record) error {
+			return d.service.Del(ctx, attach.Request{ContainerID: rec.ContainerID, IfName: rec.IfName})
+		},
+	}
+	return abandoned.Run(ctx)
 }
 
 // openAddresses starts the node's allocator from the journal. What it returns

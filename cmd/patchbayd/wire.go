@@ -59,6 +59,7 @@ func (d *daemon) wireService(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.pods = lookup.Pods
 	d.service = attach.New(attach.Config{
 		BootID: boot, Cluster: lookup, Addresses: d.addresses, Journal: d.journal,
 		HostLinks: d.watcher, Namespaces: d.kernel, Publisher: d.publisher,
