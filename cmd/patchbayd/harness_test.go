@@ -52,7 +52,6 @@ func newNode(tb testing.TB, env *apitest.Env) *node {
 	}
 	n.writeKubeconfig()
 	n.write("plugin", []byte("plugin"))
-	apitest.GrantNodeDaemon(tb, env)
 	n.args = []string{
 		"--node-name=" + n.name, "--kubeconfig=" + n.path("kubeconfig"), "--namespace=patchbay-system",
 		"--socket=" + n.path("run/s"), "--pending=" + n.path("pending"), "--journal=" + n.path("journal.db"),

@@ -19,7 +19,6 @@ import (
 func TestBeingRemoved(t *testing.T) {
 	t.Parallel()
 	env := apitest.New(t) // alone, since the name is fixed by the Role
-	apitest.GrantNodeDaemon(t, env)
 	labels := map[string]string{"a": "b"}
 	ds := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "patchbay-system", Name: "patchbayd", Finalizers: []string{"example.com/test"}},

@@ -30,7 +30,6 @@ const patience = 30 * time.Second
 // daemon, and no more.
 func connect(t *testing.T, env *apitest.Env) *Connection {
 	t.Helper()
-	apitest.GrantNodeDaemon(t, env)
 	conn, err := Connect(env.ConfigAs(apitest.NodeDaemon(node)), node)
 	if err != nil {
 		t.Fatal(err)

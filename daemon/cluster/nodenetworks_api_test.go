@@ -30,7 +30,6 @@ func TestNodeNetworkIsWrittenAndSeenByOthers(t *testing.T) {
 	if err := env.Client.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
-	apitest.GrantNodeDaemon(t, env)
 	ctx := logged(t)
 	watch := func(node string) (*NodeNetworks, *atomic.Int64) {
 		conn, err := Connect(env.ConfigAs(apitest.NodeDaemon(node)), node)

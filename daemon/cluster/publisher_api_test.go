@@ -86,7 +86,6 @@ func newBench(t *testing.T, env *apitest.Env, faults interceptor.Funcs) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apitest.GrantNodeDaemon(t, env)
 	b := &bench{env: env, journal: j, coverage: &coverage{}, rec: sandbox(env.Namespace(t))}
 	b.coverage.exists = func() bool { return b.endpoint(ctx) != nil }
 	b.Publisher = NewPublisher(interceptor.NewClient(direct, faults), j, b.coverage,

@@ -82,7 +82,14 @@ func (e *Env) prepare(ctx context.Context) error {
 	if e.Client, err = newClient(e.Config); err != nil {
 		return err
 	}
-	return install(ctx, e.Client)
+	if err := install(ctx, e.Client); err != nil {
+		return err
+	}
+	daemon, err := newClient(e.ConfigAs(NodeDaemon("any")))
+	if err != nil {
+		return err
+	}
+	return awaitRights(ctx, daemon)
 }
 
 // Close ends the API server and removes all that it stored.
