@@ -95,3 +95,8 @@ func findBin() (string, error) {
 	}
 	return "", fmt.Errorf("find built programs: no module around %s", here)
 }
+
+// source returns a path in the module whose bin/ the programs are in.
+func (c Config) source(path ...string) string {
+	return filepath.Join(append([]string{c.Bin, ".."}, path...)...)
+}

@@ -4,28 +4,105 @@ package lab
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/patchbay-cni/patchbay/test/lab/node"
 )
 
+// Names in deployments/.
 const (
 	productNamespace = "patchbay-system"
-	productDaemon    = "daemonset/patchbayd"
+	productDaemon    = "patchbayd"
 )
+
+// overlay is what an administrator would write to install Patchbay: the manifests of
+// deployments/, plus a mark on the Pods that changes with the images. Their tags stay
+// the same from build to build, so nothing else would roll a new one out.
+const overlay = `resources: [%s]
+patches:
+  - target: {kind: DaemonSet, name: patchbayd}
+    patch: |
+      - {op: add, path: /spec/template/metadata/annotations/patchbay.local~1images, value: %q}
+`
 
 // Install applies deployments/ of the module that the lab was built from and waits
 // until the daemon is ready on every node.
 func (l *Lab) Install(ctx context.Context) error {
-	if _, err := l.Kubectl(ctx, "apply", "--server-side", "-k", l.config.source("deployments")); err != nil {
+	dir := l.config.path("install")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	base, err := filepath.Rel(dir, l.config.source("deployments"))
+	if err != nil {
+		return fmt.Errorf("find deployments: %w", err)
+	}
+	sum, err := l.imagesSum()
+	if err != nil {
 		return err
 	}
-	_, err := l.Kubectl(ctx, "rollout", "status", "--namespace", productNamespace, productDaemon, "--timeout=240s")
-	return err
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil, overlay, base, sum), 0o644); err != nil {
+		return fmt.Errorf("write kustomization: %w", err)
+	}
+	if _, err := l.Kubectl(ctx, "apply", "--server-side", "--kustomize", dir); err != nil {
+		return err
+	}
+	return l.awaitDaemon(ctx)
 }
 
-// Examples returns a folder of examples/ of the module that the lab was built from.
-func (l *Lab) Examples(name string) string { return l.config.source("examples", name) }
+// imagesSum changes with the archives in bin/images.
+func (l *Lab) imagesSum() (string, error) {
+	files, err := l.config.builtImages()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", fmt.Errorf("read image: %w", err)
+		}
+		_, err = io.Copy(h, f)
+		_ = f.Close()
+		if err != nil {
+			return "", fmt.Errorf("read image: %w", err)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+}
 
-// source returns a path in the module whose bin/ the programs are in.
-func (c Config) source(path ...string) string {
-	return filepath.Join(append([]string{c.Bin, ".."}, path...)...)
+// restartDaemon brings images that were built meanwhile to the nodes, too.
+func (l *Lab) restartDaemon(ctx context.Context) error {
+	nodes, err := l.Nodes()
+	if err != nil {
+		return err
+	}
+	group, importing := errgroup.WithContext(ctx)
+	for _, name := range nodes {
+		group.Go(func() error {
+			c, err := l.nodeConfig(name)
+			if err != nil || !node.On(c.Dir) {
+				return err
+			}
+			return c.Import(importing, c.Images...)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if _, err := l.Kubectl(ctx, "rollout", "restart", "--namespace", productNamespace, "daemonset/"+productDaemon); err != nil {
+		return err
+	}
+	return l.awaitDaemon(ctx)
+}
+
+func (l *Lab) awaitDaemon(ctx context.Context) error {
+	_, err := l.Kubectl(ctx, "rollout", "status", "--namespace", productNamespace, "daemonset/"+productDaemon, "--timeout=240s")
+	return err
 }

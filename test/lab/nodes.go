@@ -105,11 +105,17 @@ func (l *Lab) nodeConfig(name string) (node.Config, error) {
 
 // images are the archives that each node imports when it boots.
 func (l *Lab) images() ([]string, error) {
-	built, err := filepath.Glob(filepath.Join(l.config.Bin, "images", "*.tar"))
+	built, err := l.config.builtImages()
+	return append([]string{l.config.path(baseFile)}, built...), err
+}
+
+// builtImages are those of the product, from `make images`.
+func (c Config) builtImages() ([]string, error) {
+	built, err := filepath.Glob(filepath.Join(c.Bin, "images", "*.tar"))
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)
 	}
-	return append([]string{l.config.path(baseFile)}, built...), nil
+	return built, nil
 }
 
 func (l *Lab) startNode(ctx context.Context, name string) error {

@@ -16,19 +16,23 @@ import (
 // ErrNoPart says that there is nothing of that name to restart.
 var ErrNoPart = errors.New("no such part")
 
-// Restart ends a part and starts it again: a program of the control plane, or
-// NODE/SERVICE for containerd and kubelet of a node. It returns when a part of the
-// control plane is ready; services of nodes come back by themselves.
+// Restart ends a part and starts it again: a program of the control plane, patchbayd on
+// all nodes, with the images that were built last, or NODE/SERVICE for containerd and
+// kubelet of a node. It returns when the part is ready; services of nodes come back by
+// themselves.
 func (l *Lab) Restart(ctx context.Context, part string) error {
 	if name, service, ok := strings.Cut(part, "/"); ok {
 		return l.restartService(ctx, name, service)
+	}
+	if part == productDaemon {
+		return l.restartDaemon(ctx)
 	}
 	plane, err := l.plane()
 	if err != nil {
 		return err
 	}
 	if !slices.Contains(plane.Parts(), controlplane.Part(part)) {
-		return fmt.Errorf("restart %s: %w: want one of %v or NODE/containerd, NODE/kubelet", part, ErrNoPart, plane.Parts())
+		return fmt.Errorf("restart %s: %w: want one of %v, patchbayd, NODE/containerd, NODE/kubelet", part, ErrNoPart, plane.Parts())
 	}
 	return plane.Restart(ctx, controlplane.Part(part))
 }

@@ -83,3 +83,6 @@ func (l *Lab) RESTConfig() (*rest.Config, error) {
 	}
 	return plane.RESTConfig(), nil
 }
+
+// Examples returns a folder of examples/ of the module that the lab was built from.
+func (l *Lab) Examples(name string) string { return l.config.source("examples", name) }

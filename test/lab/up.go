@@ -116,6 +116,9 @@ func (l *Lab) plane() (*controlplane.ControlPlane, error) {
 
 func (l *Lab) writeImages() error {
 	file := l.config.path(baseFile)
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("make image folder: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"net"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/patchbay-cni/patchbay/test/lab/netns"
 )
 
 // URL returns the API server's address, reachable in the control plane's namespace.
@@ -41,7 +43,7 @@ func (c *ControlPlane) RESTConfig() *rest.Config {
 	}
 	if c.config.Netns != "" {
 		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-			return dialIn(ctx, c.config.Netns, network, address)
+			return netns.Dial(ctx, c.config.Netns, net.Dialer{}, network, address)
 		}
 	}
 	return config
