@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/daemon/journal"
+	"github.com/patchbay-cni/patchbay/daemon/metrics"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	d := &daemon{metrics: metrics.New("v1")}
+	get := func(path string) int {
+		w := httptest.NewRecorder()
+		d.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return w.Code
+	}
+	expect := func(when string, want map[string]int) {
+		t.Helper()
+		got := map[string]int{}
+		for path := range want {
+			got[path] = get(path)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	expect("before the API server answered, DELs are served but no Pod can come",
+		map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 200, "/": 404})
+	d.ready.Store(true)
+	expect("afterwards", map[string]int{"/healthz": 200, "/readyz": 200})
+}
+
+func TestPodLinksAreThoseOfLiveSandboxes(t *testing.T) {
+	t.Parallel()
+	j, err := journal.Open(filepath.Join(t.TempDir(), "j"), journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	on := func(id string, state attach.State, n network.Network) {
+		rec := &attach.Record{ContainerID: id, IfName: "eth0", State: state, Interfaces: []attach.Interface{{Network: n}}}
+		if err := j.Put(rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vlan := network.Network{Type: "ipvlan", Device: "ens4", VLAN: 500}
+	on("attached", attach.Attached, vlan)
+	on("coming", attach.Attaching, network.Network{Type: "macvlan", Device: "ens4", VXLAN: 700})
+	on("gone", attach.Released, network.Network{Type: "ipvlan", Device: "ens4", VLAN: 501})
+	on("delegated", attach.Attached, network.Network{Type: "bridge"})
+
+	got, err := podLinks{j}.Links()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := vlan.Link()
+	if len(got) != 2 || !got[id] {
+		t.Errorf("links in use are %v, want the VLAN 500 and the VXLAN 700", got)
+	}
+}
+
+func TestSubnetContains(t *testing.T) {
+	t.Parallel()
+	s := &network.Subnet{CIDR: netip.MustParsePrefix("10.0.0.0/24")}
+	if !contains(s, netip.MustParseAddr("10.0.0.7")) || contains(s, netip.MustParseAddr("10.0.1.7")) || contains(nil, netip.MustParseAddr("10.0.0.7")) {
+		t.Error("a node's address is reserved where, and only where, it is in the subnet")
+	}
+}
+
+func TestLogIsJSON(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	ctx, flush := withLog(t.Context(), false, &out)
+	log := logr.FromContextOrDiscard(ctx)
+	log.Info("said", "pod", "ns/a")
+	log.V(1).Info("not said without --debug")
+	flush()
+	var line map[string]any
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatalf("%q is not one JSON line: %v", out.String(), err)
+	}
+	if line["msg"] != "said" || line["pod"] != "ns/a" || line["time"] == nil {
+		t.Errorf("line is %v", line)
+	}
+}
