@@ -82,12 +82,12 @@ func TestClaimErrors(t *testing.T) {
 			reason: "the message says how many are in use and what to do",
 			net:    ranged, before: [][2]claims.Want{{dynamic, none}, {dynamic, none}}, v4: dynamic,
 			want:    claims.ErrExhausted,
-			message: "network ClusterNetwork/net: claim IPv4 address: no free address: 2 of 2 dynamic addresses of 10.0.0.0/24 are in use; delete Pods or enlarge spec.Options.allocation_pool or cidr",
+			message: "network ClusterNetwork/net: claim IPv4 address: no free address: all 2 dynamic addresses of 10.0.0.0/24 are in use; delete Pods or enlarge spec.Options.allocation_pool or cidr",
 		},
 		"ExhaustedV6": {
 			reason: "both families or none",
 			net:    dual, before: [][2]claims.Want{{none, dynamic}, {none, dynamic}}, v4: dynamic, v6: dynamic,
-			want: claims.ErrExhausted, message: "IPv6 address: no free address: 2 of 2",
+			want: claims.ErrExhausted, message: "IPv6 address: no free address: all 2",
 		},
 		"TakenDynamic": {
 			reason: "a static address that somebody got by chance",

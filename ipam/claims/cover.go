@@ -56,19 +56,13 @@ func (p *planner) cover() {
 		if u.state == published || u.state == freeing || p.entry.contains(a) {
 			continue
 		}
-		set := p.family(a).has(a)
-		switch {
-		case u.state == returning && !set:
-			p.gone = append(p.gone, a) // it is free already
-		case p.foreign(a):
+		if p.foreign(a) {
 			p.gone = append(p.gone, a)
 			p.report(fmt.Errorf("%v was this node's, but another node's entry has it", a))
-		default:
-			if f := p.family(a); !set && f.pool != nil {
-				f.pool.Mark(a)
-			}
-			p.entry.of(a).Add(a)
+			continue
 		}
+		p.family(a).mark(a)
+		p.entry.of(a).Add(a)
 	}
 }
 

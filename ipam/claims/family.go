@@ -21,7 +21,7 @@ type family struct {
 	pool *ipam.Pool
 	// former says that pool is of the subnet that the spec had before.
 	former bool
-	// free are addresses of this network that are never handed out.
+	// reserved are addresses of this network that are never handed out.
 	reserved []netip.Addr
 }
 
@@ -87,8 +87,16 @@ func (f *family) bitmap() *v1.AddressBitmap {
 	return &v1.AddressBitmap{CIDR: s.CIDR, Cursor: s.Cursor, Pages: s.Pages}
 }
 
-// release clears a bit and reports whether it was set.
-func (f *family) release(a netip.Addr) bool { return f.pool != nil && f.pool.Release(a) }
+// release clears a bit, if there is one for the address.
+func (f *family) release(a netip.Addr) {
+	if f.pool != nil {
+		f.pool.Release(a)
+	}
+}
 
-// has reports whether a bit is set.
-func (f *family) has(a netip.Addr) bool { return f.pool != nil && f.pool.Has(a) }
+// mark sets a bit, if there is one for the address.
+func (f *family) mark(a netip.Addr) {
+	if f.pool != nil {
+		f.pool.Mark(a)
+	}
+}

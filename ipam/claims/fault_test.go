@@ -148,6 +148,22 @@ func TestStoreIsAway(t *testing.T) {
 	})
 }
 
+// A store that hangs is a store that is away.
+func TestStoreHangs(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		store, s := w.scripted()
+		s.set(ipamtest.OpGet, faults(1000, ipamtest.Fine, 24*time.Hour))
+		start := time.Now()
+		_, _, err := w.nodeOver(store, "n1").Claim(w.Context(), w.net, dynamic, none)
+		if !errors.Is(err, claims.ErrTryAgain) || !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("got %v, want ErrTryAgain", err)
+		}
+		if took := time.Since(start); took > time.Minute {
+			w.Errorf("answered after %v", took)
+		}
+	})
+}
+
 func TestListIsNeededAndAway(t *testing.T) {
 	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
 		store, s := w.scripted()

@@ -100,8 +100,8 @@ func (p *planner) takeOne(f *family, w Want) (netip.Addr, error) {
 	}
 	a, ok := f.pool.Next()
 	if !ok {
-		return a, fmt.Errorf("claim %s address: %w: %d of %d dynamic addresses of %v are in use; delete Pods or enlarge %s",
-			f.name, ErrExhausted, f.pool.InUse(), f.pool.Capacity(), f.pool.CIDR(), f.fields)
+		return a, fmt.Errorf("claim %s address: %w: all %d dynamic addresses of %v are in use; delete Pods or enlarge %s",
+			f.name, ErrExhausted, f.pool.Capacity(), f.pool.CIDR(), f.fields)
 	}
 	return a, nil
 }

@@ -18,6 +18,7 @@ import (
 // nothing to write: its caller gave up.
 func TestLateClaimOfNobodyIsFenced(t *testing.T) {
 	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		w.claim(w.node("n2"), dynamic, none) // else there is a first bitmap to write
 		store, _ := w.scripted(ipamtest.Fault{Kind: ipamtest.Late, Delay: time.Hour})
 		ctx, cancel := context.WithTimeout(w.Context(), 10*time.Millisecond)
 		defer cancel()
@@ -26,7 +27,7 @@ func TestLateClaimOfNobodyIsFenced(t *testing.T) {
 		}
 		store.Wait()
 		w.idle()
-		if w.bits() != nil || w.entry("n1") != "-" {
+		if len(w.bits()) != 1 || w.entry("n1") != "-" {
 			w.Errorf("left: %v, entry %q", w.bits(), w.entry("n1"))
 		}
 	})
@@ -145,6 +146,21 @@ func TestCollectSparesWhatIsInUseHere(t *testing.T) {
 		}
 		if len(w.bits()) != 1 {
 			w.Errorf("bits %v", w.bits())
+		}
+	})
+}
+
+// A status that lost what is in use here gets it back with the next write.
+func TestLostCoverIsPutBack(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		a := w.node("n1")
+		w.claim(a, dynamic, none)
+		w.store.SetIPAM(w.net.Ref, &v1.IPAMStatus{V4: &v1.AddressBitmap{CIDR: "10.0.0.0/24"}})
+		if err := a.Settle(w.Context(), w.key()); err != nil {
+			w.Fatal(err)
+		}
+		if len(w.bits()) != 1 || w.entry("n1") != "10.0.0.1 " {
+			w.Errorf("bits %v, entry %q", w.bits(), w.entry("n1"))
 		}
 	})
 }

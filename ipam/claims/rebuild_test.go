@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -160,6 +161,21 @@ func TestCollectMeetsAClaim(t *testing.T) {
 		}
 		if s.called()[len(s.called())-1] != "Update" {
 			w.Errorf("requests %v", s.called())
+		}
+	})
+}
+
+// A collection asked for while a write is under way is made after it.
+func TestCollectDuringAWrite(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		w.claim(w.node("n2"), dynamic, none)
+		stray(w, "10.0.0.9")
+		store, _ := w.scripted()
+		a := w.nodeOver(slow(store), "n1")
+		go a.Claim(w.Context(), w.net, dynamic, none) //nolint:errcheck // what it gets is not the point
+		time.Sleep(7 * time.Millisecond)              // the read is over
+		if freed, err := a.Collect(w.Context(), w.key()); freed != 1 || err != nil {
+			w.Errorf("Collect() = %d, %v; want 1", freed, err)
 		}
 	})
 }

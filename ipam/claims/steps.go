@@ -95,7 +95,7 @@ func (l *ledger) giveBack(addrs []netip.Addr) {
 		switch l.uses[a].state {
 		case claimed:
 			l.set(a, returning)
-			if l.verified && l.entry.contains(a) {
+			if l.entry.contains(a) {
 				l.set(a, returned)
 			}
 		case published:
