@@ -123,5 +123,13 @@ func (l *Lab) startNode(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return node.Start(ctx, c)
+	if err := node.Start(ctx, c); err != nil {
+		return err
+	}
+	l.log.printf("  %s runs", name)
+	if err := c.Import(ctx, c.Images...); err != nil {
+		return err
+	}
+	l.log.printf("  %s has its images", name)
+	return nil
 }

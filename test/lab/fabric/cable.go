@@ -6,42 +6,49 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/patchbay-cni/patchbay/test/lab/netns"
 )
 
 // ErrNotPlugged says that no node is plugged in there.
 var ErrNotPlugged = errors.New("not plugged in")
 
-// States of a bridge's port, see bridge(8).
-const (
-	portDisabled   = "disabled"
-	portForwarding = "forwarding"
-)
-
 // Cut stops all traffic of a node's cards, as if both cables were out, except that the
-// node's cards keep their carrier. Commands still reach the node.
-func (f Fabric) Cut(p Port) error { return f.setCables(p, portDisabled) }
+// cards keep their carrier. It lasts until Heal, also when the node loses its power.
+// Commands still reach the node.
+//
+// The taps move to a bridge where no port reaches another. They are not set down: to
+// a tap that is down the guest's driver cannot write, and after that error it is dead
+// until the card is set down and up in the guest.
+func (f Fabric) Cut(p Port) error {
+	var lines []string
+	for _, c := range p.cables() {
+		lines = append(lines,
+			"link set "+c.Tap+" master "+bridgeCut,
+			"link set "+c.Tap+" type bridge_slave isolated on")
+	}
+	return netns.Batch(f.Netns, lines...)
+}
 
 // Heal ends a cut.
-func (f Fabric) Heal(p Port) error { return f.setCables(p, portForwarding) }
+func (f Fabric) Heal(p Port) error {
+	var lines []string
+	for _, c := range p.cables() {
+		// A port begins without the isolation that it had elsewhere.
+		lines = append(lines, "link set "+c.Tap+" master "+c.bridge)
+	}
+	return netns.Batch(f.Netns, lines...)
+}
 
 // IsCut tells whether a node is cut off.
 func (f Fabric) IsCut(p Port) (bool, error) {
 	tap := p.Management().Tap
-	out, err := f.run("", "bridge", "-oneline", "link", "show", "dev", tap)
+	out, err := f.run("", "ip", "-oneline", "link", "show", "dev", tap)
 	if err != nil {
 		return false, fmt.Errorf("look at %s: %w: %w", tap, ErrNotPlugged, err)
 	}
-	return strings.Contains(out, " state "+portDisabled), nil
+	return strings.Contains(out, " master "+bridgeCut+" "), nil
 }
 
-// setCables changes the bridge's ports and leaves the taps alone: to a tap that is
-// down the guest's driver cannot write, and after that error it is dead until the card
-// is set down and up in the guest.
-func (f Fabric) setCables(p Port, state string) error {
-	for _, c := range []Card{p.Management(), p.Trunk()} {
-		if _, err := f.run("", "bridge", "link", "set", "dev", c.Tap, "state", state); err != nil {
-			return fmt.Errorf("set %s %s: %w", c.Tap, state, err)
-		}
-	}
-	return nil
-}
+// cables are the cards that can be cut.
+func (p Port) cables() []Card { return []Card{p.Management(), p.Trunk()} }

@@ -16,6 +16,8 @@ const (
 	bridgeManagement = "mgmt"
 	bridgeTrunk      = "trunk"
 	bridgeAgent      = "agent"
+	// bridgeCut has the ports of nodes that are cut off, isolated from each other.
+	bridgeCut = "cut"
 )
 
 // Fabric is the cabling in one namespace.
@@ -46,6 +48,7 @@ func (f Fabric) Create() error {
 	for bridge, address := range map[string]string{
 		bridgeManagement: Gateway().String() + "/24",
 		bridgeTrunk:      "",
+		bridgeCut:        "",
 		bridgeAgent:      "169.254.89.1/24",
 	} {
 		if slices.Contains(links, bridge) {

@@ -27,8 +27,8 @@ var (
 	ErrDied = errors.New("the guest died")
 )
 
-// Start switches the node on and returns when it has its images. Kubelet comes up at
-// the same time. A node that is on is fine.
+// Start switches the node on and returns when it takes commands; containerd and
+// kubelet come up after that. A node that is on is fine.
 func Start(ctx context.Context, c Config) error {
 	if !On(c.Dir) {
 		if err := c.boot(ctx); err != nil {
@@ -38,7 +38,7 @@ func Start(ctx context.Context, c Config) error {
 	if err := c.await(ctx); err != nil {
 		return fmt.Errorf("boot %s: %w", c.Name, err)
 	}
-	return c.Import(ctx, c.Images...)
+	return nil
 }
 
 func (c Config) boot(ctx context.Context) error {

@@ -40,6 +40,8 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "lab",
 		Short:         "A Kubernetes cluster with bare-metal nodes on this machine",
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		// A flag before kubectl is the lab's, whatever follows is kubectl's.

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The names of commands are used in documents and scripts.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	root := newRoot()
+	want := "up --nodes --install,down,status,kubectl,exec,node add,node cut,node heal,node kill,node start,restart,logs,demo"
+	for line := range strings.SplitSeq(want, ",") {
+		words := strings.Fields(line)
+		flags := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, "--") })
+		words = words[:len(words)-len(flags)]
+		cmd, _, err := root.Find(words)
+		if err != nil || cmd.Name() != words[len(words)-1] {
+			t.Errorf("lab %s: not found (%v)", line, err)
+			continue
+		}
+		for _, f := range flags {
+			if cmd.Flag(strings.TrimPrefix(f, "--")) == nil {
+				t.Errorf("lab %s: no flag %s", line, f)
+			}
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]int{
+		"help":                                 0,
+		"status --name no-such-lab":            1,
+		"--name no-such-lab kubectl get nodes": 1,
+		"exec --name no-such-lab node-1 true":  1,
+		"node kill":                            1,
+		"nothing":                              1,
+		"down --name ../etc":                   1,
+	} {
+		if got := run(t.Context(), strings.Fields(line)); got != want {
+			t.Errorf("lab %s: got exit code %d, want %d", line, got, want)
+		}
+	}
+}
+
+func TestCodeOf(t *testing.T) {
+	t.Parallel()
+	var code exitError
+	if err := codeOf(exec.Command("sh", "-c", "exit 6").Run()); !errors.As(err, &code) || code != 6 {
+		t.Errorf("codeOf: got %v, want exit code 6", err)
+	}
+	plain := errors.New("x")
+	if diff := cmp.Diff(plain, codeOf(plain), cmp.Comparer(func(a, b error) bool { return a == b })); diff != "" { //nolint:errorlint // identity is meant
+		t.Error(diff)
+	}
+	if codeOf(nil) != nil {
+		t.Error("codeOf(nil) is an error")
+	}
+}
