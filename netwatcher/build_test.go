@@ -39,6 +39,9 @@ func vlan(id int) func(*network.Network)   { return func(n *network.Network) { n
 func vxlan(vni int) func(*network.Network) { return func(n *network.Network) { n.VXLAN = vni } }
 func mtu(m int) func(*network.Network)     { return func(n *network.Network) { n.MTU = m } }
 func kind(k string) func(*network.Network) { return func(n *network.Network) { n.Type = k } }
+func tenants(n *network.Network) {
+	n.Ref.Kind, n.Ref.Namespace = "TenantNetwork", "ns"
+}
 func device(d string) func(*network.Network) {
 	return func(n *network.Network) { n.Device = d }
 }

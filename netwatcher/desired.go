@@ -38,9 +38,9 @@ func Desired(networks []*network.Network, state *State, peers VTEPs) *Plan {
 		plan: &Plan{Refused: map[network.Ref]error{}},
 		byID: map[network.Link]*Wanted{},
 	}
-	sorted := slices.Clone(networks)
+	sorted := b.assigned(networks)
 	slices.SortFunc(sorted, oldestFirst)
-	conflicts := network.Conflicts(networks)
+	conflicts := network.Conflicts(sorted)
 	for _, n := range sorted {
 		err := b.add(n, conflicts[n.Ref])
 		if err != nil {
@@ -48,6 +48,18 @@ func Desired(networks []*network.Network, state *State, peers VTEPs) *Plan {
 		}
 	}
 	return b.finish()
+}
+
+// assigned refuses tenants' own wishes: they neither make links nor stand in the
+// way of another network, however old they are.
+func (b *planner) assigned(networks []*network.Network) []*network.Network {
+	return slices.DeleteFunc(slices.Clone(networks), func(n *network.Network) bool {
+		err := n.Assigned()
+		if err != nil {
+			b.plan.Refused[n.Ref] = err
+		}
+		return err != nil
+	})
 }
 
 func oldestFirst(a, b *network.Network) int {

@@ -55,6 +55,17 @@ func TestDesired(t *testing.T) {
 			nets:   []*network.Network{newNet(1, "pool", kind("sriov"), device(""), vlan(5)), newNet(2, "flannel", kind("flannel"), device(""))},
 			want:   Plan{},
 		},
+		"TenantsOwnWish": {
+			reason: "it makes no link, and a netadmin's younger network is not refused because of it",
+			nets:   []*network.Network{newNet(1, "spy", tenants, kind("macvlan"), vlan(500)), newNet(2, "storage", vlan(500))},
+			want: Plan{
+				Links: []Wanted{{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("storage")}}},
+				NICs:  []string{"ens4"},
+				Refused: map[network.Ref]error{
+					{Kind: "TenantNetwork", Namespace: "ns", Name: "spy"}: network.ErrInvalid,
+				},
+			},
+		},
 		"Delegate": {
 			reason: "a delegate's master may be our link",
 			nets:   []*network.Network{newNet(1, "bridged", kind("bridge"), vlan(5))},

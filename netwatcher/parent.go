@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
 )
 
@@ -16,7 +17,7 @@ import (
 func (r *Reconciler) Parent(ctx context.Context, n *network.Network) (string, error) {
 	id, ok := n.Link()
 	if !ok {
-		return "", fmt.Errorf("network %s: %w", n.Ref, ErrNoLink)
+		return "", noLink(n)
 	}
 	if name, ok := r.ready(id, n.Ref); ok {
 		return name, nil
@@ -26,6 +27,14 @@ func (r *Reconciler) Parent(ctx context.Context, n *network.Network) (string, er
 		return "", fmt.Errorf("network %s: %w", n.Ref, err)
 	}
 	return name, nil
+}
+
+// noLink says what would give the network a parent.
+func noLink(n *network.Network) error {
+	if n.Ref.Kind == v1.KindTenantNetwork {
+		return fmt.Errorf("network %s: %w: it is assigned from a TenantConfig, which is not served yet: ask for a ClusterNetwork", n.Ref, ErrNoLink)
+	}
+	return fmt.Errorf("network %s: %w: set spec.Options.host_device", n.Ref, ErrNoLink)
 }
 
 // ready answers from the last round, which link events keep true.

@@ -16,7 +16,7 @@ import (
 func TestAddRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	w.pod(`[{"tenantNetwork":"blue","ip":"10.0.0.4/8","ip6":"fd00::5",
+	w.pod(`[{"network":"blue","ip":"10.0.0.4/8","ip6":"fd00::5",
 		"proutes":{"10.5.0.0/16":"10.0.0.1"},"proutes6":{"fd05::/64":"fd00::1"}}]`)
 	l := w.mustStart(t)
 	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {

@@ -18,7 +18,7 @@ import (
 // three interfaces: another plugin's, one with both families, one without any.
 const three = `[
 	{"clusterNetwork": "flat"},
-	{"tenantNetwork": "blue", "ip": "dynamic", "ip6": "dynamic"},
+	{"network": "blue", "ip": "dynamic", "ip6": "dynamic"},
 	{"network": "plain"}
 ]`
 
@@ -38,7 +38,7 @@ func newWorld() *world {
 		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "flat"}, ID: "flat", Type: "bridge", Prefix: "eth",
 	})
 	w.add(network.Network{
-		Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "blue"}, ID: "blue", Type: "ipvlan", Prefix: "eth",
+		Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "blue"}, ID: "blue", Type: "ipvlan", Prefix: "eth",
 		Device: "ens4", VLAN: 500, V4: subnet("10.0.0.0/29", "10.0.0.1", "10.0.0.6"), V6: subnet("fd00::/125", "fd00::1", "fd00::6"),
 	})
 	w.add(network.Network{

@@ -60,6 +60,9 @@ func (w want) admit(namespace string) error {
 	if !n.Allows(namespace) {
 		return refuse(ReasonTenant, n.Permit(namespace, w.request))
 	}
+	if err := n.Assigned(); err != nil {
+		return refuse(ReasonNetwork, err)
+	}
 	if err := n.Permit(namespace, w.request); err != nil {
 		return refuse(ReasonInterfaces, err)
 	}

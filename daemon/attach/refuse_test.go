@@ -57,11 +57,11 @@ func TestAddRefuses(t *testing.T) {
 			event: attach.ReasonNetwork,
 		},
 		"StaticOutside": {
-			reason: "not in the subnet", annotation: `[{"tenantNetwork":"blue","ip":"10.9.0.1"}]`, says: []string{"10.9.0.1", "10.0.0.0/29"},
+			reason: "not in the subnet", annotation: `[{"network":"blue","ip":"10.9.0.1"}]`, says: []string{"10.9.0.1", "10.0.0.0/29"},
 			event: attach.ReasonInterfaces,
 		},
 		"StaticTaken": {
-			reason: "somebody has it", annotation: `[{"tenantNetwork":"blue","ip":"10.0.0.2"},{"tenantNetwork":"blue","ip":"10.0.0.2"}]`,
+			reason: "somebody has it", annotation: `[{"network":"blue","ip":"10.0.0.2"},{"network":"blue","ip":"10.0.0.2"}]`,
 			says: []string{"10.0.0.2", "taken"}, event: attach.ReasonAddress,
 		},
 		"StaticOfDelegate": {
@@ -72,8 +72,16 @@ func TestAddRefuses(t *testing.T) {
 			reason: "nor its routes", annotation: `[{"clusterNetwork":"flat6","ip":"dynamic","proutes":{"10.5.0.0/16":"10.0.0.1"}}]`,
 			says: []string{"proutes", "bridge"}, event: attach.ReasonInterfaces,
 		},
+		"TenantsDelegate": {
+			reason: "a tenant must not choose what root executes", annotation: `[{"tenantNetwork":"theirs"}]`,
+			says: []string{"TenantNetwork/ns/theirs", "spec.NetworkType", "bridge"}, event: attach.ReasonNetwork,
+		},
+		"TenantsVLAN": {
+			reason: "nor the VLAN of others", annotation: `[{"tenantNetwork":"spy"}]`,
+			says: []string{"TenantNetwork/ns/spy", "spec.Options.vlan", "500"}, event: attach.ReasonNetwork,
+		},
 		"SameNameTwice": {
-			reason: "legacy names may collide", annotation: `[{"tenantNetwork":"blue"},{"network":"plain"},{"network":"plain"}]`,
+			reason: "legacy names may collide", annotation: `[{"network":"blue"},{"network":"plain"},{"network":"plain"}]`,
 			change: func(_ *world, r *attach.Request) { r.NamingScheme = "legacy" }, says: []string{"net"}, event: attach.ReasonInterfaces,
 		},
 		"NoBackend": {
@@ -131,6 +139,12 @@ func (w *world) addOdd() {
 	})
 	w.add(network.Network{
 		Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "dying"}, ID: "d", Type: "ipvlan", Deleting: true,
+	})
+	w.add(network.Network{
+		Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "theirs"}, ID: "t", Type: "bridge",
+	})
+	w.add(network.Network{
+		Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "spy"}, ID: "s", Type: "ipvlan", Device: "ens4", VLAN: 500,
 	})
 	w.add(network.Network{Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "vf"}, ID: "vf", Type: "sriov"})
 	w.add(network.Network{

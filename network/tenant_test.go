@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+func TestAssigned(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, kind, spec string
+		refused            []string
+	}{
+		"Logical":        {reason: "Nothing physical in it.", kind: v1.KindTenantNetwork, spec: `{Options: {cidr: 10.0.0.0/24}}`},
+		"ClusterNetwork": {reason: "A netadmin's.", kind: v1.KindClusterNetwork, spec: `{NetworkType: bridge, Options: {host_device: ens4, vlan: 500}}`},
+		"DanmNet":        {reason: "The simple API gives all.", kind: v1.KindDanmNet, spec: `{NetworkType: bridge, Options: {host_device: ens4, vxlan: 500}}`},
+		"Delegate": {
+			reason: "A tenant must not choose what root executes.", kind: v1.KindTenantNetwork, spec: `{NetworkType: bridge}`,
+			refused: []string{"TenantNetwork/ns/net", "spec.NetworkType", `"bridge"`, "not served yet", "ClusterNetwork"},
+		},
+		"Device": {
+			reason: "Nor a NIC.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4}}`,
+			refused: []string{"spec.Options.host_device", `"ens4"`, "TenantConfig"},
+		},
+		"VLAN": {
+			reason: "Nor another's VLAN; every field is named.", kind: v1.KindTenantNetwork, spec: `{Options: {host_device: ens4, vlan: 500}}`,
+			refused: []string{"spec.Options.host_device", "spec.Options.vlan", "500"},
+		},
+		"VXLAN": {
+			reason: "Nor a VXLAN.", kind: v1.KindTenantNetwork, spec: `{Options: {vxlan: 700}}`,
+			refused: []string{"spec.Options.vxlan", "700"},
+		},
+		"DevicePool": {
+			reason: "Nor devices.", kind: v1.KindTenantNetwork, spec: `{NetworkType: sriov, Options: {device_pool: example.com/vf}}`,
+			refused: []string{"spec.Options.device_pool", "example.com/vf"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, err := network.From(object(t, tc.kind, tc.spec))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = n.Assigned()
+			if (err != nil) != (tc.refused != nil) || err != nil && !errors.Is(err, network.ErrInvalid) {
+				t.Fatalf("%s\nAssigned: got %v", tc.reason, err)
+			}
+			for _, part := range tc.refused {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s\nAssigned: got %q, want it to say %q", tc.reason, err, part)
+				}
+			}
+		})
+	}
+}
