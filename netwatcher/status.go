@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
 )
@@ -21,7 +23,8 @@ const (
 type Failures map[network.Link]error
 
 // Status tells how the plan stands in the kernel. Equal input gives equal
-// output, so it can be compared with what was written before.
+// output, so it can be compared with what was written before; the conditions'
+// times are the writer's.
 func Status(plan *Plan, state *State, failures Failures, version string) v1.NodeNetworkStatus {
 	s := v1.NodeNetworkStatus{Version: version}
 	for i := range state.NICs {
@@ -35,6 +38,7 @@ func Status(plan *Plan, state *State, failures Failures, version string) v1.Node
 		s.Links = append(s.Links, linkStatus(plan, &plan.Links[i], state, failures))
 	}
 	slices.SortFunc(s.Links, func(a, b v1.HostLink) int { return strings.Compare(a.Name, b.Name) })
+	s.Conditions = []metav1.Condition{ready(s.Links)}
 	return s
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
@@ -42,6 +43,9 @@ func TestStatus(t *testing.T) {
 	}}
 	failures := Failures{network.Link{Device: "ens4", VLAN: 10}: errors.New("create link broken.10: no buffer space")}
 	want := v1.NodeNetworkStatus{
+		Conditions: []metav1.Condition{{
+			Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "broken.10: create link broken.10: no buffer space (and 3 more)",
+		}},
 		Version: "v1.2.3",
 		NICs: []v1.NIC{
 			{Name: "bond0", MTU: 9000, Speed: 50000},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +28,12 @@ func (n *NodeNetworks) Write(ctx context.Context, status v1.NodeNetworkStatus) e
 	if err != nil {
 		return fmt.Errorf("read NodeNetwork %s: %w", n.conn.Node, err)
 	}
+	conditions := obj.Status.Conditions
+	for _, c := range status.Conditions {
+		meta.SetStatusCondition(&conditions, c) // keeps the time of the last change
+	}
 	obj.Status = status
+	obj.Status.Conditions = conditions
 	if err := n.conn.Direct.Status().Update(ctx, obj); err != nil {
 		return fmt.Errorf("write status of NodeNetwork %s: %w", n.conn.Node, err)
 	}

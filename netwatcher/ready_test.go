@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	good := v1.HostLink{Name: "good.1", State: up}
+	missing := v1.HostLink{Name: "far.9", State: failed, Error: "no NIC ens9"}
+	cases := map[string]struct {
+		reason string
+		links  []v1.HostLink
+		want   metav1.Condition
+	}{
+		"None": {
+			reason: "a node that no network asks links of has nothing wrong",
+			want:   metav1.Condition{Type: "Ready", Status: "True", Reason: "LinksUp", Message: "links up: 0"},
+		},
+		"Up": {
+			reason: "all links are up",
+			links:  []v1.HostLink{good},
+			want:   metav1.Condition{Type: "Ready", Status: "True", Reason: "LinksUp", Message: "links up: 1"},
+		},
+		"Error": {
+			reason: "a link that cannot be made is named with the cause",
+			links:  []v1.HostLink{good, missing},
+			want:   metav1.Condition{Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "far.9: no NIC ens9"},
+		},
+		"Several": {
+			reason: "the message stays one line, however many links are not up",
+			links:  []v1.HostLink{{Name: "down.7", State: down}, good, missing},
+			want:   metav1.Condition{Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "down.7 is down (and 1 more)"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, ready(tc.links)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
