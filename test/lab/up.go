@@ -24,8 +24,8 @@ func Up(ctx context.Context, config Config) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	if os.Geteuid() != 0 {
-		return nil, errors.New("start lab: it needs root, for a network namespace of its own")
+	if err := config.checkMachine(); err != nil {
+		return nil, fmt.Errorf("start lab %s: %w", config.Name, err)
 	}
 	unlock, err := config.lock()
 	if err != nil {

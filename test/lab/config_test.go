@@ -92,3 +92,15 @@ func TestCheckBinNamesWhatIsMissing(t *testing.T) {
 		t.Errorf("withDefaults: got %v, want one that names kubelet", err)
 	}
 }
+
+func TestCheckMemory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := (Config{Nodes: 1, Memory: 1}).checkMemory(dir); err != nil {
+		t.Errorf("one MiB: %v", err)
+	}
+	err := Config{Nodes: 1000, Memory: 1 << 30}.checkMemory(dir)
+	if !errors.Is(err, ErrMachine) || !strings.Contains(err.Error(), "1000 nodes") {
+		t.Errorf("more than any machine has: got %v, want ErrMachine with what is needed", err)
+	}
+}
