@@ -34,6 +34,9 @@ func noLink(n *network.Network) error {
 	if n.Ref.Kind == v1.KindTenantNetwork {
 		return fmt.Errorf("network %s: %w: it is assigned from a TenantConfig, which is not served yet: ask for a ClusterNetwork", n.Ref, ErrNoLink)
 	}
+	if n.Type == v1.TypeSRIOV {
+		return fmt.Errorf("network %s: %w: its devices come from device_pool", n.Ref, ErrNoLink)
+	}
 	return fmt.Errorf("network %s: %w: set spec.Options.host_device", n.Ref, ErrNoLink)
 }
 
