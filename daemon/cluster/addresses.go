@@ -27,7 +27,7 @@ type Addresses struct {
 	opened    chan struct{}
 	mu        sync.Mutex
 	allocator *claims.Allocator
-	// early are the Discards before Open, for claims of a former life.
+	// early is what was said before Open, of claims of a former life.
 	early []func(*claims.Allocator)
 }
 
@@ -45,8 +45,8 @@ func (a *Addresses) Open(allocator *claims.Allocator) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.allocator = allocator
-	for _, discard := range a.early {
-		discard(allocator)
+	for _, say := range a.early {
+		say(allocator)
 	}
 	a.early = nil
 	close(a.opened)
@@ -63,23 +63,26 @@ func (a *Addresses) Claim(ctx context.Context, net *network.Network, v4, v6 atta
 	return a4, a6, claimError(err)
 }
 
-// Discard implements attach.Addresses. Before Open it is kept: what the allocator
-// resumes from may have been read before the record went.
+// Discard implements attach.Addresses.
 func (a *Addresses) Discard(net *network.Network, a4, a6 netip.Addr) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.allocator != nil {
-		a.allocator.Discard(net, a4, a6)
-		return
-	}
-	a.early = append(a.early, func(later *claims.Allocator) { later.Discard(net, a4, a6) })
+	a.tell(func(allocator *claims.Allocator) { allocator.Discard(net, a4, a6) })
 }
 
 // Published implements Coverage.
-func (a *Addresses) Published(key claims.Key, a4, a6 netip.Addr) {
-	if allocator, err := a.open(); err == nil {
-		allocator.Published(key, a4, a6)
+func (a *Addresses) Published(key claims.Key, owner string, a4, a6 netip.Addr) {
+	a.tell(func(allocator *claims.Allocator) { allocator.Published(key, owner, a4, a6) })
+}
+
+// tell keeps what is said before Open: the records that the allocator resumes from
+// may have been read before they changed.
+func (a *Addresses) tell(say func(*claims.Allocator)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.allocator != nil {
+		say(a.allocator)
+		return
 	}
+	a.early = append(a.early, say)
 }
 
 // Return implements Coverage.

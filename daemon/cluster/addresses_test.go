@@ -52,15 +52,15 @@ func TestAddressesBeforeOpen(t *testing.T) {
 	if _, err := a.Collect(t.Context(), claims.KeyOf(net)); !errors.Is(err, attach.ErrTryAgain) {
 		t.Errorf("Collect: got error %v, want ErrTryAgain", err)
 	}
-	a.Published(claims.KeyOf(net), netip.Addr{}, netip.Addr{})
+	a.Published(claims.KeyOf(net), "ep", netip.Addr{}, netip.Addr{})
 	a.Discard(net, netip.MustParseAddr("10.9.0.5"), netip.Addr{})
-	if len(a.early) != 1 {
-		t.Errorf("%d discards are kept, want 1", len(a.early))
+	if len(a.early) != 2 {
+		t.Errorf("%d words are kept, want both", len(a.early))
 	}
 	a.Open(claims.New(store, claims.Config{Node: "a", NodeUID: "u"}))
 	defer a.Close()
 	if a.early != nil {
-		t.Error("a kept discard was not handed over")
+		t.Error("what was kept was not handed over")
 	}
 }
 

@@ -34,7 +34,7 @@ func (p *Publisher) publish(ctx context.Context, rec *attach.Record, host Host) 
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
 		if created[ifc.EndpointName] != "" {
-			p.coverage.Published(claims.KeyOf(&ifc.Network), ifc.V4.Addr(), ifc.V6.Addr())
+			p.coverage.Published(claims.KeyOf(&ifc.Network), ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr())
 		}
 	}
 	return err

@@ -44,7 +44,7 @@ func (c *coverage) note(what string, v4 netip.Addr) {
 	c.calls = append(c.calls, fmt.Sprintf("%s %s endpoint=%t", what, v4, there))
 }
 
-func (c *coverage) Published(_ claims.Key, v4, _ netip.Addr) { c.note("published", v4) }
+func (c *coverage) Published(_ claims.Key, _ string, v4, _ netip.Addr) { c.note("published", v4) }
 
 func (c *coverage) Return(_ context.Context, _ claims.Key, _ string, v4, _ netip.Addr) error {
 	c.note("return", v4)

@@ -25,15 +25,16 @@ type Records interface {
 // of both covers it at any time (design "Who covers a bit"). Addresses may be
 // invalid (zero) for a family that the interface does not have.
 type Coverage interface {
-	// Published says that a DanmEp covers the addresses: they may leave the
-	// entry. It is called once for each claim, in each life of the daemon.
-	Published(net claims.Key, v4, v6 netip.Addr)
+	// Published says that a DanmEp, the owner, covers the addresses: they may
+	// leave the entry. It is called once for each claim, in each life of the daemon.
+	Published(net claims.Key, owner string, v4, v6 netip.Addr)
 	// Return puts the addresses back into the entry before their DanmEp goes.
 	// owner is the DanmEp's name: a release that is repeated after another
 	// Pod got the address is a no-op.
 	Return(ctx context.Context, net claims.Key, owner string, v4, v6 netip.Addr) error
 	// Free clears the bits of addresses that the entry covers, and does nothing
-	// about others: a second release frees nothing.
+	// about others: a second release frees nothing. It is called for interfaces
+	// without addresses, too: they have kept the entry.
 	Free(ctx context.Context, net claims.Key, owner string, v4, v6 netip.Addr) error
 	// Forget says that the record is gone: no release will be repeated.
 	Forget(net claims.Key, owner string, v4, v6 netip.Addr)

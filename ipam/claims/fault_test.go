@@ -239,6 +239,6 @@ func TestClose(t *testing.T) {
 			w.Errorf("after Close: %v, %v", err, ret)
 		}
 		a.Discard(w.net, addr("10.0.0.1"), no)
-		a.Published(w.key(), addr("10.0.0.1"), no)
+		a.Published(w.key(), "ep", addr("10.0.0.1"), no)
 	})
 }

@@ -113,7 +113,7 @@ func (w *world) claim(a *claims.Allocator, v4, v6 claims.Want) (netip.Addr, neti
 // publish makes the DanmEp of an attachment and says so.
 func (w *world) publish(a *claims.Allocator, node string, a4, a6 netip.Addr) {
 	w.store.AddEndpoint(w.net.Ref, w.endpoint(node, a4, a6))
-	a.Published(w.key(), a4, a6)
+	a.Published(w.key(), w.endpoint(node, a4, a6).Name, a4, a6)
 }
 
 func (w *world) endpoint(node string, a4, a6 netip.Addr) claims.Endpoint {

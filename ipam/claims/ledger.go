@@ -45,7 +45,8 @@ type ledger struct {
 	// exist yet: the entry must be there for them, even when it is empty.
 	plain int
 	// done keeps a release that is repeated from freeing the address of
-	// whoever has it by then, until the caller forgets the attachment.
+	// whoever has it by then, until the caller forgets the attachment. With the
+	// zero address: an attachment that plain does not count, or no longer.
 	done map[done]struct{}
 
 	// verified says that uses has been compared with the entry and the DanmEps
@@ -77,6 +78,17 @@ func (l *ledger) end(a netip.Addr) {
 		l.done[done{u.owner, a}] = struct{}{}
 	}
 	delete(l.uses, a)
+}
+
+// settle takes an attachment without addresses off plain: its DanmEp exists, or
+// will not be made any more. Each counts once.
+func (l *ledger) settle(owner string) {
+	once := done{owner: owner}
+	if _, over := l.done[once]; over {
+		return
+	}
+	l.done[once] = struct{}{}
+	l.plain = max(l.plain-1, 0)
 }
 
 // any reports whether one of the addresses is in that state.

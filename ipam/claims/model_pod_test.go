@@ -127,7 +127,7 @@ func (n *node) publish(r *record) {
 	defer n.mu.Unlock()
 	r.phase = claims.Published
 	if n.m.chance(95) {
-		n.a.Published(claims.KeyOf(n.m.net), r.a4, r.a6)
+		n.a.Published(claims.KeyOf(n.m.net), r.id, r.a4, r.a6)
 	}
 }
 

@@ -8,12 +8,12 @@ import (
 	"net/netip"
 )
 
-// Published says that the DanmEp of a claim exists. It is called once per
-// claim, and returns at once.
-func (a *Allocator) Published(key Key, a4, a6 netip.Addr) {
+// Published says that the DanmEp of a claim exists; owner is its name. It is
+// called once per claim, and returns at once.
+func (a *Allocator) Published(key Key, owner string, a4, a6 netip.Addr) {
 	d := a.desk(key)
 	defer d.mu.Unlock()
-	d.book.publish(both(a4, a6))
+	d.book.publish(owner, both(a4, a6))
 	if d.book.slack() {
 		d.later(a.cfg.Idle)
 	}
@@ -35,11 +35,19 @@ func (a *Allocator) Return(ctx context.Context, key Key, owner string, a4, a6 ne
 
 // Free clears bit and entry of an attachment's addresses in one write. It is
 // called when their DanmEp is gone, or never was. A second Free is a no-op, and
-// so is one of addresses that the node's entry does not cover.
+// so is one of addresses that the node's entry does not cover. An attachment
+// without addresses needs the entry no more, whether it had a DanmEp or not.
 func (a *Allocator) Free(ctx context.Context, key Key, owner string, a4, a6 netip.Addr) error {
 	d := a.desk(key)
-	addrs := d.book.owned(owner, both(a4, a6))
+	addrs := both(a4, a6)
+	if len(addrs) == 0 {
+		d.book.settle(owner)
+	}
+	addrs = d.book.owned(owner, addrs)
 	d.book.free(addrs)
+	if d.book.slack() {
+		d.later(a.cfg.Idle)
+	}
 	return d.await(ctx, "free", &waiter{ready: func(l *ledger) bool { return !l.any(addrs, freeing) }})
 }
 
@@ -48,7 +56,7 @@ func (a *Allocator) Free(ctx context.Context, key Key, owner string, a4, a6 neti
 func (a *Allocator) Forget(key Key, owner string, a4, a6 netip.Addr) {
 	d := a.desk(key)
 	defer d.mu.Unlock()
-	for _, addr := range both(a4, a6) {
+	for _, addr := range []netip.Addr{a4, a6, {}} {
 		delete(d.book.done, done{owner, addr})
 	}
 }

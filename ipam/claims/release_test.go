@@ -187,3 +187,66 @@ func TestPublishedLeaveWithTheNextWrite(t *testing.T) {
 		}
 	})
 }
+
+// The entry of a network without addresses is what keeps the network from being
+// deleted under a Pod: it must go with the last Pod, however that one ends.
+func TestEntryWithoutAddressesGoes(t *testing.T) {
+	t.Parallel()
+	free := func(w *world, a *claims.Allocator, owner string) error {
+		return a.Free(w.Context(), w.key(), owner, no, no)
+	}
+	cases := map[string]struct {
+		reason string
+		uses   []claims.Use
+		claims int
+		end    func(*world, *claims.Allocator) error
+		entry  string
+	}{
+		"DELBeforeDanmEp": {
+			reason: "its DanmEp is never made", claims: 1,
+			end: func(w *world, a *claims.Allocator) error { return free(w, a, "one") }, entry: "-",
+		},
+		"FreedTwice": {
+			reason: "a repeated release ends no other Pod's", claims: 2,
+			end: func(w *world, a *claims.Allocator) error { return errors.Join(free(w, a, "one"), free(w, a, "one")) }, entry: " ",
+		},
+		"PublishedAndFreed": {
+			reason: "one end, not two", claims: 2,
+			end: func(w *world, a *claims.Allocator) error {
+				a.Published(w.key(), "one", no, no)
+				return free(w, a, "one")
+			}, entry: " ",
+		},
+		"ReleasedInFormerLife": {
+			reason: "this life does not count it", claims: 1, uses: []claims.Use{{Owner: "one", Phase: claims.Releasing}},
+			end: func(w *world, a *claims.Allocator) error { return free(w, a, "one") }, entry: " ",
+		},
+		"ClaimedInFormerLife": {
+			reason: "this life counts it", uses: []claims.Use{{Owner: "one", Phase: claims.Claimed}},
+			end: func(w *world, a *claims.Allocator) error { return free(w, a, "one") }, entry: "-",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, clusterNetwork("", ""), func(w *world) {
+				for i := range tc.uses {
+					tc.uses[i].Key = w.key()
+				}
+				a := w.node("n1", tc.uses...)
+				if err := a.Settle(w.Context(), w.key()); err != nil {
+					w.Fatal(err)
+				}
+				for range tc.claims {
+					w.claim(a, none, none)
+				}
+				if err := tc.end(w, a); err != nil {
+					w.Fatal(err)
+				}
+				w.idle()
+				if got := w.entry("n1"); got != tc.entry {
+					w.Errorf("%s: entry %q, want %q", tc.reason, got, tc.entry)
+				}
+			})
+		})
+	}
+}

@@ -19,8 +19,12 @@ func both(a4, a6 netip.Addr) []netip.Addr {
 // address, it was released by one and claimed by the other.
 func (l *ledger) resume(u Use) {
 	addrs := both(u.V4, u.V6)
-	if len(addrs) == 0 && u.Phase == Claimed {
+	switch {
+	case len(addrs) > 0:
+	case u.Phase == Claimed:
 		l.plain++
+	default:
+		l.done[done{owner: u.Owner}] = struct{}{}
 	}
 	as := map[Phase]state{Claimed: claimed, Published: published, Releasing: returning}[u.Phase]
 	for _, a := range addrs {
@@ -48,9 +52,9 @@ func (l *ledger) grant(addrs []netip.Addr) {
 }
 
 // publish records that the DanmEp of a claim exists.
-func (l *ledger) publish(addrs []netip.Addr) {
-	if len(addrs) == 0 && l.plain > 0 {
-		l.plain--
+func (l *ledger) publish(owner string, addrs []netip.Addr) {
+	if len(addrs) == 0 {
+		l.settle(owner)
 	}
 	for _, a := range addrs {
 		if l.uses[a].state == claimed {
@@ -62,7 +66,7 @@ func (l *ledger) publish(addrs []netip.Addr) {
 // discard asks for bits and entries of claims that nobody used to be cleared.
 func (l *ledger) discard(addrs []netip.Addr) {
 	if len(addrs) == 0 {
-		l.publish(nil)
+		l.plain = max(l.plain-1, 0)
 	}
 	for _, a := range addrs {
 		if l.uses[a].state == claimed {

@@ -82,7 +82,7 @@ func (n *node) publish(ctx context.Context, net *network.Network, a netip.Addr) 
 	if err := n.env.Client.Create(ctx, ep); err != nil {
 		return nil, fmt.Errorf("publish on %s: %w", n.name, err)
 	}
-	n.Published(claims.KeyOf(net), a, netip.Addr{})
+	n.Published(claims.KeyOf(net), ep.Name, a, netip.Addr{})
 	return ep, nil
 }
 
