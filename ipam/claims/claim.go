@@ -16,9 +16,10 @@ import (
 //
 // Errors name the network and what to do: ErrExhausted, ErrTaken, ErrOutside,
 // ErrNoSubnet, ErrDeleting, ErrSubnetInUse, ErrNotFound, ErrClosed, and
-// ErrTryAgain for all that time mends, with its cause.
+// ErrTryAgain for all that time mends, with its cause: also when the subnet is not
+// net's any more, since the address would get the former mask and routes.
 func (a *Allocator) Claim(ctx context.Context, net *network.Network, v4, v6 Want) (a4, a6 netip.Addr, err error) {
-	c := &claim{v4: v4, v6: v6, done: make(chan struct{})}
+	c := &claim{net: net, v4: v4, v6: v6, done: make(chan struct{})}
 	d := a.desk(KeyOf(net))
 	if a.ctx.Err() != nil {
 		d.mu.Unlock()

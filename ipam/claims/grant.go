@@ -8,10 +8,13 @@ import (
 	"net/netip"
 
 	"github.com/patchbay-cni/patchbay/ipam"
+	"github.com/patchbay-cni/patchbay/network"
 )
 
 // claim is a caller of Claim in wait.
 type claim struct {
+	// net is the network as the caller knows it.
+	net    *network.Network
 	v4, v6 Want
 	// tentative are the addresses of the last plan, for one whose answer is lost.
 	tentative []netip.Addr
@@ -38,6 +41,9 @@ func (p *planner) serve(kept map[netip.Addr]bool) {
 		switch {
 		case refused != nil:
 			p.grants = append(p.grants, grant{to: c, err: refused})
+		case c.stale(p.obj.Network):
+			c.tentative = nil
+			p.grants = append(p.grants, grant{to: c, err: fmt.Errorf("%w: its subnet was changed just now", ErrTryAgain)})
 		case len(c.tentative) > 0 && kept[c.tentative[0]]:
 			p.grants = append(p.grants, grant{to: c, addrs: c.tentative})
 		case c.v4.Static.IsValid() || c.v6.Static.IsValid():
@@ -51,6 +57,14 @@ func (p *planner) serve(kept map[netip.Addr]bool) {
 		c.tentative = addrs
 		p.grants = append(p.grants, grant{to: c, addrs: addrs, err: err})
 	}
+}
+
+// stale reports whether a wanted family has another subnet than the caller knows.
+func (c *claim) stale(now *network.Network) bool {
+	differ := func(w Want, a, b *network.Subnet) bool {
+		return w != Want{} && a != nil && b != nil && a.CIDR != b.CIDR
+	}
+	return differ(c.v4, c.net.V4, now.V4) || differ(c.v6, c.net.V6, now.V6)
 }
 
 // refusal is why the network gives no addresses now.

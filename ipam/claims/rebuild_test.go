@@ -61,7 +61,8 @@ func TestSubnetChange(t *testing.T) {
 		b4, _ := w.claim(n2, dynamic, none)
 		w.idle()
 
-		w.store.Create(clusterNetwork("10.9.0.0/24", ""))
+		former := w.net
+		w.net = w.store.Create(clusterNetwork("10.9.0.0/24", ""))
 		refused := func(why string) {
 			w.Helper()
 			_, _, err := n1.Claim(w.Context(), w.net, dynamic, none)
@@ -77,6 +78,9 @@ func TestSubnetChange(t *testing.T) {
 		refused("a DanmEp")
 		w.release(n2, "n2", b4, no)
 
+		if _, _, err := n1.Claim(w.Context(), former, dynamic, none); !errors.Is(err, claims.ErrTryAgain) {
+			w.Errorf("got %v, want ErrTryAgain: the caller would give the new address the former mask and routes", err)
+		}
 		c4, _ := w.claim(n1, dynamic, none)
 		if c4 != addr("10.9.0.1") {
 			w.Errorf("got %v of the new subnet", c4)
