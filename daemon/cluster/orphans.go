@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,7 +37,17 @@ type Orphans struct {
 	// still run, whatever the journal says.
 	Alive func(netns string) (bool, error)
 	// Addresses frees what an orphan leaves.
-	Addresses Collector
+	Addresses Reclaimer
+}
+
+// Reclaimer frees the addresses of DanmEps that were removed without a record.
+type Reclaimer interface {
+	Collector
+	// Free makes this node answer no more for what it took over from the DanmEp of
+	// that name when it started: what is in use here is never collected.
+	Free(ctx context.Context, net claims.Key, owner string, v4, v6 netip.Addr) error
+	// Forget says that no release will be repeated.
+	Forget(net claims.Key, owner string, v4, v6 netip.Addr)
 }
 
 // Run sweeps now and then until ctx ends.
@@ -77,6 +88,7 @@ func (o *Orphans) Sweep(ctx context.Context) error {
 		errs = append(errs, err)
 		if gone {
 			touched[networkOf(ep)] = true
+			errs = append(errs, o.free(ctx, ep))
 		}
 	}
 	for net := range touched {
@@ -133,6 +145,20 @@ func (o *Orphans) remove(ctx context.Context, ep *v1.DanmEp) (gone bool, err err
 		return false, err
 	}
 	return true, nil
+}
+
+// free ends this node's answering for the orphan's addresses.
+func (o *Orphans) free(ctx context.Context, ep *v1.DanmEp) error {
+	e, err := toEndpoint(ep)
+	if err != nil || !e.V4.IsValid() && !e.V6.IsValid() {
+		return err
+	}
+	net := networkOf(ep)
+	if err := o.Addresses.Free(ctx, net, ep.Name, e.V4, e.V6); err != nil {
+		return fmt.Errorf("free addresses of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
+	}
+	o.Addresses.Forget(net, ep.Name, e.V4, e.V6)
+	return nil
 }
 
 // networkOf names the network of a DanmEp.

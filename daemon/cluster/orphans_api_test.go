@@ -7,6 +7,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,8 +24,17 @@ import (
 // collector notes what is collected.
 type collector struct {
 	keys []claims.Key
-	err  error
+	// freed are the owners of addresses, in any order.
+	freed map[string]bool
+	err   error
 }
+
+func (c *collector) Free(_ context.Context, _ claims.Key, owner string, _, _ netip.Addr) error {
+	c.freed[owner] = true
+	return nil
+}
+
+func (c *collector) Forget(claims.Key, string, netip.Addr, netip.Addr) {}
 
 func (c *collector) Collect(_ context.Context, key claims.Key) (int64, error) {
 	c.keys = append(c.keys, key)
@@ -65,7 +75,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), cases["Terminating"].ep); err != nil {
 		t.Fatal(err)
 	}
-	collected := &collector{}
+	collected := &collector{freed: map[string]bool{}}
 	o := &Orphans{
 		// The policies let a daemon write its own node's only.
 		Client: env.As(t, apitest.NodeDaemon(host)), Node: host, Addresses: collected,
@@ -82,6 +92,15 @@ func TestOrphansAreRemoved(t *testing.T) {
 		if stays := err == nil; stays != tc.stays {
 			t.Errorf("%s: %s: stays is %t, want %t (%v)", name, tc.reason, stays, tc.stays, err)
 		}
+	}
+	freed := map[string]bool{}
+	for _, tc := range cases {
+		if !tc.stays {
+			freed[tc.ep.Name] = true
+		}
+	}
+	if diff := cmp.Diff(freed, collected.freed); diff != "" {
+		t.Errorf("whose addresses were freed (-want +got):\n%s", diff)
 	}
 	want := []claims.Key{{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, UID: "net-uid"}}
 	if diff := cmp.Diff(want, collected.keys); diff != "" {

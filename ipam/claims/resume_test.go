@@ -158,3 +158,31 @@ func TestSeqFollowsTheJournal(t *testing.T) {
 		}
 	})
 }
+
+// What a node took over from a DanmEp, because its journal was lost, is freed when
+// that turns out to be an orphan: until then it counts as in use, and stays.
+func TestOrphanAfterLostJournal(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		w.damaged = true // the DanmEp goes before its address is in the entry
+		w.store.SetIPAM(w.net.Ref, &v1.IPAMStatus{
+			V4:   &v1.AddressBitmap{CIDR: "10.0.0.0/24", Cursor: "10.0.0.9", Pages: page(1)},
+			Held: map[string]v1.HeldAddresses{"n1": {UID: "n1-uid", Seq: 7}},
+		})
+		ep := w.endpoint("n1", addr("10.0.0.1"), no)
+		w.store.AddEndpoint(w.net.Ref, ep)
+		a := w.node("n1")
+		if err := a.Settle(w.Context(), w.key()); err != nil {
+			w.Fatal(err)
+		}
+		w.store.RemoveEndpoint(ep.Namespace, ep.Name)
+		if freed, err := a.Collect(w.Context(), w.key()); freed != 0 || err != nil {
+			w.Errorf("Collect() = %d, %v; want 0: the address may be in use here", freed, err)
+		}
+		if err := a.Free(w.Context(), w.key(), ep.Name, ep.V4, no); err != nil {
+			w.Fatal(err)
+		}
+		if freed, err := a.Collect(w.Context(), w.key()); freed != 1 || err != nil {
+			w.Errorf("Collect() = %d, %v; want 1", freed, err)
+		}
+	})
+}
