@@ -10,6 +10,7 @@ import (
 
 // slash16 is a /16 of which percent is in use: at random, or all but its end.
 func slash16(b *testing.B, percent int, packed bool) *Pool {
+	b.Helper()
 	p := pool(b, "10.0.0.0/16", "", "")
 	free := 1 << 16 * (100 - percent) / 100
 	p.NextN(nil, 1<<16)
@@ -27,7 +28,7 @@ func slash16(b *testing.B, percent int, packed bool) *Pool {
 // linear is what Next is compared with: bit after bit from the cursor on.
 func linear(p *Pool) (u128, bool) {
 	for off := p.cursor; !p.end.less(off); off = off.inc() {
-		pg := p.index.get(off.shr(pageShift))
+		pg := p.index.get(off.page())
 		if pg == nil || !pg.has(bitOf(off)) && pg.off[bitOf(off)/64]>>(bitOf(off)%64)&1 == 0 {
 			return off, true
 		}

@@ -18,7 +18,7 @@ func (p *Pool) Allocated() int64 {
 func (p *Pool) InUse() int64 {
 	var n int64
 	for i, pg := range p.index.pages {
-		first := p.index.keys[i].shl(pageShift)
+		first := p.index.keys[i].first()
 		from, to := first, first.add(u128{lo: pageBits - 1})
 		if from.less(p.start) {
 			from = p.start

@@ -90,7 +90,7 @@ func (p *Pool) hasEnds() bool { return u128{lo: 1}.less(p.last) }
 
 // bar keeps an offset from being handed out dynamically.
 func (p *Pool) bar(off u128) {
-	p.index.change(off.shr(pageShift), func(pg *page) {
+	p.index.change(off.page(), func(pg *page) {
 		if pg.bar(bitOf(off)) && p.dynamic(off) {
 			p.barred++
 		}
@@ -118,7 +118,7 @@ func bitOf(off u128) uint { return uint(off.lo % pageBits) }
 func (p *Pool) All() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for i, pg := range p.index.pages {
-			first := p.index.keys[i].shl(pageShift)
+			first := p.index.keys[i].first()
 			for w, word := range pg.used {
 				for ; word != 0; word &= word - 1 {
 					bit := uint64(w*64 + bits.TrailingZeros64(word))

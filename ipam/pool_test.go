@@ -13,11 +13,11 @@ import (
 )
 
 // pool makes a pool of a subnet, with the dynamic range and reserved addresses.
-func pool(t testing.TB, cidr, start, end string, reserved ...string) *Pool {
-	t.Helper()
+func pool(tb testing.TB, cidr, start, end string, reserved ...string) *Pool {
+	tb.Helper()
 	p, err := New(config(cidr, start, end, reserved...))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return p
 }

@@ -112,7 +112,7 @@ func (p *Pool) decodePages(texts map[string]string) error {
 }
 
 func (p *Pool) decodePage(key u128, pg *page, text string) error {
-	if p.last.shr(pageShift).less(key) {
+	if p.last.page().less(key) {
 		return fmt.Errorf("page %v is outside of the subnet", key)
 	}
 	if err := pg.decode(text); err != nil {

@@ -17,7 +17,7 @@ func (p *Pool) Next() (netip.Addr, bool) {
 			return netip.Addr{}, false
 		}
 	}
-	p.index.change(off.shr(pageShift), func(pg *page) { pg.set(bitOf(off)) })
+	p.index.change(off.page(), func(pg *page) { pg.set(bitOf(off)) })
 	p.cursor = p.start
 	if off.less(p.end) {
 		p.cursor = off.inc()
@@ -39,7 +39,7 @@ func (p *Pool) NextN(dst []netip.Addr, n int) []netip.Addr {
 
 // search returns the first offset in [from, to] that can be handed out.
 func (p *Pool) search(from, to u128) (u128, bool) {
-	i, ok := p.index.find(from.shr(pageShift))
+	i, ok := p.index.find(from.page())
 	if !ok {
 		return from, !to.less(from)
 	}
@@ -47,10 +47,10 @@ func (p *Pool) search(from, to u128) (u128, bool) {
 	bit := p.index.pages[i].free(bitOf(from))
 	if bit == pageBits {
 		key := p.index.openAfter(i)
-		if to.shr(pageShift).less(key) {
+		if to.page().less(key) {
 			return u128{}, false
 		}
-		off, bit = key.shl(pageShift), 0
+		off, bit = key.first(), 0
 		if pg := p.index.get(key); pg != nil {
 			bit = pg.free(0)
 		}
@@ -71,7 +71,7 @@ func (p *Pool) Claim(a netip.Addr) error {
 	case p.Has(a):
 		return fmt.Errorf("claim %v of %v: %w", a, p.cidr, ErrTaken)
 	}
-	p.index.change(off.shr(pageShift), func(pg *page) { pg.set(bitOf(off)) })
+	p.index.change(off.page(), func(pg *page) { pg.set(bitOf(off)) })
 	return nil
 }
 
@@ -83,7 +83,7 @@ func (p *Pool) Mark(a netip.Addr) bool {
 	if !ok || p.Has(a) {
 		return false
 	}
-	p.index.change(off.shr(pageShift), func(pg *page) { pg.set(bitOf(off)) })
+	p.index.change(off.page(), func(pg *page) { pg.set(bitOf(off)) })
 	return true
 }
 
@@ -94,7 +94,7 @@ func (p *Pool) Release(a netip.Addr) bool {
 	if !ok || !p.Has(a) {
 		return false
 	}
-	p.index.change(off.shr(pageShift), func(pg *page) { pg.clear(bitOf(off)) })
+	p.index.change(off.page(), func(pg *page) { pg.clear(bitOf(off)) })
 	return true
 }
 
@@ -104,6 +104,6 @@ func (p *Pool) Has(a netip.Addr) bool {
 	if !ok {
 		return false
 	}
-	pg := p.index.get(off.shr(pageShift))
+	pg := p.index.get(off.page())
 	return pg != nil && pg.has(bitOf(off))
 }

@@ -40,11 +40,15 @@ func (a u128) cmp(b u128) int {
 	return 1
 }
 
-// shl shifts left by n < 64 bits.
-func (a u128) shl(n uint) u128 { return u128{a.hi<<n | a.lo>>(64-n), a.lo << n} }
+// first returns the first offset of the page with that number.
+func (a u128) first() u128 {
+	return u128{a.hi<<pageShift | a.lo>>(64-pageShift), a.lo << pageShift}
+}
 
-// shr shifts right by n < 64 bits.
-func (a u128) shr(n uint) u128 { return u128{a.hi >> n, a.lo>>n | a.hi<<(64-n)} }
+// page returns the number of the page that an offset is in.
+func (a u128) page() u128 {
+	return u128{a.hi >> pageShift, a.lo>>pageShift | a.hi<<(64-pageShift)}
+}
 
 // saturate returns the number as an int64, at most 2^63-1.
 func (a u128) saturate() int64 {

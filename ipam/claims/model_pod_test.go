@@ -42,7 +42,7 @@ func (n *node) add(id string) *record {
 	}
 	for start := time.Now(); ; {
 		if time.Since(start) > time.Hour {
-			n.m.fail("%s was not served in an hour: a pool of %s %s has %+v", id, n.m.V4, n.m.V6, n.m.store.Object(n.m.net.Ref).IPAM)
+			n.m.failf("%s was not served in an hour: a pool of %s %s has %+v", id, n.m.V4, n.m.V6, n.m.store.Object(n.m.net.Ref).IPAM)
 			return nil
 		}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -61,7 +61,7 @@ func (n *node) add(id string) *record {
 			errors.Is(err, claims.ErrExhausted), errors.Is(err, claims.ErrTaken):
 			n.m.sleep(100 * time.Millisecond)
 		default:
-			n.m.fail("claim: %v", err)
+			n.m.failf("claim: %v", err)
 			return nil
 		}
 	}
@@ -78,7 +78,7 @@ func (n *node) write(a *claims.Allocator, id string, addrs ...netip.Addr) *recor
 	for _, x := range addrs {
 		if other, taken := n.m.live[x]; taken {
 			n.m.mu.Unlock()
-			n.m.fail("%v is on two interfaces: of %s and of %s", x, other, id)
+			n.m.failf("%v is on two interfaces: of %s and of %s", x, other, id)
 			n.m.mu.Lock()
 		}
 		if x.IsValid() {
@@ -151,7 +151,7 @@ func (n *node) release(r *record) {
 			return
 		}
 		if err != nil && !errors.Is(err, claims.ErrTryAgain) && !errors.Is(err, claims.ErrClosed) {
-			n.m.fail("release: %v", err)
+			n.m.failf("release: %v", err)
 			return
 		}
 		n.m.sleep(20 * time.Millisecond)

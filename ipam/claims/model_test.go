@@ -83,7 +83,7 @@ type model struct {
 	problems []error
 }
 
-func (m *model) fail(format string, args ...any) {
+func (m *model) failf(format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.problems = append(m.problems, fmt.Errorf(format, args...))
@@ -144,7 +144,7 @@ func (m *model) nothingLeft() {
 	v4, err4 := ipamtest.Bits(o.IPAM.V4)
 	v6, err6 := ipamtest.Bits(o.IPAM.V6)
 	if err := errors.Join(err4, err6); err != nil || len(v4)+len(v6)+len(o.IPAM.Held)+len(m.live) > 0 || o.Allocated != 0 {
-		m.fail("left: bits %v %v, entries %v, interfaces %v, allocated %d, %v", v4, v6, o.IPAM.Held, m.live, o.Allocated, err)
+		m.failf("left: bits %v %v, entries %v, interfaces %v, allocated %d, %v", v4, v6, o.IPAM.Held, m.live, o.Allocated, err)
 	}
 }
 
@@ -229,7 +229,7 @@ func (n *node) sweepUp() {
 			return
 		}
 		if !errors.Is(err, claims.ErrTryAgain) && !errors.Is(err, claims.ErrClosed) {
-			n.m.fail("settle: %v", err)
+			n.m.failf("settle: %v", err)
 			return
 		}
 	}

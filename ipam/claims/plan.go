@@ -49,7 +49,6 @@ type planner struct {
 
 	plan
 	held   map[string]v1.HeldAddresses
-	others map[string]entry // parsed on demand; see foreign
 	v4, v6 family
 }
 

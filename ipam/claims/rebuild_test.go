@@ -61,6 +61,9 @@ func TestSubnetChange(t *testing.T) {
 		b4, _ := w.claim(n2, dynamic, none)
 		w.idle()
 
+		if got := w.entry("n2"); got != b4.String()+" " {
+			w.Errorf("entry of n2 %q", got)
+		}
 		former := w.net
 		w.net = w.store.Create(clusterNetwork("10.9.0.0/24", ""))
 		refused := func(why string) {
