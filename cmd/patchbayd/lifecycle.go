@@ -18,12 +18,9 @@ import (
 // answered. DELs are served from the start. It ends when ctx does, or with the
 // first part that fails.
 func (d *daemon) run(ctx context.Context) error {
-	if err := d.service.Resume(ctx); err != nil {
-		d.log.Error(err, "Some sandboxes of the journal could not be taken up")
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
-		d.conn.Cache.Start, d.networks.Run, d.watchLinks, d.publisher.Run,
+		d.resume, d.conn.Cache.Start, d.networks.Run, d.watchLinks, d.publisher.Run,
 		d.drain.Run, d.validity.Run, d.server.Run, d.serveHTTP, d.open, d.sweep, d.endAbandoned,
 	} {
 		group.Go(func() error { return part(ctx) })
@@ -34,6 +31,16 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	d.log.Info("Stopped")
 	return errors.Join(err, d.leave(ctx))
+}
+
+// resume takes up the journal. It keeps nobody waiting: after a reboot it runs
+// other plugins for every sandbox that was, and one that hangs must not keep the
+// node from new Pods, nor the health check from an answer.
+func (d *daemon) resume(ctx context.Context) error {
+	if err := d.service.Resume(ctx); err != nil && ctx.Err() == nil {
+		d.log.Error(err, "Some sandboxes of the journal could not be taken up")
+	}
+	return nil
 }
 
 // open makes the daemon ready: it learns the Node's UID and all networks, takes

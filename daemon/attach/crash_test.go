@@ -168,10 +168,46 @@ func TestResume(t *testing.T) {
 				w.sandbox("a")
 			}
 			l := w.mustStart(t)
-			got := slices.DeleteFunc(l.made(""), func(c string) bool { return c == "Journal.List" || c == "Exists" })
+			got := slices.DeleteFunc(l.made(""), func(c string) bool { return c == "Journal.List" || c == "Journal.Get" || c == "Exists" })
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
+}
+
+// listed is a journal as it was when the daemon started.
+type listed struct {
+	attach.Journal
+	records []*attach.Record
+}
+
+func (j listed) List() ([]*attach.Record, error) { return j.records, nil }
+
+// While a daemon takes up its journal, DELs come. What one of them has ended is not
+// taken up from an old copy: its addresses may be another Pod's by now.
+func TestResumeReadsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	l := w.mustStart(t)
+	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+		t.Fatal(err)
+	}
+	records, err := journal{l}.List()
+	if err != nil || len(records) != 1 {
+		t.Fatalf("journal: %d records, %v", len(records), err)
+	}
+	l.drain()
+	w.powerCut()
+	if err := w.nextLife(func(*life) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	w.mustBeEmpty(t, "after the DEL")
+	l = w.mustStart(t)
+	again := l.Config
+	again.Journal = listed{journal{l}, records}
+	if err := attach.New(again).Resume(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.mustBeEmpty(t, "after the old copy's turn")
 }

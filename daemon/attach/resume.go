@@ -15,10 +15,9 @@ import (
 // run once for each.
 const resumeWorkers = 8
 
-// Resume takes up the journal's records when the daemon starts, before the
-// first request and without the API server: what a reboot or a vanished
-// namespace left is cleaned up, what was not published or given back is handed
-// to the Publisher. An ADD that the daemon's end cut off is left to the
+// Resume takes up the journal's records when the daemon starts, beside the first
+// requests and without the API server: what a reboot or a vanished namespace left
+// is cleaned up, what was not published or given back is handed to the Publisher. An ADD that the daemon's end cut off is left to the
 // runtime, which asks again or sends DEL. The error names the records that
 // could not be taken up; the others were.
 func (s *Service) Resume(ctx context.Context) error {
@@ -40,14 +39,20 @@ func (s *Service) Resume(ctx context.Context) error {
 	return nil
 }
 
-// resume takes up one record.
-func (s *Service) resume(ctx context.Context, rec *Record) error {
-	leave, err := s.sandboxes.enterDel(ctx, rec.ContainerID)
+// resume takes up one record, as it is when its turn comes: a DEL may have been
+// faster, and its addresses may be another Pod's.
+func (s *Service) resume(ctx context.Context, listed *Record) error {
+	leave, err := s.sandboxes.enter(ctx, listed.ContainerID)
 	if err != nil {
-		return fmt.Errorf("sandbox %s: %w", rec.ContainerID, err)
+		return fmt.Errorf("sandbox %s: %w", listed.ContainerID, err)
 	}
 	defer leave()
+	rec, err := s.Journal.Get(listed.ContainerID, listed.IfName)
 	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("sandbox %s: %w", listed.ContainerID, err)
 	case rec.State == Released:
 		s.Publisher.Release(rec)
 	case rec.State == Detaching, rec.BootID != s.BootID, rec.State == Attaching && s.namespaceGone(rec):

@@ -64,6 +64,19 @@ func (s *sandboxes) enterDel(ctx context.Context, id string) (func(), error) {
 		cancel(ErrDeleted)
 	}
 	s.mu.Unlock()
+	return s.turn(ctx, id, box)
+}
+
+// enter waits for the sandbox's turn and ends nobody's work.
+func (s *sandboxes) enter(ctx context.Context, id string) (func(), error) {
+	s.mu.Lock()
+	box := s.join(id)
+	s.mu.Unlock()
+	return s.turn(ctx, id, box)
+}
+
+// turn waits in a queue that was joined; the function gives the turn back.
+func (s *sandboxes) turn(ctx context.Context, id string, box *sandbox) (func(), error) {
 	part := func() {
 		s.mu.Lock()
 		s.part(id, box)

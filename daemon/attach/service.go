@@ -34,5 +34,5 @@ type Service struct {
 	sandboxes sandboxes
 }
 
-// New returns a Service. Resume comes before its first request.
+// New returns a Service. Resume is to be called once, at its start.
 func New(c Config) *Service { return &Service{Config: c} }
