@@ -48,6 +48,10 @@ type ledger struct {
 	// whoever has it by then, until the caller forgets the attachment. With the
 	// zero address: an attachment that plain does not count, or no longer.
 	done map[done]struct{}
+	// rivals are further owners that the journal calls released, of addresses
+	// in uses that are returning: all but one of them gave theirs back before
+	// the journal knew. verify decides.
+	rivals map[netip.Addr][]string
 
 	// verified says that uses has been compared with the entry and the DanmEps
 	// since the start.
@@ -62,7 +66,7 @@ type ledger struct {
 }
 
 func newLedger() ledger {
-	return ledger{uses: map[netip.Addr]use{}, done: map[done]struct{}{}}
+	return ledger{uses: map[netip.Addr]use{}, done: map[done]struct{}{}, rivals: map[netip.Addr][]string{}}
 }
 
 // set moves a known address on.
@@ -74,10 +78,29 @@ func (l *ledger) set(a netip.Addr, s state) {
 
 // end forgets an address that is not this node's any more.
 func (l *ledger) end(a netip.Addr) {
-	if u := l.uses[a]; u.owner != "" {
-		l.done[done{u.owner, a}] = struct{}{}
-	}
+	l.over(l.uses[a].owner, a)
 	delete(l.uses, a)
+}
+
+// over notes that an attachment has released an address.
+func (l *ledger) over(owner string, a netip.Addr) {
+	if owner != "" {
+		l.done[done{owner, a}] = struct{}{}
+	}
+}
+
+// decide ends the rivalry for an address. Whose DanmEp has it was the last to
+// claim it; without one, the rivals have only the entry left to clear, and any
+// of them may.
+func (l *ledger) decide(a netip.Addr, endpoint string) {
+	for _, owner := range l.rivals[a] {
+		if u := l.uses[a]; owner == endpoint {
+			owner, u.owner = u.owner, owner
+			l.uses[a] = u
+		}
+		l.over(owner, a)
+	}
+	delete(l.rivals, a)
 }
 
 // settle takes an attachment without addresses off plain: its DanmEp exists, or

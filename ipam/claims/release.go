@@ -27,6 +27,9 @@ func (a *Allocator) Published(key Key, owner string, a4, a6 netip.Addr) {
 // from a journal that is behind, long after its address is another Pod's: only
 // the owner releases, until Forget.
 func (a *Allocator) Return(ctx context.Context, key Key, owner string, a4, a6 netip.Addr) error {
+	if err := a.decided(ctx, "return", key); err != nil {
+		return err
+	}
 	d := a.desk(key)
 	addrs := d.book.owned(owner, both(a4, a6))
 	d.book.giveBack(addrs)
@@ -38,6 +41,9 @@ func (a *Allocator) Return(ctx context.Context, key Key, owner string, a4, a6 ne
 // so is one of addresses that the node's entry does not cover. An attachment
 // without addresses needs the entry no more, whether it had a DanmEp or not.
 func (a *Allocator) Free(ctx context.Context, key Key, owner string, a4, a6 netip.Addr) error {
+	if err := a.decided(ctx, "free", key); err != nil {
+		return err
+	}
 	d := a.desk(key)
 	addrs := both(a4, a6)
 	if len(addrs) == 0 {
@@ -71,6 +77,16 @@ func (a *Allocator) Collect(ctx context.Context, key Key) (int64, error) {
 		return 0, err
 	}
 	return w.collected, nil
+}
+
+// decided waits until it is known who of several former owners has an address.
+func (a *Allocator) decided(ctx context.Context, verb string, key Key) error {
+	d := a.desk(key)
+	if len(d.book.rivals) == 0 {
+		d.mu.Unlock()
+		return nil
+	}
+	return d.await(ctx, verb, &waiter{fresh: true, ready: func(l *ledger) bool { return len(l.rivals) == 0 }})
 }
 
 // await queues a waiter at the locked desk, unlocks it and waits.

@@ -29,12 +29,14 @@ func (l *ledger) resume(u Use) {
 	as := map[Phase]state{Claimed: claimed, Published: published, Releasing: returning}[u.Phase]
 	for _, a := range addrs {
 		switch old, twice := l.uses[a]; {
+		case twice && as == returning && old.state == returning:
+			l.rivals[a] = append(l.rivals[a], u.Owner)
+			continue
 		case twice && as == returning:
-			if u.Owner != "" {
-				l.done[done{u.Owner, a}] = struct{}{}
-			}
+			l.over(u.Owner, a)
 			continue
 		case twice && old.state == returning:
+			l.decide(a, "")
 			l.end(a)
 		}
 		l.uses[a] = use{as, u.Owner}

@@ -43,6 +43,9 @@ func in(set map[netip.Addr]string, a netip.Addr) bool {
 // that are in use here by the journal and have another owner.
 func (l *ledger) verify(e entry, o owners) []netip.Addr {
 	var stolen []netip.Addr
+	for a := range l.rivals {
+		l.decide(a, o.mine[a])
+	}
 	for a, name := range o.mine {
 		if u, known := l.uses[a]; known && u.state == returning && u.owner != name && u.owner != "" {
 			l.end(a) // released, and claimed again on this node
