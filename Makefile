@@ -81,11 +81,11 @@ test-api: packages kubernetes ## tests against a real API server and etcd
 
 .PHONY: test-kernel
 test-kernel: packages bin/kerneltest ## tests in a kernel that has IPVLAN and VLAN
-	go test -tags kernel -timeout 15m -exec '$(CURDIR)/bin/kerneltest' $$(scripts/packages-with-tag kernel)
+	scripts/test-kernel
 
 .PHONY: test-cluster
 test-cluster: packages kubernetes build images ## tests in the lab: real kubelets on two nodes
-	go test -v -tags cluster -timeout 30m $$(scripts/packages-with-tag cluster)
+	go test -v -p 1 -count=1 -tags cluster -timeout 40m $$(scripts/packages-with-tag cluster)
 
 .PHONY: bench
 bench: packages kubernetes build ## figures beside their peers, from one run
