@@ -16,15 +16,6 @@ type Range struct{ From, To netip.Addr }
 // at least one address between any two. The zero value is the empty set.
 type Ranges struct{ list []Range }
 
-// RangesOf returns the set of these addresses, which are of one family.
-func RangesOf(addrs ...netip.Addr) Ranges {
-	var r Ranges
-	for _, a := range addrs {
-		r.Add(a)
-	}
-	return r
-}
-
 // search returns the position of the first range that ends at a or after it.
 func (r *Ranges) search(a netip.Addr) int {
 	i, _ := slices.BinarySearchFunc(r.list, a, func(x Range, a netip.Addr) int {
