@@ -27,7 +27,13 @@ func portError(err error) error {
 }
 
 // namespaceGone reports whether a create failed because its namespace is being
-// deleted, or is deleted: it cannot succeed any more.
+// deleted, or is deleted: it cannot succeed any more. A kind that is not found, as
+// while its definition is installed anew, comes back.
 func namespaceGone(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return true
+	}
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) &&
+		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }

@@ -72,7 +72,8 @@ func TestNamespaceGone(t *testing.T) {
 		want   bool
 	}{
 		"Terminating": {"nothing can be created any more", terminating, true},
-		"Missing":     {"the namespace is gone", apierrors.NewNotFound(danmeps, "x"), true},
+		"Missing":     {"the namespace is gone", apierrors.NewNotFound(corev1.Resource("namespaces"), "x"), true},
+		"NoKind":      {"the definition comes back", apierrors.NewGenericServerResponse(404, "POST", danmeps, "", "404 page not found", 0, true), false},
 		"Quota":       {"a quota may be raised", apierrors.NewForbidden(danmeps, "x", errors.New("exceeded quota")), false},
 		"None":        {"no error", nil, false},
 	}
