@@ -6,13 +6,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +32,15 @@ type pod struct {
 // pod creates a Pod that asks for interfaces, and its network namespace.
 func (n *node) pod(namespace, interfaces string) *pod {
 	n.t.Helper()
+	p, err := n.podWith(n.t.Context(), namespace, interfaces)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return p
+}
+
+// podWith is pod for another goroutine. It asks until the API server answers.
+func (n *node) podWith(ctx context.Context, namespace, interfaces string) (*pod, error) {
 	name := apitest.Name("pod")
 	p := &pod{sandbox: name, Pod: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{
@@ -36,19 +48,46 @@ func (n *node) pod(namespace, interfaces string) *pod {
 		}},
 		Spec: corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}}
-	if err := n.env.Client.Create(n.t.Context(), p.Pod); err != nil {
-		n.t.Fatal(err)
-	}
-	if err := ip("netns", "add", p.sandbox); err != nil {
-		n.t.Fatal(err)
+	for {
+		err := n.env.Client.Create(ctx, p.Pod)
+		if err == nil {
+			break
+		}
+		if apierrors.IsAlreadyExists(err) { // the answer was lost
+			if err := n.env.Client.Get(ctx, client.ObjectKeyFromObject(p.Pod), p.Pod); err == nil {
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("create Pod: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 	n.t.Cleanup(func() { _ = ip("netns", "delete", p.sandbox) })
-	return p
+	return p, ip("netns", "add", p.sandbox)
+}
+
+// again gives the Pod another sandbox in place of one whose ADD failed.
+func (p *pod) again() error {
+	_ = ip("netns", "delete", p.sandbox)
+	p.sandbox = apitest.Name(p.Name)
+	return ip("netns", "add", p.sandbox)
+}
+
+// macvlans lists the slaves in the node's own namespace; there should be none.
+func macvlans(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("ip", "-o", "link", "show", "type", "macvlan").CombinedOutput()
+	if err != nil {
+		t.Fatalf("ip link: %v: %s", err, out)
+	}
+	return string(out)
 }
 
 // eth0 is the address of the Pod's first interface, as iproute2 prints them.
-func (p *pod) eth0(t *testing.T) string {
-	t.Helper()
+func (p *pod) eth0(tb testing.TB) string {
+	tb.Helper()
 	out, err := exec.Command("ip", "-n", p.sandbox, "-o", "-4", "address", "show", "dev", "eth0").CombinedOutput()
 	if err != nil {
 		return strings.TrimSpace(string(out))
@@ -96,7 +135,8 @@ func (n *node) used(ctx context.Context, cn *v1.ClusterNetwork) string {
 	if pages == 0 && holds == "" && len(eps.Items) == 0 && got.Status.Allocated == 0 {
 		return "unused"
 	}
-	return fmt.Sprintf("pages=%d held=%q endpoints=%d allocated=%d", pages, holds, len(eps.Items), got.Status.Allocated)
+	ipam, _ := json.Marshal(got.Status.IPAM)
+	return fmt.Sprintf("network %s: %d endpoints, allocated %d, ipam %s", cn.Name, len(eps.Items), got.Status.Allocated, ipam)
 }
 
 // unused waits until nothing of a network is left.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -63,25 +62,17 @@ func BenchmarkMemory(b *testing.B) {
 	if err := j.Close(); err != nil {
 		b.Fatal(err)
 	}
-	program := n.path("patchbayd")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		b.Fatalf("go build: %v\n%s", err, out)
-	}
-	cmd := exec.Command(program, n.args...)
-	cmd.Stderr = b.Output()
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	program := n.program()
+	program.start()
 	n.awaitReady()
 	time.Sleep(5 * time.Second) // the settled state is what is asked for
-	b.ReportMetric(memory(b, cmd.Process.Pid, "VmRSS"), "MiB-at-rest")
+	b.ReportMetric(memory(b, program.pid(), "VmRSS"), "MiB-at-rest")
 	for _, cn := range nets {
 		fill(b, n, cn)
 	}
 	time.Sleep(5 * time.Second)
-	b.ReportMetric(memory(b, cmd.Process.Pid, "VmRSS"), "MiB-after-writes")
-	b.ReportMetric(memory(b, cmd.Process.Pid, "VmHWM"), "MiB-peak")
+	b.ReportMetric(memory(b, program.pid(), "VmRSS"), "MiB-after-writes")
+	b.ReportMetric(memory(b, program.pid(), "VmHWM"), "MiB-peak")
 	b.ReportMetric(0, "ns/op")
 }
 
