@@ -18,7 +18,7 @@ type Allocator struct {
 	close context.CancelFunc
 	wg    sync.WaitGroup
 
-	// mu is locked before any desk's.
+	// mu guards desks; no desk's lock is taken or held with it, but by Close.
 	mu    sync.Mutex
 	desks map[Key]*desk
 }
@@ -33,17 +33,23 @@ func New(store Store, cfg Config) *Allocator {
 	}
 }
 
-// desk returns the network's desk, locked.
+// desk returns the network's desk, locked. One that is making a plan keeps
+// nobody from the others.
 func (a *Allocator) desk(key Key) *desk {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	d := a.desks[key]
-	if d == nil {
-		d = &desk{a: a, key: key, book: newLedger()}
-		a.desks[key] = d
+	for {
+		a.mu.Lock()
+		d := a.desks[key]
+		if d == nil {
+			d = &desk{a: a, key: key, book: newLedger()}
+			a.desks[key] = d
+		}
+		a.mu.Unlock()
+		d.mu.Lock()
+		if !d.closed {
+			return d
+		}
+		d.mu.Unlock() // its network is gone, and so it is from the map
 	}
-	d.mu.Lock()
-	return d
 }
 
 // Close stops all work and waits for its end. Who waits gets ErrClosed.

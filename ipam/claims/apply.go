@@ -54,11 +54,15 @@ func (d *desk) answerWaiters(p *plan, served []*waiter) {
 	})
 }
 
-// vanish answers everybody when the network is not there any more: claims fail,
-// and there is nothing left to release.
+// vanish closes the desk when the network is not there any more: claims fail,
+// and there is nothing left to release. A network of the same name has another
+// desk.
 func (d *desk) vanish(cause error) {
 	d.a.mu.Lock()
-	defer d.a.mu.Unlock()
+	if d.a.desks[d.key] == d {
+		delete(d.a.desks, d.key)
+	}
+	d.a.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.claims {
@@ -66,13 +70,8 @@ func (d *desk) vanish(cause error) {
 	}
 	d.claims = nil
 	d.answerAll(nil)
-	d.book = newLedger()
-	d.dirty, d.lost = false, ""
+	d.closed, d.dirty, d.book = true, false, newLedger()
 	if d.timer != nil {
 		d.timer.Stop()
-		d.timer = nil
-	}
-	if d.a.desks[d.key] == d {
-		delete(d.a.desks, d.key)
 	}
 }

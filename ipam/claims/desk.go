@@ -17,6 +17,8 @@ type desk struct {
 	book    ledger
 	claims  []*claim
 	waiters []*waiter
+	// closed says that the network is gone, and the desk with it.
+	closed bool
 	// running says that the goroutine is there.
 	running bool
 	// dirty says that a write is due though nobody waits for it.
