@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +140,18 @@ func execInKernel(t *testing.T, l *lab.Lab) {
 	if _, err := l.Exec(t.Context(), "node-9", "true"); !errors.Is(err, lab.ErrNoNode) {
 		t.Errorf("missing node: got %v, want ErrNoNode", err)
 	}
+	// A card that loses large segments passes every ping.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, name := range []string{"node-1", "node-2"} {
+		const size = 20 << 20
+		var out strings.Builder
+		code, err := l.Run(ctx, name, remote.Request{Args: []string{"wc", "-c"}},
+			remote.Streams{In: io.LimitReader(zeros{}, size), Out: &out})
+		if err != nil || code != 0 || strings.TrimSpace(out.String()) != strconv.Itoa(size) {
+			t.Errorf("%d bytes of input to %s: got %q, exit code %d, %v", size, name, out.String(), code, err)
+		}
+	}
 	// The machine's files are there to read, and not to write.
 	if _, err := l.Exec(t.Context(), "node-1", "sh", "-c", "touch /usr/x"); err == nil {
 		t.Error("a node can write to the machine's /usr")
@@ -151,6 +165,14 @@ func execInKernel(t *testing.T, l *lab.Lab) {
 			t.Error("what a node writes to its /etc is seen elsewhere")
 		}
 	}
+}
+
+// zeros is what /dev/zero says.
+type zeros struct{}
+
+func (zeros) Read(data []byte) (int, error) {
+	clear(data)
+	return len(data), nil
 }
 
 func upAgainChangesNothing(t *testing.T, l *lab.Lab) {

@@ -34,7 +34,7 @@ func TestArgs(t *testing.T) {
 			config: full,
 			has: []string{
 				"ssl0=null,fd:3", "ubd0=/var/a", "ubd1=/var/b",
-				"vec0:transport=tap,ifname=t0,depth=64,mac=02:00:00:00:00:01",
+				"vec0:transport=tap,ifname=t0,depth=64,gro=1,mac=02:00:00:00:00:01",
 			},
 		},
 	}
