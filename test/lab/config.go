@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
 
 // DefaultName is the lab of `make demo`.
@@ -27,6 +29,8 @@ type Config struct {
 	// By default the one that this program is in, or bin/ of the module around the
 	// working folder.
 	Bin string `json:"bin"`
+	// Owner is the test that the lab is for; a lab outlives any other command.
+	Owner process.ID `json:"owner"`
 	// Progress gets a line at the begin and the end of each step.
 	Progress io.Writer `json:"-"`
 }

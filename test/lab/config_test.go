@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-cni/patchbay/test/lab/fabric"
+	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
 
 func TestLabNames(t *testing.T) {
@@ -102,5 +104,43 @@ func TestCheckMemory(t *testing.T) {
 	err := Config{Nodes: 1000, Memory: 1 << 30}.checkMemory(dir)
 	if !errors.Is(err, ErrMachine) || !strings.Contains(err.Error(), "1000 nodes") {
 		t.Errorf("more than any machine has: got %v, want ErrMachine with what is needed", err)
+	}
+}
+
+func TestOrphaned(t *testing.T) {
+	t.Parallel()
+	me, err := process.Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := process.ID{PID: me.PID, Start: me.Start - 1}
+	cases := map[string]struct {
+		reason string
+		state  any
+		want   bool
+	}{
+		"Mine":    {reason: "The owner lives.", state: Config{Owner: me}},
+		"Gone":    {reason: "Another process has the owner's number now.", state: Config{Owner: gone}, want: true},
+		"NoOwner": {reason: "A lab that a person started stays.", state: Config{}},
+		"Broken":  {reason: "What nobody understands stays.", state: "x"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			raw, err := json.Marshal(tc.state)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(t.TempDir(), stateFile)
+			if err := os.WriteFile(file, raw, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got := orphaned(file); got != tc.want {
+				t.Errorf("%s: got %t", tc.reason, got)
+			}
+		})
+	}
+	if orphaned(filepath.Join(t.TempDir(), stateFile)) {
+		t.Error("a lab that is not there has no owner")
 	}
 }

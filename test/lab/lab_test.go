@@ -408,7 +408,7 @@ func TestDownAfterCrash(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			id := strings.ToLower("crash-" + name)
+			id := strings.ToLower(fmt.Sprintf("%s-%d", name, os.Getpid()))
 			tc.crash(t, id)
 			if err := lab.Down(t.Context(), id); err != nil {
 				t.Errorf("%s\nDown: %v", tc.reason, err)

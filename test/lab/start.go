@@ -5,10 +5,12 @@ package lab
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"os"
 	"testing"
 	"time"
+
+	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
 
 // LogsVariable names a folder for the logs of failed tests; by default they go to the
@@ -22,18 +24,26 @@ const (
 	logsPatience = 2 * time.Minute
 )
 
-// Start brings up a lab for a test, named after it unless the configuration has a
-// name. What an earlier run left of it is removed first. When the test ends the lab
+// Start brings up a lab for a test, with a name of its own unless the configuration has
+// one. Labs of tests that were killed are removed first. When the test ends the lab
 // does, and all that it leaves behind is an error. When the test has failed, all logs
 // are collected first, in one folder that the test's output names.
 func Start(tb testing.TB, config Config) *Lab {
 	tb.Helper()
 	if config.Name == "" {
 		sum := sha256.Sum256([]byte(tb.Name()))
-		config.Name = "t-" + hex.EncodeToString(sum[:6])
+		config.Name = fmt.Sprintf("t-%x-%d", sum[:4], os.Getpid())
 	}
+	owner, err := process.Of(os.Getpid())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	config.Owner = owner
 	if config.Progress == nil {
 		config.Progress = testLog{tb}
+	}
+	if err := sweep(tb.Context()); err != nil {
+		tb.Fatal(err)
 	}
 	end(tb, config.Name)
 	tb.Cleanup(func() {
