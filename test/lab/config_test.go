@@ -42,6 +42,28 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
+func TestEnoughNodes(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		have   []string
+		n      int
+		want   []string
+	}{
+		"New":  {reason: "Names count from one.", n: 2, want: []string{"node-1", "node-2"}},
+		"Gap":  {reason: "A node that was added by name is not made twice.", have: []string{"node-1", "node-3"}, n: 3, want: []string{"node-1", "node-3", "node-2"}},
+		"More": {reason: "No node is taken away.", have: []string{"node-1", "node-2", "node-3"}, n: 2, want: []string{"node-1", "node-2", "node-3"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, enough(tc.have, tc.n)); diff != "" {
+				t.Errorf("%s\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
 func TestOpenNoLab(t *testing.T) {
 	t.Parallel()
 	if _, err := Open("no-such-lab"); !errors.Is(err, ErrNone) {

@@ -133,3 +133,13 @@ func (l *Lab) startNode(ctx context.Context, name string) error {
 	l.log.printf("  %s has its images", name)
 	return nil
 }
+
+// enough adds the lowest free names until there are n nodes.
+func enough(nodes []string, n int) []string {
+	for p := fabric.Port(1); len(nodes) < n && p <= fabric.MaxIndex; p++ {
+		if name := nodeName(p); !slices.Contains(nodes, name) {
+			nodes = append(nodes, name)
+		}
+	}
+	return nodes
+}

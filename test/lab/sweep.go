@@ -31,11 +31,20 @@ func sweep(ctx context.Context) error {
 // orphaned tells whether a lab had an owner that is gone. What cannot be read is no
 // test's to remove.
 func orphaned(file string) bool {
+	owner := ownerOf(file, process.ID{})
+	return owner != (process.ID{}) && !owner.Alive()
+}
+
+// ownerOf returns the owner that a lab's state names, else the other one: a lab keeps
+// its owner when it is completed by somebody else.
+func ownerOf(file string, other process.ID) process.ID {
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return false
+		return other
 	}
 	var c Config
-	err = json.Unmarshal(raw, &c)
-	return err == nil && c.Owner != (process.ID{}) && !c.Owner.Alive()
+	if err := json.Unmarshal(raw, &c); err != nil || c.Owner == (process.ID{}) {
+		return other
+	}
+	return c.Owner
 }

@@ -33,12 +33,12 @@ func Up(ctx context.Context, config Config) (*Lab, error) {
 	}
 	defer unlock()
 	l := &Lab{config: config, log: newProgress(config.Progress)}
-	if !l.usable() {
-		if err := config.wipe(ctx); err != nil {
-			return nil, fmt.Errorf("clear what is left of lab %s: %w", config.Name, err)
-		}
+	if l.usable() {
+		l.config.Owner = ownerOf(config.path(stateFile), config.Owner)
+	} else if err := config.wipe(ctx); err != nil {
+		return nil, fmt.Errorf("clear what is left of lab %s: %w", config.Name, err)
 	}
-	if err := config.save(); err != nil {
+	if err := l.config.save(); err != nil {
 		return nil, err
 	}
 	if err := l.up(ctx); err != nil {
@@ -131,11 +131,8 @@ func (l *Lab) startNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := len(nodes); i < l.config.Nodes; i++ {
-		nodes = append(nodes, nodeName(fabric.Port(i+1)))
-	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, name := range nodes {
+	for _, name := range enough(nodes, l.config.Nodes) {
 		group.Go(func() error { return l.startNode(ctx, name) })
 	}
 	return group.Wait()
