@@ -57,11 +57,15 @@ func (d *desk) read(ctx context.Context) (*Object, error) {
 	if d.lost != obj.ResourceVersion {
 		d.lost = "" // a write on another version is refused for good
 	}
-	if len(d.claims) == 0 || obj.Deleting || obj.Protected {
+	if len(d.claims) == 0 || obj.answers() {
 		return obj, nil
 	}
 	return d.protect(ctx, obj)
 }
+
+// answers reports whether claims can be granted or refused without the
+// finalizer being set first.
+func (o *Object) answers() bool { return o.Deleting || o.Invalid != nil || o.Protected }
 
 // protect sets the finalizer, with d.mu locked but for the request.
 func (d *desk) protect(ctx context.Context, obj *Object) (*Object, error) {
@@ -103,7 +107,7 @@ func (d *desk) planWith(obj *Object, o *owners) (*plan, work, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := work{waiters: d.waiters}
-	if obj.Deleting || obj.Protected {
+	if obj.answers() {
 		w.claims = d.claims
 	}
 	p := planner{cfg: &d.a.cfg, obj: obj, owners: o, book: &d.book, claims: w.claims}

@@ -15,7 +15,8 @@ import (
 // ctx ends first, what was claimed is given back.
 //
 // Errors name the network and what to do: ErrExhausted, ErrTaken, ErrOutside,
-// ErrNoSubnet, ErrDeleting, ErrSubnetInUse, ErrNotFound, ErrClosed, and
+// ErrNoSubnet, ErrDeleting, ErrSubnetInUse, ErrNotFound, ErrClosed, what is
+// wrong with the network's spec (the Object's Invalid), and
 // ErrTryAgain for all that time mends, with its cause: also when the subnet is not
 // net's any more, since the address would get the former mask and routes.
 func (a *Allocator) Claim(ctx context.Context, net *network.Network, v4, v6 Want) (a4, a6 netip.Addr, err error) {

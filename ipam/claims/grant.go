@@ -72,6 +72,8 @@ func (p *planner) refusal() error {
 	switch {
 	case p.obj.Deleting:
 		return fmt.Errorf("%w: wait until it is gone and made again", ErrDeleting)
+	case p.obj.Invalid != nil:
+		return p.obj.Invalid
 	case p.obj.IPAM != nil && p.obj.IPAM.Recovering != nil:
 		return fmt.Errorf("%w: the network is recovering from older state, and some nodes have not reported yet", ErrTryAgain)
 	}

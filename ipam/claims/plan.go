@@ -55,6 +55,11 @@ type planner struct {
 // make plans in this order: what is free becomes free first, so that a full
 // pool serves a claim with an address that was just given back.
 func (p *planner) make() (*plan, error) {
+	p.read()
+	if p.obj.IPAM == nil && p.idle() {
+		p.book.verified = true
+		return &p.plan, nil
+	}
 	if err := p.open(); err != nil {
 		return nil, err
 	}
@@ -72,8 +77,8 @@ func (p *planner) make() (*plan, error) {
 	return &p.plan, nil
 }
 
-// open reads status.ipam, and verifies the ledger at first touch.
-func (p *planner) open() error {
+// read reads status.ipam but for the bitmaps.
+func (p *planner) read() {
 	next := *p.obj
 	next.IPAM = &v1.IPAMStatus{}
 	if p.obj.IPAM != nil {
@@ -83,20 +88,33 @@ func (p *planner) open() error {
 	p.entry = p.readEntry()
 	p.book.recognise(p.entry)
 	p.entry.seq = p.nextSeq()
+}
+
+// open verifies the ledger at first touch, and reads the bitmaps.
+func (p *planner) open() error {
 	if (!p.book.verified && (p.entry.present || len(p.book.uses) > 0) || p.collect) && p.owners == nil {
 		return errNeedList
 	}
 	if !p.book.verified {
 		p.verify()
 	}
-	p.v4 = family{name: "IPv4", fields: "spec.Options.allocation_pool or cidr", spec: p.obj.Network.V4}
-	p.v6 = family{name: "IPv6", fields: "spec.Options.allocation_pool_v6 or net6", spec: p.obj.Network.V6}
-	reserved := p.cfg.Reserved(p.obj.Network)
-	p.v4.reserved, p.v6.reserved = reserved, reserved
-	if err := p.v4.open(next.IPAM.V4, p.fill, p.report); err != nil {
+	v4, v6 := p.obj.subnets()
+	p.v4 = family{name: "IPv4", fields: "spec.Options.allocation_pool or cidr", spec: v4}
+	p.v6 = family{name: "IPv6", fields: "spec.Options.allocation_pool_v6 or net6", spec: v6}
+	if v4 != nil || v6 != nil {
+		reserved := p.cfg.Reserved(p.obj.Network)
+		p.v4.reserved, p.v6.reserved = reserved, reserved
+	}
+	if err := p.v4.open(p.next.IPAM.V4, p.fill, p.report); err != nil {
 		return err
 	}
-	return p.v6.open(next.IPAM.V6, p.fill, p.report)
+	return p.v6.open(p.next.IPAM.V6, p.fill, p.report)
+}
+
+// idle reports whether nothing is asked of the network, and this node has
+// nothing of it.
+func (p *planner) idle() bool {
+	return len(p.claims) == 0 && len(p.book.uses) == 0 && p.book.plain == 0 && !p.fence
 }
 
 func (p *planner) verify() {

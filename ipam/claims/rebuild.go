@@ -91,8 +91,12 @@ func (p *planner) isCovered(a netip.Addr, entries []entry) bool {
 }
 
 // moveSubnets starts new bitmaps where the spec has another subnet and nothing
-// of the former one is held or in use.
+// of the former one is held or in use. An invalid spec moves nothing: releases
+// go on with the subnet that was recorded.
 func (p *planner) moveSubnets() error {
+	if p.obj.Invalid != nil {
+		return nil
+	}
 	for _, f := range [...]*family{&p.v4, &p.v6} {
 		if !f.former {
 			continue

@@ -18,6 +18,10 @@ func (a *Allocator) Resume(uses []Use) {
 	}
 }
 
+// settleAtOnce bounds the networks that Settle reads at a time: all nodes of a
+// cluster may be starting together.
+const settleAtOnce = 16
+
 // Settle compares the node's entries in these networks with what Resume was
 // told and with the node's own DanmEps, frees the rest, and fences writes of a
 // former life that are still on their way. Networks that are gone are no error.
@@ -27,9 +31,12 @@ func (a *Allocator) Resume(uses []Use) {
 // after that frees what it claimed.
 func (a *Allocator) Settle(ctx context.Context, keys ...Key) error {
 	errs := make([]error, len(keys))
+	slots := make(chan struct{}, settleAtOnce)
 	var wg sync.WaitGroup
 	for i, key := range keys {
+		slots <- struct{}{}
 		wg.Go(func() {
+			defer func() { <-slots }()
 			settled := func(l *ledger) bool { return l.verified && !l.owing() }
 			errs[i] = a.desk(key).await(ctx, "settle", &waiter{fresh: true, ready: settled})
 		})

@@ -3,7 +3,9 @@
 package claims_test
 
 import (
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -96,7 +98,10 @@ func TestSettleWithoutNetworkOrEntry(t *testing.T) {
 		if err := a.Settle(w.Context(), w.key(), gone); err != nil {
 			w.Error(err)
 		}
-		if got := w.store.Writes(); w.ipam().Held != nil {
+		if _, err := a.Collect(w.Context(), w.key()); err != nil {
+			w.Error(err)
+		}
+		if got := w.store.Writes(); got != 0 {
 			w.Errorf("%d writes for a network that this node has nothing of: %+v", got, w.ipam())
 		}
 	})
@@ -183,6 +188,32 @@ func TestOrphanAfterLostJournal(t *testing.T) {
 		}
 		if freed, err := a.Collect(w.Context(), w.key()); freed != 1 || err != nil {
 			w.Errorf("Collect() = %d, %v; want 1", freed, err)
+		}
+	})
+}
+
+// A daemon that starts does not ask for all its networks at once.
+func TestSettleIsBounded(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		var keys []claims.Key
+		for i := range 50 {
+			n := clusterNetwork("10.0.0.0/24", "")
+			n.Ref.Name = fmt.Sprintf("net-%d", i)
+			keys = append(keys, claims.KeyOf(w.store.Create(n)))
+		}
+		store, s := w.scripted()
+		a := w.nodeOver(slow(store), "n1")
+		done := make(chan error)
+		go func() { done <- a.Settle(w.Context(), keys...) }()
+		synctest.Wait()
+		if n := len(s.called()); n != 16 {
+			w.Errorf("%d requests at once, want 16", n)
+		}
+		if err := <-done; err != nil {
+			w.Error(err)
+		}
+		if n := len(s.called()); n != len(keys) {
+			w.Errorf("%d requests for %d networks", n, len(keys))
 		}
 	})
 }

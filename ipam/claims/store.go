@@ -17,8 +17,8 @@ import (
 // was lost": the write may have been applied, or may still be.
 type Store interface {
 	// Get reads the object with quorum, never from a cache, or returns
-	// ErrNotFound. An object that fails validation is an error that names the
-	// field.
+	// ErrNotFound. An object that fails validation has Invalid instead of
+	// Network: what was claimed of it must still be released.
 	Get(ctx context.Context, ref network.Ref) (*Object, error)
 
 	// Update writes IPAM, Allocated and Capacity through the status
@@ -52,8 +52,10 @@ type Object struct {
 	Deleting bool
 	// Protected says that it has the finalizer danm.io/in-use.
 	Protected bool
-	// Network is the validated spec.
+	// Network is the validated spec, nil when Invalid.
 	Network *network.Network
+	// Invalid is what is wrong with the spec, naming field and rule.
+	Invalid error
 
 	// IPAM is status.ipam; nil means unknown, not empty.
 	IPAM *v1.IPAMStatus
@@ -63,6 +65,14 @@ type Object struct {
 	// Extra is what the Store wrote there for itself: the rest of the object
 	// that Update and Protect must leave as it is. Copies of an Object keep it.
 	Extra any
+}
+
+// subnets are those that addresses are given from: none of an invalid spec.
+func (o *Object) subnets() (v4, v6 *network.Subnet) {
+	if o.Invalid != nil {
+		return nil, nil
+	}
+	return o.Network.V4, o.Network.V6
 }
 
 // Endpoint is what a DanmEp says of an address.

@@ -22,7 +22,7 @@ func (f *Fake) Create(net *network.Network) *network.Network {
 	o := &claims.Object{Ref: n.Ref, Network: &n}
 	if old := f.objects[n.Ref]; old != nil {
 		o = clone(old)
-		o.Network = &n
+		o.Network, o.Invalid = &n, nil
 	} else {
 		o.UID = "uid-" + strconv.Itoa(f.version+1)
 	}
@@ -30,6 +30,16 @@ func (f *Fake) Create(net *network.Network) *network.Network {
 	n.UID, n.Generation = o.UID, o.Generation
 	f.put(o)
 	return &n
+}
+
+// Spoil gives a network a spec that is wrong in that way; Create mends it.
+func (f *Fake) Spoil(ref network.Ref, invalid error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o := clone(f.objects[ref])
+	o.Network, o.Invalid = nil, invalid
+	o.Generation++
+	f.put(o)
 }
 
 // Delete deletes a network: at once, or, with the finalizer, when that goes.
