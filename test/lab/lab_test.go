@@ -209,8 +209,26 @@ func powerCut(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	must(t)(l.Exec(t.Context(), "node-1", "sh", "-c", "echo kept >/var/lib/kept; sync; echo lost >/run/lost"))
 	uid := must(t)(l.Kubectl(t.Context(), "get", "pod", "on-node-1", "-o", "jsonpath={.metadata.uid}"))
+	cut := make(chan error, 1)
+	go func() {
+		in, _ := io.Pipe() // never ends
+		_, err := l.Run(t.Context(), "node-1", remote.Request{Args: []string{"sleep", "1000"}}, remote.Streams{In: in})
+		cut <- err
+	}()
+	eventually(t, "a long command runs", func(ctx context.Context) error {
+		_, err := l.Exec(ctx, "node-1", "pgrep", "-f", "sleep 1000")
+		return err
+	})
 	if err := l.KillNode(t.Context(), "node-1"); err != nil {
 		t.Fatal(err)
+	}
+	select {
+	case err := <-cut:
+		if !errors.Is(err, remote.ErrLost) {
+			t.Errorf("command on a node that lost its power: got %v, want ErrLost", err)
+		}
+	case <-time.After(patience):
+		t.Error("a command outlives its node")
 	}
 	if _, err := l.Exec(t.Context(), "node-1", "true"); !errors.Is(err, node.ErrOff) {
 		t.Errorf("exec on a node that is off: got %v, want ErrOff", err)

@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/test/lab/netns"
 	"github.com/patchbay-cni/patchbay/test/lab/remote"
 	"github.com/patchbay-cni/patchbay/test/lab/uml"
 )
@@ -140,26 +138,3 @@ func On(dir string) bool {
 
 // Kill cuts the node's power. A node that is off is fine.
 func Kill(ctx context.Context, dir string) error { return uml.Kill(ctx, dir) }
-
-// Run runs a command in the node and returns its exit code.
-func (c Config) Run(ctx context.Context, r remote.Request, s remote.Streams) (int, error) {
-	conn, err := c.dial(ctx)
-	if err != nil {
-		if !On(c.Dir) {
-			return -1, fmt.Errorf("run %s on %s: %w", r.Args, c.Name, ErrOff)
-		}
-		return -1, fmt.Errorf("reach %s: %w", c.Name, err)
-	}
-	return remote.Run(ctx, conn, r, s)
-}
-
-// dial connects in such a way that the end of a node that lost its power is noticed.
-func (c Config) dial(ctx context.Context) (net.Conn, error) {
-	dialer := net.Dialer{
-		Timeout: 2 * time.Second,
-		KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 8,
-		},
-	}
-	return netns.Dial(ctx, c.Fabric.Netns, dialer, "tcp", c.agentAddress())
-}
