@@ -24,16 +24,17 @@ func NewHoldings(node string) *Holdings {
 	return &Holdings{node: node, keys: map[claims.Key]struct{}{}}
 }
 
-// Look takes note of an object that was read; see NetworksOptions.
-func (h *Holdings) Look(obj client.Object, net *network.Network, err error) {
-	status := statusOf(obj)
-	if err != nil || status == nil || status.IPAM == nil {
+// Look takes note of an object that was read; see NetworksOptions. What is held
+// of a network that has become invalid is to be settled too.
+func (h *Holdings) Look(obj client.Object, _ *network.Network, _ error) {
+	kind, ok := kindOf(obj)
+	if !ok || statusOf(obj).IPAM == nil {
 		return
 	}
-	if _, ok := status.IPAM.Held[h.node]; ok {
+	if _, ok := statusOf(obj).IPAM.Held[h.node]; ok {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.keys[claims.KeyOf(net)] = struct{}{}
+		h.keys[claims.Key{Ref: refOf(kind, obj), UID: string(obj.GetUID())}] = struct{}{}
 	}
 }
 

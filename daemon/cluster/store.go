@@ -42,7 +42,7 @@ func (s *Store) Get(ctx context.Context, ref network.Ref) (*claims.Object, error
 	if err := s.c.Get(ctx, key(ref), obj); err != nil {
 		return nil, storeError("get", ref, err)
 	}
-	return fromAPI(ref, obj)
+	return fromAPI(ref, obj), nil
 }
 
 // Update implements claims.Store. The UID goes along: the API server refuses it
@@ -64,15 +64,12 @@ func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, e
 	if err := s.c.Status().Update(ctx, obj); err != nil {
 		return nil, storeError("update status of", o.Ref, err)
 	}
-	return fromAPI(o.Ref, obj)
+	return fromAPI(o.Ref, obj), nil
 }
 
 // fromAPI translates an object that was just read or written.
-func fromAPI(ref network.Ref, obj client.Object) (*claims.Object, error) {
+func fromAPI(ref network.Ref, obj client.Object) *claims.Object {
 	m := toModel(obj)
-	if m.err != nil {
-		return nil, fmt.Errorf("read %s: %w", ref, m.err)
-	}
 	status := *statusOf(obj)
 	kept := remainder{status: status, finalizers: obj.GetFinalizers()}
 	kept.status.IPAM = nil
@@ -80,10 +77,10 @@ func fromAPI(ref network.Ref, obj client.Object) (*claims.Object, error) {
 		Ref: ref, UID: string(obj.GetUID()),
 		Generation: obj.GetGeneration(), ResourceVersion: obj.GetResourceVersion(),
 		Deleting: m.version.deleting, Protected: protected(obj),
-		Network: m.net,
-		IPAM:    status.IPAM, Allocated: status.Allocated, Capacity: status.Capacity,
+		Network: m.net, Invalid: m.err,
+		IPAM: status.IPAM, Allocated: status.Allocated, Capacity: status.Capacity,
 		Extra: kept,
-	}, nil
+	}
 }
 
 // storeError gives an API server's error the meaning that claims know.

@@ -9,6 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
@@ -54,8 +57,8 @@ func TestHoldingsAreTheNodesOwn(t *testing.T) {
 		for _, node := range held {
 			status.IPAM.Held[node] = v1.HeldAddresses{}
 		}
-		ref := network.Ref{Kind: v1.KindClusterNetwork, Name: name}
-		h.Look(&v1.ClusterNetwork{Status: status}, &network.Network{Ref: ref, UID: name}, nil)
+		cn := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: status}
+		h.Look(cn, nil, network.ErrInvalid) // what is held of one is held all the same
 	}
 	look("mine", "a", "b")
 	look("others", "b")
