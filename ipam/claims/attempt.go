@@ -99,7 +99,10 @@ func (d *desk) plan(ctx context.Context, obj *Object) (*plan, work, error) {
 	if err != nil {
 		return nil, w, fmt.Errorf("list DanmEps of %v: %w: %w", obj.Ref, ErrUnknownState, err)
 	}
-	o := ownersOf(endpoints, obj.UID, d.a.cfg.Node)
+	var o owners
+	if !obj.others() {
+		o = ownersOf(endpoints, obj.UID, d.a.cfg.Node)
+	}
 	return d.planWith(obj, &o)
 }
 

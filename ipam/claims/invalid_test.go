@@ -54,6 +54,7 @@ func TestInvalidNetworkTakesAddressesBack(t *testing.T) {
 				if _, err := a.Collect(w.Context(), w.key()); err != nil {
 					w.Errorf("%s: Collect: %v", tc.reason, err)
 				}
+				w.idle()
 				if o := w.store.Object(w.net.Ref); o != nil {
 					w.Errorf("%s: a deleted network that nobody uses is still there: %+v", tc.reason, o)
 				}

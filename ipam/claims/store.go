@@ -67,12 +67,22 @@ type Object struct {
 	Extra any
 }
 
-// subnets are those that addresses are given from: none of an invalid spec.
+// subnets are those that addresses are given from: none of an invalid spec, nor
+// of a network whose addresses are another plugin's work.
 func (o *Object) subnets() (v4, v6 *network.Subnet) {
-	if o.Invalid != nil {
+	if o.Invalid != nil || o.Network.Delegates() {
 		return nil, nil
 	}
 	return o.Network.V4, o.Network.V6
+}
+
+// others reports whether the addresses in its DanmEps are another plugin's. When
+// a bitmap is there, some may still be ours: the network was of another type.
+func (o *Object) others() bool {
+	if o.Invalid != nil || !o.Network.Delegates() {
+		return false
+	}
+	return o.IPAM == nil || o.IPAM.V4 == nil && o.IPAM.V6 == nil
 }
 
 // Endpoint is what a DanmEp says of an address.

@@ -3,6 +3,7 @@
 package ipamtest
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -14,11 +15,13 @@ import (
 )
 
 // Create makes a network object with a UID of its own, or, when one of that name
-// is there, gives it a new spec. It returns the network as stored.
+// is there, gives it a new spec. It returns the network as stored; one without a
+// type is IPVLAN, as with the API.
 func (f *Fake) Create(net *network.Network) *network.Network {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := *net
+	n.Type = cmp.Or(n.Type, "ipvlan")
 	o := &claims.Object{Ref: n.Ref, Network: &n}
 	if old := f.objects[n.Ref]; old != nil {
 		o = clone(old)
