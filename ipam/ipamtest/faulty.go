@@ -57,11 +57,40 @@ type Faulty struct {
 	// any goroutine.
 	Next func(Op) Fault
 
-	late sync.WaitGroup
+	mu sync.Mutex
+	// late are the writes under way, each closed when it has reached the store.
+	late []chan struct{}
 }
 
-// Wait waits until all late writes have reached the store.
-func (f *Faulty) Wait() { f.late.Wait() }
+// Wait waits until all late writes have reached the store. More may come
+// meanwhile, which a WaitGroup would not allow.
+func (f *Faulty) Wait() {
+	for {
+		f.mu.Lock()
+		late := f.late
+		f.late = nil
+		f.mu.Unlock()
+		if len(late) == 0 {
+			return
+		}
+		for _, done := range late {
+			<-done
+		}
+	}
+}
+
+// later makes a write after a while.
+func (f *Faulty) later(delay time.Duration, write func()) {
+	done := make(chan struct{})
+	f.mu.Lock()
+	f.late = append(f.late, done)
+	f.mu.Unlock()
+	go func() {
+		defer close(done)
+		time.Sleep(delay)
+		write()
+	}()
+}
 
 // Get implements claims.Store.
 func (f *Faulty) Get(ctx context.Context, ref network.Ref) (*claims.Object, error) {
@@ -98,10 +127,7 @@ func through[T any](ctx context.Context, f *Faulty, op Op, do func(context.Conte
 	fail := fmt.Errorf("%s: %w", op, ErrFault)
 	writes := op == OpUpdate || op == OpProtect
 	if fault.Kind == Late && writes {
-		f.late.Go(func() {
-			time.Sleep(fault.Delay)
-			_, _ = do(context.WithoutCancel(ctx)) // its answer is lost
-		})
+		f.later(fault.Delay, func() { _, _ = do(context.WithoutCancel(ctx)) }) // its answer is lost
 		return none, fail
 	}
 	select {
