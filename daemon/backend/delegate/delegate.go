@@ -96,7 +96,8 @@ func (d *Delegate) Attach(ctx context.Context, rec *attach.Record, ifc *attach.I
 }
 
 // Detach runs DEL with each plugin of the list, the last first. A plugin must
-// take a DEL for what is gone already (CNI 1.1, section 2, DEL).
+// take a DEL for what is gone already (CNI 1.1, section 2, DEL). Once the network
+// namespace is gone too, one that is not installed any more is left out.
 func (d *Delegate) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	r, err := d.run(rec, ifc)
 	if err != nil {

@@ -202,6 +202,40 @@ func TestDetachFails(t *testing.T) {
 	}
 }
 
+// A plugin that was uninstalled fails DEL as long as there is something in the
+// Pod to undo, and no longer; the others run all the same.
+func TestDetachWithoutPlugin(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		netns  string
+		fails  bool
+	}{
+		"NamespaceThere": {reason: "its interface is still in the Pod", netns: "/run/netns/a", fails: true},
+		"NamespaceGone":  {reason: "to fail would keep record and addresses for ever"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, delegate.Options{})
+			b.config("flat.conflist", list)
+			b.plugin("bridge", onAdd("echo '"+printed("1.0.0")+"'"))
+			b.plugin("portmap", onAdd("echo '"+printed("1.0.0")+"'"))
+			rec, ifc := b.attached("bridge")
+			rec.Netns = tc.netns
+			if err := os.Remove(filepath.Join(b.bin, "portmap")); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.backend.Detach(context.Background(), rec, ifc); (err != nil) != tc.fails {
+				t.Errorf("%s: got %v", tc.reason, err)
+			}
+			if diff := cmp.Diff([]string{"ADD bridge", "ADD portmap", "DEL bridge"}, b.commands()); diff != "" {
+				t.Errorf("%s: runs: -want +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
 // An installer that still writes the plugin makes ADD wait, not fail.
 func TestPluginBeingWritten(t *testing.T) {
 	t.Parallel()

@@ -12,8 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// errMissing says that no folder has the plugin.
+var errMissing = errors.New("plugin is not installed")
+
 // FindInPath returns the absolute path, below the root, of the first executable
-// file of that name in the folders.
+// file of that name in the folders, or errMissing.
 func (e *executor) FindInPath(plugin string, folders []string) (string, error) {
 	if !fileName.MatchString(plugin) {
 		return "", fmt.Errorf("find plugin %q: not a file name", plugin)
@@ -28,7 +31,7 @@ func (e *executor) FindInPath(plugin string, folders []string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("plugin %s is in none of the folders of CNI_PATH: %s", plugin, strings.Join(folders, ", "))
+	return "", fmt.Errorf("%w: plugin %s is in none of the folders of CNI_PATH: %s", errMissing, plugin, strings.Join(folders, ", "))
 }
 
 // executable looks the path up as the plugin's process will: links, absolute

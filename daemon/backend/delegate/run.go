@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
+	"github.com/go-logr/logr"
 )
 
 // resultVersion is how results are journalled. It has all that 1.1.0 has.
@@ -64,12 +65,22 @@ func (r *run) del(ctx context.Context, final *types100.Result) error {
 		if err == nil {
 			err = invoke.ExecPluginWithoutResult(ctx, path, stdin, r.args.with("DEL"), r.exec)
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case r.lost(err):
+			logr.FromContextOrDiscard(ctx).Info("Skipped DEL of a CNI plugin that is not installed any more",
+				"plugin", p.Network.Type, "sandbox", r.args.containerID, "interface", r.args.ifName)
+		default:
 			failed = append(failed, pluginError(p, "DEL", err))
 		}
 	}
 	return errors.Join(failed...)
 }
+
+// lost reports whether DEL can never run and what the plugin made in the Pod is
+// gone: it was removed from the node, and the network namespace too. To insist
+// would keep the sandbox's record and addresses for ever.
+func (r *run) lost(err error) bool { return errors.Is(err, errMissing) && r.args.netns == "" }
 
 // previous is the result as DEL wants it: in the list's version, and from CNI
 // 0.4.0 on, where a configuration may first have a prevResult on DEL.
