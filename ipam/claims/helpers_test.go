@@ -43,8 +43,8 @@ func subnet(cidr string) *network.Subnet {
 // clusterNetwork is a network with these subnets; "" for none.
 func clusterNetwork(v4, v6 string) *network.Network {
 	return &network.Network{
-		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "net"},
-		V4:  subnet(v4), V6: subnet(v6),
+		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}, Type: "ipvlan",
+		V4: subnet(v4), V6: subnet(v6),
 	}
 }
 

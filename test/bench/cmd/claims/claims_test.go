@@ -28,7 +28,7 @@ type memory struct {
 
 func newMemory(cidr string) (*memory, *network.Network) {
 	prefix := netip.MustParsePrefix(cidr)
-	n := &network.Network{Ref: network.Ref{Kind: "ClusterNetwork", Name: "n"}, V4: &network.Subnet{CIDR: prefix}}
+	n := &network.Network{Ref: network.Ref{Kind: "ClusterNetwork", Name: "n"}, Type: "macvlan", V4: &network.Subnet{CIDR: prefix}}
 	return &memory{object: claims.Object{Ref: n.Ref, Network: n, ResourceVersion: "0"}}, n
 }
 
