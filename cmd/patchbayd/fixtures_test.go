@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -135,8 +134,8 @@ func (n *node) used(ctx context.Context, cn *v1.ClusterNetwork) string {
 	if pages == 0 && holds == "" && len(eps.Items) == 0 && got.Status.Allocated == 0 {
 		return "unused"
 	}
-	ipam, _ := json.Marshal(got.Status.IPAM)
-	return fmt.Sprintf("network %s: %d endpoints, allocated %d, ipam %s", cn.Name, len(eps.Items), got.Status.Allocated, ipam)
+	return fmt.Sprintf("network %s: %d endpoints, allocated %d, held %v, IPv4 %+v",
+		cn.Name, len(eps.Items), got.Status.Allocated, held.Held, held.V4)
 }
 
 // unused waits until nothing of a network is left.

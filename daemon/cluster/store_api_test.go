@@ -84,6 +84,7 @@ func TestStoreRefusesWhatIsNotTheNewest(t *testing.T) {
 		"Written": {
 			reason: "another node has claimed since the read",
 			change: func(t *testing.T, _ *v1.ClusterNetwork, o *claims.Object) {
+				t.Helper()
 				other := *o
 				other.IPAM = claim()
 				if _, err := store.Update(t.Context(), &other); err != nil {
@@ -95,6 +96,7 @@ func TestStoreRefusesWhatIsNotTheNewest(t *testing.T) {
 		"Recreated": {
 			reason: "the network was made anew under its old name",
 			change: func(t *testing.T, cn *v1.ClusterNetwork, _ *claims.Object) {
+				t.Helper()
 				if err := env.Client.Delete(t.Context(), cn); err != nil {
 					t.Fatal(err)
 				}
@@ -108,6 +110,7 @@ func TestStoreRefusesWhatIsNotTheNewest(t *testing.T) {
 		"Deleted": {
 			reason: "the network is gone",
 			change: func(t *testing.T, cn *v1.ClusterNetwork, _ *claims.Object) {
+				t.Helper()
 				if err := env.Client.Delete(t.Context(), cn); err != nil {
 					t.Fatal(err)
 				}
