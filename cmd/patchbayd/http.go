@@ -34,11 +34,19 @@ func (d *daemon) handler() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !d.ready.Load() {
-			http.Error(w, "the API server has not answered since the daemon started", http.StatusServiceUnavailable)
+			http.Error(w, d.unready(), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
 	mux.Handle("GET /metrics", d.metrics.Handler())
 	return mux
+}
+
+// unready says why Pods cannot be attached.
+func (d *daemon) unready() string {
+	if err := d.addresses.Err(); err != nil {
+		return err.Error()
+	}
+	return "the plugin is being put in place"
 }

@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/daemon/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 )
 
@@ -47,11 +49,14 @@ func (d *daemon) resume(ctx context.Context) error {
 // over the addresses of its former life, and only then tells the runtime of the
 // plugin.
 func (d *daemon) open(ctx context.Context) error {
-	if cluster.Persist(ctx, d.readNode) != nil || !await(ctx, d.known) {
-		return nil // ctx ended
+	if err := cluster.Persist(ctx, d.readNode); err != nil {
+		return err
+	}
+	if !await(ctx, d.known) {
+		return nil
 	}
 	settle, err := d.openAddresses(ctx)
-	if err != nil {
+	if settle == nil {
 		return err
 	}
 	if err := d.putInPlace(); err != nil {
@@ -76,16 +81,19 @@ func (d *daemon) readNode(ctx context.Context) error {
 func (d *daemon) known() bool { return d.networks.Ready() && d.nodes.Ready() }
 
 // openAddresses starts the node's allocator from the journal. What it returns
-// frees what the former life left behind.
+// frees what the former life left behind. With a damaged journal it returns nil:
+// to go on without a record would free addresses that are in use, and to stop
+// would keep the Pods that are to end from their DEL.
 func (d *daemon) openAddresses(ctx context.Context) (settle func(context.Context) error, err error) {
-	life, err := d.journal.NextLife()
+	life, records, err := d.former()
+	if errors.Is(err, journal.ErrCorrupt) {
+		err = fmt.Errorf("%w; to mend it, drain the node, remove %s and delete this Pod of patchbayd", err, d.options.journal)
+		d.log.Error(err, "No Pod can be attached")
+		d.addresses.Refuse(err)
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
-	}
-	records, err := d.journal.List()
-	if err != nil {
-		// To go on without a record would free addresses that are in use.
-		return nil, fmt.Errorf("read the addresses in use from the journal: %w", err)
 	}
 	allocator := claims.New(d.metrics.Store(cluster.NewStore(d.conn.Direct)), claims.Config{
 		Node: d.node, NodeUID: d.host.Load().UID, Life: life, Reserved: d.reserved(ctx),
@@ -95,6 +103,17 @@ func (d *daemon) openAddresses(ctx context.Context) (settle func(context.Context
 	d.addresses.Open(allocator)
 	keys := d.holdings.With(uses)
 	return func(ctx context.Context) error { return allocator.Settle(ctx, keys...) }, nil
+}
+
+// former counts this life and reads the sandboxes of the former ones.
+func (d *daemon) former() (life int64, records []*attach.Record, err error) {
+	if life, err = d.journal.NextLife(); err != nil {
+		return 0, nil, err
+	}
+	if records, err = d.journal.List(); err != nil {
+		return 0, nil, fmt.Errorf("read the addresses in use from the journal: %w", err)
+	}
+	return life, records, nil
 }
 
 // await polls until so or ctx ends, and reports the former.

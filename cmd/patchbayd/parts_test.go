@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/daemon/cluster"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/daemon/metrics"
 	"github.com/patchbay-cni/patchbay/network"
@@ -22,7 +23,7 @@ import (
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	d := &daemon{metrics: metrics.New("v1")}
+	d := &daemon{metrics: metrics.New("v1"), addresses: cluster.NewAddresses()}
 	get := func(path string) int {
 		w := httptest.NewRecorder()
 		d.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))

@@ -23,10 +23,12 @@ const claimPatience = 10 * time.Second
 // "try again later" until Open, because an allocator needs the Node's UID, which
 // only the API server knows, while DELs must be served from the start.
 type Addresses struct {
-	// opened is closed by Open.
+	// opened is closed by Open or Refuse.
 	opened    chan struct{}
 	mu        sync.Mutex
 	allocator *claims.Allocator
+	// why there is no allocator.
+	why error
 	// early is what was said before Open, of claims of a former life.
 	early []func(*claims.Allocator)
 }
@@ -38,7 +40,9 @@ var (
 )
 
 // NewAddresses returns Addresses without an allocator.
-func NewAddresses() *Addresses { return &Addresses{opened: make(chan struct{})} }
+func NewAddresses() *Addresses {
+	return &Addresses{opened: make(chan struct{}), why: errors.New("the API server has not answered since the daemon started")}
+}
 
 // Open hands the allocator over, once it has resumed.
 func (a *Addresses) Open(allocator *claims.Allocator) {
@@ -50,6 +54,21 @@ func (a *Addresses) Open(allocator *claims.Allocator) {
 	}
 	a.early = nil
 	close(a.opened)
+}
+
+// Refuse says instead of Open that there will be no allocator, and why: all that
+// needs one is to be tried again after somebody has mended that.
+func (a *Addresses) Refuse(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.why, a.early = why, nil
+	close(a.opened)
+}
+
+// Err is nil after Open; else it is ErrTryAgain with what is in the way.
+func (a *Addresses) Err() error {
+	_, err := a.open()
+	return err
 }
 
 // Claim implements attach.Addresses. It waits a while for Open.
@@ -126,7 +145,7 @@ func (a *Addresses) open() (*claims.Allocator, error) {
 	if a.allocator != nil {
 		return a.allocator, nil
 	}
-	return nil, fmt.Errorf("addresses of this node: %w: the API server has not answered since the daemon started", attach.ErrTryAgain)
+	return nil, fmt.Errorf("addresses of this node: %w: %w", attach.ErrTryAgain, a.why)
 }
 
 // claimError gives an allocator's error the meaning that attach's ports know,

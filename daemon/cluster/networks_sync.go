@@ -18,7 +18,8 @@ import (
 // networkWorkers read changed networks side by side.
 const networkWorkers = 4
 
-// Run watches the networks until ctx ends. It waits for the API server.
+// Run watches the networks until ctx ends, which is no error or that of ctx. It
+// waits for the API server.
 func (n *Networks) Run(ctx context.Context) error {
 	var informers []cache.Informer
 	for _, kind := range networkKinds() {
@@ -33,8 +34,8 @@ func (n *Networks) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	if Persist(ctx, n.prime) != nil {
-		return nil // ctx ended
+	if err := Persist(ctx, n.prime); err != nil {
+		return err
 	}
 	n.ready.Store(true)
 	n.watched(network.Ref{})

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"go.etcd.io/bbolt"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/daemon/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/journal"
+	"github.com/patchbay-cni/patchbay/daemon/metrics"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// A record that cannot be read keeps the node from new Pods, and says what to do;
+// the daemon stays for the DELs.
+func TestDamagedJournalRefusesPods(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "journal.db")
+	spoil(t, path, "sandbox\x00eth0")
+	j, err := journal.Open(path, journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	d := &daemon{
+		options: &options{journal: path}, log: logr.Discard(), journal: j,
+		metrics: metrics.New("v1"), addresses: cluster.NewAddresses(),
+	}
+	settle, err := d.openAddresses(t.Context())
+	if err != nil || settle != nil {
+		t.Fatalf("the daemon ends with %v, or goes on without a record", err)
+	}
+	_, _, claim := d.addresses.Claim(t.Context(), &network.Network{}, attach.Want{Dynamic: true}, attach.Want{})
+	w := httptest.NewRecorder()
+	d.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	if w.Code != http.StatusServiceUnavailable || claim == nil {
+		t.Fatalf("readyz answers %d, a claim %v", w.Code, claim)
+	}
+	for _, part := range []string{"sandbox/eth0", "drain the node", "remove " + path} {
+		if !strings.Contains(w.Body.String(), part) || !strings.Contains(claim.Error(), part) {
+			t.Errorf("%q is missing in the health check's %q or the claim's %q", part, w.Body, claim)
+		}
+	}
+}
+
+// spoil makes a journal with a record of garbage.
+func spoil(t *testing.T, path, key string) {
+	t.Helper()
+	j, err := journal.Open(path, journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("records")).Put([]byte(key), []byte("garbage")) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
