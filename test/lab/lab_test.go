@@ -308,9 +308,12 @@ func upRepairs(t *testing.T, l *lab.Lab) {
 		}
 		return parts
 	}
-	if diff := cmp.Diff([]string{"kube-scheduler down", "node-2 off"}, bad()); diff != "" {
-		t.Errorf("status of a broken lab:\n%s", diff)
-	}
+	eventually(t, "status tells what is broken", func(context.Context) error {
+		if diff := cmp.Diff([]string{"kube-scheduler down", "node-2 off"}, bad()); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
 	if _, err := lab.Up(t.Context(), lab.Config{Name: l.Name()}); err != nil {
 		t.Fatal(err)
 	}
