@@ -110,6 +110,11 @@ func (w *world) claim(a *claims.Allocator, v4, v6 claims.Want) (netip.Addr, neti
 	return a4, a6
 }
 
+// claimAside starts a claim whose outcome is not the point.
+func (w *world) claimAside(a *claims.Allocator) {
+	go func() { _, _, _ = a.Claim(w.Context(), w.net, dynamic, none) }()
+}
+
 // publish makes the DanmEp of an attachment and says so.
 func (w *world) publish(a *claims.Allocator, node string, a4, a6 netip.Addr) {
 	w.store.AddEndpoint(w.net.Ref, w.endpoint(node, a4, a6))

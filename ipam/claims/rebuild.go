@@ -94,11 +94,8 @@ func (p *planner) isCovered(a netip.Addr, entries []entry) bool {
 // of the former one is held or in use. An invalid spec moves nothing: releases
 // go on with the subnet that was recorded.
 func (p *planner) moveSubnets() error {
-	if p.obj.Invalid != nil {
-		return nil
-	}
 	for _, f := range [...]*family{&p.v4, &p.v6} {
-		if !f.former {
+		if !f.former || p.obj.Invalid != nil {
 			continue
 		}
 		entries, err := p.covered()

@@ -179,8 +179,8 @@ func TestCollectDuringAWrite(t *testing.T) {
 		stray(w, "10.0.0.9")
 		store, _ := w.scripted()
 		a := w.nodeOver(slow(store), "n1")
-		go a.Claim(w.Context(), w.net, dynamic, none) //nolint:errcheck // what it gets is not the point
-		time.Sleep(7 * time.Millisecond)              // the read is over
+		w.claimAside(a)
+		time.Sleep(7 * time.Millisecond) // the read is over
 		if freed, err := a.Collect(w.Context(), w.key()); freed != 1 || err != nil {
 			w.Errorf("Collect() = %d, %v; want 1", freed, err)
 		}

@@ -133,7 +133,7 @@ func TestDelayedWriteOfAFormerLife(t *testing.T) {
 		first := w.nodeOver(store, "n1")
 		kept, _ := w.claim(first, dynamic, none)
 		s.set(ipamtest.OpUpdate, faults(1, ipamtest.Late, time.Hour))
-		go first.Claim(w.Context(), w.net, dynamic, none) //nolint:errcheck // it dies with its daemon
+		w.claimAside(first)
 		time.Sleep(time.Millisecond)
 		first.Close()
 

@@ -39,7 +39,7 @@ type cluster struct {
 	nodes []string
 }
 
-var shared *cluster //nolint:gochecknoglobals // TestMain has no other way to hand it to tests
+var shared *cluster // TestMain has no other way to hand it to tests
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))

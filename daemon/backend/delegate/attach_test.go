@@ -44,7 +44,7 @@ func TestAttachAndDetach(t *testing.T) {
 			add := "[ $CNI_COMMAND = DEL ] || echo '" + printed(version) + "'"
 			b.plugin("bridge", add)
 			b.plugin("portmap", add)
-			rec, ifc := b.attached("bridge")
+			rec, ifc := b.attached()
 			if ifc.MAC != "02:00:00:00:00:01" || ifc.MTU != tc.mtu {
 				t.Errorf("MAC %q and MTU %d, want those of the plugin", ifc.MAC, ifc.MTU)
 			}
@@ -108,7 +108,7 @@ func TestEnvironment(t *testing.T) {
 	b := newBench(t, delegate.Options{})
 	b.config("flat.conf", single)
 	b.plugin("bridge", "echo '"+printed("1.0.0")+"'")
-	b.attached("bridge")
+	b.attached()
 	var keys []string
 	for line := range strings.Lines(b.recorded("env")[0]) {
 		key, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")

@@ -192,7 +192,7 @@ func TestDetachFails(t *testing.T) {
 	b.config("flat.conflist", list)
 	b.plugin("bridge", onAdd("echo '"+printed("1.0.0")+"'"))
 	b.plugin("portmap", `[ $CNI_COMMAND = ADD ] && exec echo '`+printed("1.0.0")+`'; echo '{"code":100,"msg":"iptables is locked"}'; exit 1`)
-	rec, ifc := b.attached("bridge")
+	rec, ifc := b.attached()
 	err := b.backend.Detach(context.Background(), rec, ifc)
 	if err == nil || !strings.Contains(err.Error(), "portmap: DEL: iptables is locked") {
 		t.Errorf("got %v, want what portmap said", err)
@@ -221,7 +221,7 @@ func TestDetachWithoutPlugin(t *testing.T) {
 			b.config("flat.conflist", list)
 			b.plugin("bridge", onAdd("echo '"+printed("1.0.0")+"'"))
 			b.plugin("portmap", onAdd("echo '"+printed("1.0.0")+"'"))
-			rec, ifc := b.attached("bridge")
+			rec, ifc := b.attached()
 			rec.Netns = tc.netns
 			if err := os.Remove(filepath.Join(b.bin, "portmap")); err != nil {
 				t.Fatal(err)

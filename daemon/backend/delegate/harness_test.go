@@ -114,10 +114,10 @@ func (b *bench) prepare(ifc *attach.Interface) error {
 	return b.backend.Prepare(context.Background(), &attach.Request{CNIDir: b.conf}, ifc)
 }
 
-// attached prepares and attaches.
-func (b *bench) attached(networkType string) (*attach.Record, *attach.Interface) {
+// attached prepares and attaches, with a configuration of plugin bridge.
+func (b *bench) attached() (*attach.Record, *attach.Interface) {
 	b.t.Helper()
-	rec, ifc := b.sandbox(networkType)
+	rec, ifc := b.sandbox("bridge")
 	if err := b.prepare(ifc); err != nil {
 		b.t.Fatal(err)
 	}
