@@ -123,9 +123,6 @@ func (l *ledger) wrong() string {
 	return ""
 }
 
-// empty reports whether nothing at all is in use.
-func (l *ledger) empty() bool { return len(l.bits)+len(l.held)+len(l.endpoints) == 0 }
-
 func sorted(set map[netip.Addr]bool) []netip.Addr {
 	return slices.SortedFunc(maps.Keys(set), netip.Addr.Compare)
 }

@@ -20,6 +20,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/test/lab"
+	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
 
 // What the tests know of the lab.
@@ -53,7 +54,12 @@ func run(m *testing.M) (code int) {
 	if !kept {
 		name = fmt.Sprintf("test-%d", os.Getpid())
 	}
-	l, err := lab.Up(ctx, lab.Config{Name: name, Install: true, Progress: os.Stderr})
+	config := lab.Config{Name: name, Install: true, Progress: os.Stderr}
+	if !kept {
+		// What a killed run leaves is found, and removed, by the next one's tests.
+		config.Owner, _ = process.Of(os.Getpid())
+	}
+	l, err := lab.Up(ctx, config)
 	defer func() {
 		if kept {
 			return

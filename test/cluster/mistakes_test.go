@@ -51,8 +51,8 @@ func TestMistakes(t *testing.T) {
 		},
 		"unknown-key": {
 			reason:     "a key that means nothing is refused, not ignored",
-			interfaces: `[{"clusterNetwork":"NETWORK","adress":"dynamic"}]`,
-			says:       []string{"adress"},
+			interfaces: `[{"clusterNetwork":"NETWORK","addr":"dynamic"}]`,
+			says:       []string{"addr"},
 		},
 		"taken": {
 			reason:     "a static address is one Pod's",
@@ -113,6 +113,7 @@ func TestMistakes(t *testing.T) {
 
 // try makes the case's network with a VLAN and a subnet of its own, and the Pod.
 func (m mistake) try(t *testing.T, name string, i int) {
+	t.Helper()
 	c, ns := shared, shared.namespace(t)
 	network, subnet := "mistake-"+name, fmt.Sprintf("10.60.%d", i)
 	n := vlan(network, fmt.Sprintf("mis%d", i), int32(600+i), subnet+".0/24")

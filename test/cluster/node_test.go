@@ -32,7 +32,7 @@ func (c *cluster) sandboxAddresses(ctx context.Context, node string, subnet neti
 	}
 	var found []netip.Addr
 	for lines := bufio.NewScanner(strings.NewReader(out)); lines.Scan(); {
-		for _, word := range strings.Fields(lines.Text()) {
+		for word := range strings.FieldsSeq(lines.Text()) {
 			if p, err := netip.ParsePrefix(word); err == nil && subnet.Contains(p.Addr()) {
 				found = append(found, p.Addr())
 			}

@@ -35,6 +35,16 @@ func TestRun(t *testing.T) {
 	t.Setenv("GOTRACEBACK", "all")
 	t.Setenv("KERNELTEST_SECRET", "x")
 	big := strings.Repeat("0123456789abcde\n", 20_000)
+	// Not in t.TempDir: the module itself, which the guest sees, may lie in /tmp.
+	file, err := os.CreateTemp("/tmp", "machines-own-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := file.Name()
+	t.Cleanup(func() { os.Remove(mark) })
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
 	cases := map[string]struct {
 		reason string
 		script string
@@ -68,7 +78,7 @@ func TestRun(t *testing.T) {
 		},
 		"Files": {
 			reason: "The machine's files are there to read only; /tmp and /run are the guest's.",
-			script: `cd; test -r /etc/passwd; touch /etc/x 2>/dev/null && echo writable; ls /tmp; touch /tmp/x /run/x; ip netns add a && ip netns`,
+			script: `cd; test -r /etc/passwd; touch /etc/x 2>/dev/null && echo writable; ls ` + mark + ` 2>/dev/null; touch /tmp/x /run/x; ip netns add a && ip netns`,
 			out:    "a\n",
 		},
 		"Environment": {
