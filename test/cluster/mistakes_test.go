@@ -52,7 +52,7 @@ func TestMistakes(t *testing.T) {
 		"unknown-key": {
 			reason:     "a key that means nothing is refused, not ignored",
 			interfaces: `[{"clusterNetwork":"NETWORK","addr":"dynamic"}]`,
-			says:       []string{"addr"},
+			says:       []string{`unknown field "addr"`},
 		},
 		"taken": {
 			reason:     "a static address is one Pod's",
