@@ -26,9 +26,6 @@ import (
 // delete Pods through the plugin. Every DEL is answered OK, no address is given
 // twice, an ADD that succeeded has its interface, and nothing is left at the end.
 func TestKilledDaemonLosesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts some ten processes")
-	}
 	t.Parallel()
 	m := machine(t.TempDir())
 	if err := m.make(); err != nil {

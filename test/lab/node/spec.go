@@ -41,7 +41,7 @@ func own() []string {
 func (c Config) mounts() []guest.Mount {
 	folders := []string{}
 	for _, f := range overlaid() {
-		folders = append(folders, "overlay/"+f, "work/"+f)
+		folders = append(folders, "overlay/"+f, "overlay-work/"+f)
 	}
 	for _, f := range own() {
 		folders = append(folders, "own/"+f)
@@ -53,7 +53,7 @@ func (c Config) mounts() []guest.Mount {
 	}
 	for _, f := range overlaid() {
 		mounts = append(mounts, guest.Mount{Source: "overlay", Target: "/" + f, Type: "overlay", Data: strings.Join([]string{
-			"lowerdir=/" + f, "upperdir=" + disk + "/overlay/" + f, "workdir=" + disk + "/work/" + f,
+			"lowerdir=/" + f, "upperdir=" + disk + "/overlay/" + f, "workdir=" + disk + "/overlay-work/" + f,
 		}, ",")})
 	}
 	for _, f := range own() {
