@@ -11,10 +11,11 @@ import (
 // change is one write: a nil value deletes. With edit set, the value is what
 // edit makes of the stored one (nil when there is none), and nil leaves that as
 // it is. Edit must not keep the stored one, and must not fail: the commit is
-// shared.
+// shared. With a node set it is about the seqs of that Node UID instead of the
+// records.
 type change struct {
-	key, value []byte
-	edit       func(stored []byte) []byte
+	node, key, value []byte
+	edit             func(stored []byte) []byte
 }
 
 // batch is the changes of one commit. err is set before done is closed.
@@ -87,9 +88,8 @@ func (c *committer) seal(b *batch) bool {
 // write is one transaction with all changes, in their order.
 func (c *committer) write(changes []change) error {
 	return c.db.Update(func(tx *bbolt.Tx) error {
-		records := tx.Bucket(bucketRecords)
 		for _, ch := range changes {
-			if err := ch.write(records); err != nil {
+			if err := ch.write(tx); err != nil {
 				return err
 			}
 		}
@@ -97,15 +97,22 @@ func (c *committer) write(changes []change) error {
 	})
 }
 
-func (ch change) write(records *bbolt.Bucket) error {
+func (ch change) write(tx *bbolt.Tx) error {
+	bucket := tx.Bucket(bucketRecords)
+	if ch.node != nil {
+		var err error
+		if bucket, err = onlyNode(tx, ch.node); err != nil {
+			return err
+		}
+	}
 	value := ch.value
 	if ch.edit != nil {
-		if value = ch.edit(records.Get(ch.key)); value == nil {
+		if value = ch.edit(bucket.Get(ch.key)); value == nil {
 			return nil
 		}
 	}
 	if value == nil {
-		return records.Delete(ch.key)
+		return bucket.Delete(ch.key)
 	}
-	return records.Put(ch.key, value)
+	return bucket.Put(ch.key, value)
 }

@@ -3,6 +3,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -32,6 +33,25 @@ func FuzzDecode(f *testing.F) {
 		}
 		if rec.ContainerID != id || rec.IfName != ifName {
 			t.Errorf("key %q: got the record of %q, %q", k, rec.ContainerID, rec.IfName)
+		}
+	})
+}
+
+// A damaged page may have anything under a seq's key.
+func FuzzDecodeSeq(f *testing.F) {
+	k, err := seqKey("node", net("a"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(k, encodeSeq(k, 7))
+	f.Add([]byte{}, []byte{1, 2, 3})
+	f.Fuzz(func(t *testing.T, k, value []byte) {
+		key, seq, err := decodeSeq(k, value)
+		if err != nil {
+			return
+		}
+		if back, err := seqKey("node", key); err == nil && !bytes.Equal(encodeSeq(back, seq), value) {
+			t.Errorf("seq %d of %v has another value, %x, when it is written again", seq, key, value)
 		}
 	})
 }

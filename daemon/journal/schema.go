@@ -10,7 +10,9 @@ import (
 )
 
 // schema is the version of what this package writes. It is raised by a change
-// that an older daemon would misread.
+// that an older daemon would misread. The bucket of seqs did not raise it: it is
+// made by the first seq, a journal without one is as good, and a daemon that does
+// not know it leaves it alone.
 const schema = "1"
 
 // ErrSchema says that another version of the daemon wrote the journal.
@@ -20,6 +22,7 @@ var ErrSchema = errors.New("journal has another schema")
 var (
 	bucketMeta    = []byte("meta")
 	bucketRecords = []byte("records")
+	bucketSeqs    = []byte("seqs")
 	keySchema     = []byte("schema")
 )
 
