@@ -33,8 +33,25 @@ func TestAddRequests(t *testing.T) {
 	if got.V4 != want.V4 || got.V6 != want.V6 {
 		t.Errorf("addresses %v and %v, want %v and %v: the network's mask is used", got.V4, got.V6, want.V4, want.V6)
 	}
+	if !got.StaticV4 || !got.StaticV6 {
+		t.Error("the record does not say that the addresses were asked for by name: they would be kept for other Pods")
+	}
 	if a, b := mustJSON(t, got.Proutes), mustJSON(t, want.Proutes); a != b {
 		t.Errorf("policy routes %s, want %s", a, b)
+	}
+}
+
+// Only what was asked for by name is static.
+func TestAddTellsStaticFromDynamic(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.pod(`[{"network":"blue","ip":"dynamic","ip6":"fd00::5"}]`)
+	l := w.mustStart(t)
+	if _, err := l.Add(context.Background(), w.sandbox("a")); err != nil {
+		t.Fatal(err)
+	}
+	if got := decode(w.records["a/eth0"]).Interfaces[0]; got.StaticV4 || !got.StaticV6 {
+		t.Errorf("IPv4 is static: %t, IPv6: %t, want only the latter", got.StaticV4, got.StaticV6)
 	}
 }
 

@@ -33,9 +33,12 @@ func newRecord(req *Request, pod *corev1.Pod, asked []want) (*Record, error) {
 		if err := w.admit(pod.Namespace); err != nil {
 			return nil, fmt.Errorf("interface %d (%s): %w", i, names[i], err)
 		}
+		v4, v6 := w.addresses()
 		rec.Interfaces = append(rec.Interfaces, Interface{
 			Name:         names[i],
 			Network:      *w.network,
+			StaticV4:     v4.Static.IsValid(),
+			StaticV6:     v6.Static.IsValid(),
 			Proutes:      slices.Concat(w.request.Proutes, w.request.Proutes6),
 			EndpointName: endpointName(pod.Name, req.ContainerID, names[i]),
 		})

@@ -74,6 +74,11 @@ type Interface struct {
 	// (zero) when the interface has none of that family.
 	V4 netip.Prefix `json:"v4,omitzero"`
 	V6 netip.Prefix `json:"v6,omitzero"`
+	// StaticV4 and StaticV6 say that the address was asked for by name: it is
+	// freed at once, and never kept for the next Pod. Records of older daemons
+	// have neither, so that a static address of theirs is freed as a dynamic one.
+	StaticV4 bool `json:"staticV4,omitempty"`
+	StaticV6 bool `json:"staticV6,omitempty"`
 	// Proutes are policy routes of both families: in table Network.Table,
 	// for traffic from the interface's own address.
 	Proutes []network.Route `json:"proutes,omitempty"`
