@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/cluster"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // run takes up the journal, serves, and opens for ADDs when the API server has
@@ -95,7 +96,7 @@ func (d *daemon) openAddresses(ctx context.Context) (settle func(context.Context
 	if err != nil {
 		return nil, err
 	}
-	allocator := claims.New(d.metrics.Store(cluster.NewStore(d.conn.Direct)), claims.Config{
+	allocator := claims.New(d.metrics.Store(objects.NewStore(d.conn.Direct)), claims.Config{
 		Node: d.node, NodeUID: d.host.Load().UID, Life: life, Reserved: d.reserved(ctx),
 	})
 	uses := cluster.Uses(records)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // Connection is how the daemon reaches the API server: a client whose reads are
@@ -36,11 +37,11 @@ func Connect(cfg *rest.Config, node string) (*Connection, error) {
 	// Requests are bounded by workers, and the API server shares itself out
 	// with priority and fairness: waiting here besides would only add latency.
 	cfg.QPS = -1
-	scheme, err := newScheme()
+	scheme, err := objects.NewScheme()
 	if err != nil {
 		return nil, err
 	}
-	mapper := newMapper()
+	mapper := objects.NewMapper()
 	direct, err := client.New(cfg, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
@@ -63,11 +64,6 @@ func Connect(cfg *rest.Config, node string) (*Connection, error) {
 // metadata returns an empty metadata-only object of a registered kind.
 func metadata(gvk metav1.TypeMeta) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: gvk}
-}
-
-// typeMeta names a kind of ours.
-func typeMeta(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: v1.SchemeGroupVersion().String(), Kind: kind}
 }
 
 // podMeta names the kind Pod.

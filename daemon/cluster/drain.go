@@ -15,6 +15,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // Every node looks at a network in deletion: at a random time within
@@ -65,8 +66,8 @@ var errInUse = fmt.Errorf("network is still in use")
 
 // sync looks at one network.
 func (d *Drain) sync(ctx context.Context, ref network.Ref) error {
-	meta := metadata(typeMeta(ref.Kind))
-	if err := d.cached.Get(ctx, key(ref), meta); err != nil {
+	meta := objects.Metadata(ref.Kind)
+	if err := d.cached.Get(ctx, objects.Key(ref), meta); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if meta.DeletionTimestamp == nil || !slices.Contains(meta.Finalizers, v1.InUseFinalizer) {

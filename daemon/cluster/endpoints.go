@@ -7,12 +7,11 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // endpoints writes and removes DanmEps.
@@ -66,20 +65,5 @@ func (e endpoints) find(ctx context.Context, key client.ObjectKey, id string, ui
 func (e endpoints) remove(ctx context.Context, ep *v1.DanmEp) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	base := ep.DeepCopy()
-	if controllerutil.RemoveFinalizer(ep, v1.NodeFinalizer) {
-		patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-		if err := e.c.Patch(ctx, ep, patch); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("take finalizer off DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
-		}
-	}
-	if base.DeletionTimestamp != nil {
-		return nil
-	}
-	uid := base.UID
-	err := e.c.Delete(ctx, ep, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
-	}
-	return nil
+	return objects.RemoveEndpoint(ctx, e.c, ep)
 }

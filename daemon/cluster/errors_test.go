@@ -21,7 +21,6 @@ var danmeps = schema.GroupResource{Group: "danm.io", Resource: "danmeps"}
 
 func TestErrorsKeepTheirMeaning(t *testing.T) {
 	t.Parallel()
-	plain := errors.New("plain")
 	cases := map[string]struct {
 		reason    string
 		err       error
@@ -37,10 +36,6 @@ func TestErrorsKeepTheirMeaning(t *testing.T) {
 		"ClaimClosed":  {"the next daemon will answer", claims.ErrClosed, claimError, attach.ErrTryAgain, nil},
 		"ClaimGone":    {"the network is gone", claims.ErrNotFound, claimError, attach.ErrNotFound, attach.ErrTryAgain},
 		"ClaimFull":    {"a full pool is no reason to wait", claims.ErrExhausted, claimError, claims.ErrExhausted, attach.ErrTryAgain},
-		"StoreConflict": {"somebody wrote first", apierrors.NewConflict(danmeps, "x", plain),
-			func(err error) error { return storeError("update", network.Ref{}, err) }, claims.ErrConflict, claims.ErrNotFound},
-		"StoreLost": {"neither: the write may have been applied", apierrors.NewTimeoutError("x", 1),
-			func(err error) error { return storeError("update", network.Ref{}, err) }, nil, claims.ErrConflict},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

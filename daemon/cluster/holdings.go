@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // Holdings are the networks in whose status one node has an entry, as far as
@@ -27,14 +28,14 @@ func NewHoldings(node string) *Holdings {
 // Look takes note of an object that was read; see NetworksOptions. What is held
 // of a network that has become invalid is to be settled too.
 func (h *Holdings) Look(obj client.Object, _ *network.Network, _ error) {
-	kind, ok := kindOf(obj)
-	if !ok || statusOf(obj).IPAM == nil {
+	kind, ok := objects.KindOf(obj)
+	if !ok || objects.StatusOf(obj).IPAM == nil {
 		return
 	}
-	if _, ok := statusOf(obj).IPAM.Held[h.node]; ok {
+	if _, ok := objects.StatusOf(obj).IPAM.Held[h.node]; ok {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.keys[claims.Key{Ref: refOf(kind, obj), UID: string(obj.GetUID())}] = struct{}{}
+		h.keys[claims.Key{Ref: objects.RefOf(kind, obj), UID: string(obj.GetUID())}] = struct{}{}
 	}
 }
 

@@ -5,41 +5,18 @@ package cluster
 import (
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 )
-
-// version tells two readings of an object's spec apart. Writes of status leave
-// all of it alone.
-type version struct {
-	uid        types.UID
-	generation int64
-	deleting   bool
-}
-
-// versionOf reads an object's metadata.
-func versionOf(obj client.Object) version {
-	return version{uid: obj.GetUID(), generation: obj.GetGeneration(), deleting: obj.GetDeletionTimestamp() != nil}
-}
-
-// model is what a network object meant at one version: a validated network, or
-// what is wrong with it.
-type model struct {
-	version version
-	net     *network.Network
-	err     error
-}
 
 // models are the newest models by network; safe for concurrent use.
 type models struct {
 	mu sync.RWMutex
-	m  map[network.Ref]model
+	m  map[network.Ref]objects.Model
 }
 
 // get returns the model of a network, if there is one.
-func (s *models) get(ref network.Ref) (model, bool) {
+func (s *models) get(ref network.Ref) (objects.Model, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	m, ok := s.m[ref]
@@ -47,12 +24,12 @@ func (s *models) get(ref network.Ref) (model, bool) {
 }
 
 // set stores a model and reports whether it differs from the one before.
-func (s *models) set(ref network.Ref, m model) bool {
+func (s *models) set(ref network.Ref, m objects.Model) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, ok := s.m[ref]
 	s.m[ref] = m
-	return !ok || old.version != m.version
+	return !ok || old.Version != m.Version
 }
 
 // remove forgets a network and reports whether it was known.
@@ -70,8 +47,8 @@ func (s *models) valid() []*network.Network {
 	defer s.mu.RUnlock()
 	nets := make([]*network.Network, 0, len(s.m))
 	for _, m := range s.m {
-		if m.err == nil {
-			nets = append(nets, m.net)
+		if m.Err == nil {
+			nets = append(nets, m.Network)
 		}
 	}
 	return nets

@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // Networks are the models of all network objects. Metadata is watched; an
@@ -42,7 +43,7 @@ type NetworksOptions struct {
 func NewNetworks(conn *Connection, log logr.Logger, opts NetworksOptions) *Networks {
 	n := &Networks{
 		conn: conn, log: log,
-		models:  models{m: map[network.Ref]model{}},
+		models:  models{m: map[network.Ref]objects.Model{}},
 		queue:   newQueue[network.Ref](),
 		watched: func(network.Ref) {},
 		seen:    func(client.Object, *network.Network, error) {},
@@ -67,8 +68,8 @@ func (n *Networks) List() []*network.Network { return n.models.valid() }
 // the cache does not know is read, since it may have been made this second. The
 // error wraps attach.ErrNotFound, attach.ErrTryAgain or says which field is wrong.
 func (n *Networks) Get(ctx context.Context, ref network.Ref) (*network.Network, error) {
-	if m, ok := n.models.get(ref); ok && n.current(ctx, ref, m.version) {
-		return m.net, m.err
+	if m, ok := n.models.get(ref); ok && n.current(ctx, ref, m.Version) {
+		return m.Network, m.Err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -79,32 +80,32 @@ func (n *Networks) Get(ctx context.Context, ref network.Ref) (*network.Network, 
 	// Not stored from here: only the queue's workers store, one at a time for
 	// each network, so an older reading never replaces a newer one.
 	n.queue.Add(ref)
-	return m.net, m.err
+	return m.Network, m.Err
 }
 
 // current reports whether the watched metadata is of this version.
-func (n *Networks) current(ctx context.Context, ref network.Ref, v version) bool {
+func (n *Networks) current(ctx context.Context, ref network.Ref, v objects.Version) bool {
 	if !n.Ready() {
 		return false
 	}
-	meta := metadata(typeMeta(ref.Kind))
-	err := n.conn.Cache.Get(ctx, key(ref), meta)
-	return err == nil && versionOf(meta) == v
+	meta := objects.Metadata(ref.Kind)
+	err := n.conn.Cache.Get(ctx, objects.Key(ref), meta)
+	return err == nil && objects.VersionOf(meta) == v
 }
 
 // read gets the object from the API server.
-func (n *Networks) read(ctx context.Context, ref network.Ref) (model, error) {
-	obj, err := newObject(ref.Kind)
+func (n *Networks) read(ctx context.Context, ref network.Ref) (objects.Model, error) {
+	obj, err := objects.New(ref.Kind)
 	if err != nil {
-		return model{}, err
+		return objects.Model{}, err
 	}
-	switch err := n.conn.Direct.Get(ctx, key(ref), obj); {
+	switch err := n.conn.Direct.Get(ctx, objects.Key(ref), obj); {
 	case apierrors.IsNotFound(err):
-		return model{}, fmt.Errorf("get %s: %w", ref, attach.ErrNotFound)
+		return objects.Model{}, fmt.Errorf("get %s: %w", ref, attach.ErrNotFound)
 	case err != nil:
-		return model{}, fmt.Errorf("get %s: %w", ref, err)
+		return objects.Model{}, fmt.Errorf("get %s: %w", ref, err)
 	}
-	m := toModel(obj)
-	n.seen(obj, m.net, m.err)
+	m := objects.ModelOf(obj)
+	n.seen(obj, m.Network, m.Err)
 	return m, nil
 }

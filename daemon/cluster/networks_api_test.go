@@ -17,6 +17,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
@@ -95,7 +96,7 @@ func TestStatusWritesAreNotRead(t *testing.T) {
 	t.Parallel()
 	env := apitest.New(t) // alone, since other tests' networks are read too
 	n, reads := watchNetworks(t, env)
-	store := NewStore(n.conn.Direct)
+	store := objects.NewStore(n.conn.Direct)
 	cn := clusterNetwork(t, env)
 	wait(t, "the network to be cached", func(context.Context) error {
 		if _, ok := n.models.get(ref(cn)); !ok {
@@ -109,15 +110,15 @@ func TestStatusWritesAreNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 20 {
-		o.IPAM = claim()
+		o.IPAM = &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{node: {UID: "u", Seq: int64(i)}}}
 		o.Allocated = int64(i)
 		if o, err = store.Update(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	meta := metadata(typeMeta(v1.KindClusterNetwork))
+	meta := objects.Metadata(v1.KindClusterNetwork)
 	wait(t, "the metadata of the last write", func(ctx context.Context) error {
-		if err := n.conn.Cache.Get(ctx, key(ref(cn)), meta); err != nil || meta.ResourceVersion != o.ResourceVersion {
+		if err := n.conn.Cache.Get(ctx, objects.Key(ref(cn)), meta); err != nil || meta.ResourceVersion != o.ResourceVersion {
 			return fmt.Errorf("resourceVersion %s, want %s: %w", meta.ResourceVersion, o.ResourceVersion, err)
 		}
 		return nil

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // primePage is how many networks are in memory in full at a time: each may
@@ -18,7 +20,7 @@ const primePage = 100
 // prime reads all networks once, in pages, instead of one by one as their
 // metadata arrives.
 func (n *Networks) prime(ctx context.Context) error {
-	for _, kind := range networkKinds() {
+	for _, kind := range objects.Kinds() {
 		if err := n.primeKind(ctx, kind); err != nil {
 			return err
 		}
@@ -28,7 +30,7 @@ func (n *Networks) prime(ctx context.Context) error {
 
 // primeKind stores the models of all objects of one kind.
 func (n *Networks) primeKind(ctx context.Context, kind string) error {
-	list, err := newList(kind)
+	list, err := objects.NewList(kind)
 	if err != nil {
 		return err
 	}
@@ -38,9 +40,9 @@ func (n *Networks) primeKind(ctx context.Context, kind string) error {
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
 			if obj, ok := item.(client.Object); ok {
-				m := toModel(obj)
-				n.models.set(refOf(kind, obj), m)
-				n.seen(obj, m.net, m.err)
+				m := objects.ModelOf(obj)
+				n.models.set(objects.RefOf(kind, obj), m)
+				n.seen(obj, m.Network, m.Err)
 			}
 			return nil
 		})

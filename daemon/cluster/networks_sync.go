@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // networkWorkers read changed networks side by side.
@@ -22,7 +23,7 @@ const networkWorkers = 4
 // waits for the API server.
 func (n *Networks) Run(ctx context.Context) error {
 	var informers []cache.Informer
-	for _, kind := range networkKinds() {
+	for _, kind := range objects.Kinds() {
 		i, err := n.watch(ctx, kind)
 		if err != nil {
 			return err
@@ -45,7 +46,7 @@ func (n *Networks) Run(ctx context.Context) error {
 
 // watch queues each network of a kind whose metadata changes.
 func (n *Networks) watch(ctx context.Context, kind string) (cache.Informer, error) {
-	i, err := n.conn.Cache.GetInformer(ctx, metadata(typeMeta(kind)), cache.BlockUntilSynced(false))
+	i, err := n.conn.Cache.GetInformer(ctx, objects.Metadata(kind), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", kind, err)
 	}
@@ -54,7 +55,7 @@ func (n *Networks) watch(ctx context.Context, kind string) (cache.Informer, erro
 			obj = gone.Obj
 		}
 		if o, ok := obj.(client.Object); ok {
-			n.queue.Add(refOf(kind, o))
+			n.queue.Add(objects.RefOf(kind, o))
 		}
 	}
 	_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -70,14 +71,14 @@ func (n *Networks) watch(ctx context.Context, kind string) (cache.Informer, erro
 
 // sync brings the model of one network up to its watched metadata.
 func (n *Networks) sync(ctx context.Context, ref network.Ref) error {
-	meta := metadata(typeMeta(ref.Kind))
-	if err := n.conn.Cache.Get(ctx, key(ref), meta); client.IgnoreNotFound(err) != nil {
+	meta := objects.Metadata(ref.Kind)
+	if err := n.conn.Cache.Get(ctx, objects.Key(ref), meta); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read metadata of %s: %w", ref, err)
 	} else if err != nil {
 		return n.drop(ref)
 	}
-	if m, ok := n.models.get(ref); ok && m.version == versionOf(meta) {
-		if m.version.deleting {
+	if m, ok := n.models.get(ref); ok && m.Version == objects.VersionOf(meta) {
+		if m.Version.Deleting {
 			n.watched(ref) // somebody may just have stopped using it
 		}
 		return nil
@@ -89,8 +90,8 @@ func (n *Networks) sync(ctx context.Context, ref network.Ref) error {
 	case err != nil:
 		return err
 	}
-	if m.err != nil {
-		n.log.Info("Network is invalid", "network", ref.String(), "error", m.err.Error())
+	if m.Err != nil {
+		n.log.Info("Network is invalid", "network", ref.String(), "error", m.Err.Error())
 	}
 	if n.models.set(ref, m) {
 		n.watched(ref)

@@ -17,7 +17,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // sweepEvery is the time between two looks for orphans. They come from accidents
@@ -87,7 +87,7 @@ func (o *Orphans) Sweep(ctx context.Context) error {
 		gone, err := o.remove(ctx, ep)
 		errs = append(errs, err)
 		if gone {
-			touched[networkOf(ep)] = true
+			touched[objects.NetworkOf(ep)] = true
 			errs = append(errs, o.free(ctx, ep))
 		}
 	}
@@ -149,23 +149,14 @@ func (o *Orphans) remove(ctx context.Context, ep *v1.DanmEp) (gone bool, err err
 
 // free ends this node's answering for the orphan's addresses.
 func (o *Orphans) free(ctx context.Context, ep *v1.DanmEp) error {
-	e, err := toEndpoint(ep)
+	e, err := objects.EndpointOf(ep)
 	if err != nil || !e.V4.IsValid() && !e.V6.IsValid() {
 		return err
 	}
-	net := networkOf(ep)
+	net := objects.NetworkOf(ep)
 	if err := o.Addresses.Free(ctx, net, ep.Name, e.V4, e.V6); err != nil {
 		return fmt.Errorf("free addresses of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
 	}
 	o.Addresses.Forget(net, ep.Name, e.V4, e.V6)
 	return nil
-}
-
-// networkOf names the network of a DanmEp.
-func networkOf(ep *v1.DanmEp) claims.Key {
-	ref := network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}
-	if ref.Kind != v1.KindClusterNetwork {
-		ref.Namespace = ep.Namespace
-	}
-	return claims.Key{Ref: ref, UID: ep.Spec.NetworkUID}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // ConditionReady is the condition of a network that says whether Pods can use it.
@@ -45,8 +46,8 @@ func NewValidity(c client.Client) *Validity {
 
 // Look takes note of an object that was read, and what is wrong with it.
 func (v *Validity) Look(obj client.Object, _ *network.Network, err error) {
-	if kind, ok := kindOf(obj); ok && !says(obj, err) {
-		v.queue.AddAfter(refOf(kind, obj), rand.N(validityJitter))
+	if kind, ok := objects.KindOf(obj); ok && !says(obj, err) {
+		v.queue.AddAfter(objects.RefOf(kind, obj), rand.N(validityJitter))
 	}
 }
 
@@ -60,18 +61,18 @@ func (v *Validity) Run(ctx context.Context) error {
 func (v *Validity) sync(ctx context.Context, ref network.Ref) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	obj, err := newObject(ref.Kind)
+	obj, err := objects.New(ref.Kind)
 	if err != nil {
 		return err
 	}
-	if err := v.c.Get(ctx, key(ref), obj); err != nil {
+	if err := v.c.Get(ctx, objects.Key(ref), obj); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	wrong := toModel(obj).err
+	wrong := objects.ModelOf(obj).Err
 	if says(obj, wrong) {
 		return nil
 	}
-	meta.SetStatusCondition(&statusOf(obj).Conditions, condition(obj.GetGeneration(), wrong))
+	meta.SetStatusCondition(&objects.StatusOf(obj).Conditions, condition(obj.GetGeneration(), wrong))
 	if err := v.c.Status().Update(ctx, obj); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write condition of %s: %w", ref, err)
 	}
@@ -81,7 +82,7 @@ func (v *Validity) sync(ctx context.Context, ref network.Ref) error {
 // says reports whether an object's condition tells what is wrong with it. One
 // that is right and was never called wrong needs no word from here.
 func says(obj client.Object, wrong error) bool {
-	c := meta.FindStatusCondition(statusOf(obj).Conditions, ConditionReady)
+	c := meta.FindStatusCondition(objects.StatusOf(obj).Conditions, ConditionReady)
 	if wrong == nil {
 		return c == nil || c.Reason != reasonInvalid
 	}

@@ -75,6 +75,16 @@ func laws() []law {
 			reason: "daemon/kernel is the only importer of netlink and netns, so the rest runs anywhere",
 		},
 		{
+			who: "objects", forbidden: append([]string{module}, concat(kernels, loggers)...),
+			allowed: []string{module + "/api", module + "/network", module + "/ipam/claims"},
+			reason:  "every program stands on it, so it stands on models and the client libraries only",
+		},
+		{
+			who: "", except: []string{"objects", "daemon", "controller", "cmd", "test"},
+			forbidden: []string{module + "/objects"},
+			reason:    "what talks to the API server is the rim: pure packages and use cases know ports",
+		},
+		{
 			who: "daemon/attach", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
 			allowed: []string{module + "/daemon/attach", module + "/network", module + "/api"},
 			reason:  "use cases know ports; adapters stand at the rim",

@@ -17,6 +17,7 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -31,7 +32,7 @@ func TestStoreConforms(t *testing.T) {
 	for _, kind := range []string{v1.KindClusterNetwork, v1.KindDanmNet, v1.KindTenantNetwork} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			ipamtest.Run(t, kind, func(*testing.T) ipamtest.Harness { return harness{env, cluster.NewStore(c.Direct)} })
+			ipamtest.Run(t, kind, func(*testing.T) ipamtest.Harness { return harness{env, objects.NewStore(c.Direct)} })
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/cluster"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -48,7 +49,7 @@ func newAllocator(t *testing.T, config *rest.Config, name string, life int64) *c
 
 // newStore returns the product's store over a connection of its own, with the rights
 // that deployments/ gives a node daemon.
-func newStore(t *testing.T, config *rest.Config, name string) *cluster.Store {
+func newStore(t *testing.T, config *rest.Config, name string) *objects.Store {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Impersonate = apitest.NodeDaemon(name)
@@ -57,7 +58,7 @@ func newStore(t *testing.T, config *rest.Config, name string) *cluster.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cluster.NewStore(c.Direct)
+	return objects.NewStore(c.Direct)
 }
 
 // claim takes one dynamic IPv4 address.

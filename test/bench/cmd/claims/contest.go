@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/cluster"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -107,7 +108,7 @@ func connect(env *apitest.Env) (claims.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return cluster.NewStore(c.Direct), nil
+	return objects.NewStore(c.Direct), nil
 }
 
 func createNetwork(ctx context.Context, c client.Client) (*network.Network, error) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package objects
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func protected(obj client.Object) bool {
 // Protect implements claims.Store: a merge patch that holds only metadata, with
 // UID and resourceVersion as preconditions. Finalizers of others stay.
 func (s *Store) Protect(ctx context.Context, o *claims.Object, on bool) (*claims.Object, error) {
-	obj, err := newObject(o.Ref.Kind)
+	obj, err := New(o.Ref.Kind)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package objects
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// newScheme knows the kinds that the daemon reads or writes.
-func newScheme() (*runtime.Scheme, error) {
+// NewScheme returns a scheme with the kinds that our programs read or write.
+func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, metav1.AddMetaToScheme, v1.AddToScheme} {
 		if err := add(s); err != nil {
@@ -25,9 +25,9 @@ func newScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// newMapper maps those kinds to resources without asking the API server:
-// discovery is one more thing that could be away when a node starts.
-func newMapper() meta.RESTMapper {
+// NewMapper maps those kinds to resources without asking the API server:
+// discovery is one more thing that could be away when a program starts.
+func NewMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	core, apps, ours := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, v1.SchemeGroupVersion()
 	m.Add(core.WithKind("Pod"), meta.RESTScopeNamespace)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package objects
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func (s *Store) Endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoi
 			if !names(&page.Items[i], ref) {
 				continue
 			}
-			ep, err := toEndpoint(&page.Items[i])
+			ep, err := EndpointOf(&page.Items[i])
 			if err != nil {
 				return nil, fmt.Errorf("list DanmEps of %s: %w", ref, err)
 			}
@@ -58,9 +58,9 @@ func names(ep *v1.DanmEp, ref network.Ref) bool {
 		(ref.Namespace == "" || ep.Namespace == ref.Namespace)
 }
 
-// toEndpoint reads the addresses of a DanmEp. One that cannot be read is an
+// EndpointOf reads the addresses of a DanmEp. One that cannot be read is an
 // error: to take it for "no address" would free an address in use.
-func toEndpoint(ep *v1.DanmEp) (claims.Endpoint, error) {
+func EndpointOf(ep *v1.DanmEp) (claims.Endpoint, error) {
 	v4, err := parseAddress(ep.Spec.Interface.Address)
 	if err != nil {
 		return claims.Endpoint{}, fmt.Errorf("spec.Interface.Address of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)

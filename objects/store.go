@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package objects
 
 import (
 	"context"
@@ -35,11 +35,11 @@ type remainder struct {
 
 // Get implements claims.Store.
 func (s *Store) Get(ctx context.Context, ref network.Ref) (*claims.Object, error) {
-	obj, err := newObject(ref.Kind)
+	obj, err := New(ref.Kind)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.c.Get(ctx, key(ref), obj); err != nil {
+	if err := s.c.Get(ctx, Key(ref), obj); err != nil {
 		return nil, storeError("get", ref, err)
 	}
 	return fromAPI(ref, obj), nil
@@ -48,7 +48,7 @@ func (s *Store) Get(ctx context.Context, ref network.Ref) (*claims.Object, error
 // Update implements claims.Store. The UID goes along: the API server refuses it
 // as a conflict when the object is another one.
 func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
-	obj, err := newObject(o.Ref.Kind)
+	obj, err := New(o.Ref.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, e
 	obj.SetName(o.Ref.Name)
 	obj.SetUID(types.UID(o.UID))
 	obj.SetResourceVersion(o.ResourceVersion)
-	status := statusOf(obj)
+	status := StatusOf(obj)
 	if kept, ok := o.Extra.(remainder); ok {
 		kept.status.DeepCopyInto(status)
 	}
@@ -69,15 +69,15 @@ func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, e
 
 // fromAPI translates an object that was just read or written.
 func fromAPI(ref network.Ref, obj client.Object) *claims.Object {
-	m := toModel(obj)
-	status := *statusOf(obj)
+	m := ModelOf(obj)
+	status := *StatusOf(obj)
 	kept := remainder{status: status, finalizers: obj.GetFinalizers()}
 	kept.status.IPAM = nil
 	return &claims.Object{
 		Ref: ref, UID: string(obj.GetUID()),
 		Generation: obj.GetGeneration(), ResourceVersion: obj.GetResourceVersion(),
-		Deleting: m.version.deleting, Protected: protected(obj),
-		Network: m.net, Invalid: m.err,
+		Deleting: m.Version.Deleting, Protected: protected(obj),
+		Network: m.Network, Invalid: m.Err,
 		IPAM: status.IPAM, Allocated: status.Allocated, Capacity: status.Capacity,
 		Extra: kept,
 	}

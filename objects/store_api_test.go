@@ -2,7 +2,7 @@
 
 //go:build apiserver
 
-package cluster
+package objects
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func claim() *v1.IPAMStatus {
 func TestStoreWritesOnlyAddresses(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
-	store := NewStore(connect(t, env).Direct)
+	store := NewStore(connect(t, env))
 	cn := clusterNetwork(t, env)
 	meta.SetStatusCondition(&cn.Status.Conditions, metav1.Condition{
 		Type: "Ready", Status: metav1.ConditionTrue, Reason: "Test", Message: "m"})
@@ -56,7 +56,7 @@ func TestStoreWritesOnlyAddresses(t *testing.T) {
 	}
 
 	got := &v1.ClusterNetwork{}
-	if err := env.Client.Get(t.Context(), key(ref(cn)), got); err != nil {
+	if err := env.Client.Get(t.Context(), Key(ref(cn)), got); err != nil {
 		t.Fatal(err)
 	}
 	if written.ResourceVersion != got.ResourceVersion {
@@ -75,7 +75,7 @@ func TestStoreWritesOnlyAddresses(t *testing.T) {
 func TestStoreRefusesWhatIsNotTheNewest(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
-	store := NewStore(connect(t, env).Direct)
+	store := NewStore(connect(t, env))
 	cases := map[string]struct {
 		reason string
 		change func(*testing.T, *v1.ClusterNetwork, *claims.Object)
@@ -141,7 +141,7 @@ func TestStoreRefusesWhatIsNotTheNewest(t *testing.T) {
 func TestStoreProtects(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
-	store := NewStore(connect(t, env).Direct)
+	store := NewStore(connect(t, env))
 	cn := clusterNetwork(t, env)
 	cn.Finalizers = []string{"example.com/other"}
 	if err := env.Client.Update(t.Context(), cn); err != nil {
@@ -165,7 +165,7 @@ func TestStoreProtects(t *testing.T) {
 			t.Errorf("after Protect(%t) the object says %t", on, o.Protected)
 		}
 		got := &v1.ClusterNetwork{}
-		if err := env.Client.Get(t.Context(), key(ref(cn)), got); err != nil {
+		if err := env.Client.Get(t.Context(), Key(ref(cn)), got); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{"example.com/other"}
@@ -181,7 +181,7 @@ func TestStoreProtects(t *testing.T) {
 func TestStoreListsTheEndpointsOfOneNetwork(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
-	store := NewStore(connect(t, env).Direct)
+	store := NewStore(connect(t, env))
 	cn, ns := clusterNetwork(t, env), env.Namespace(t)
 	add := func(name string, spec v1.DanmEpSpec) {
 		spec.EndpointID, spec.CID, spec.Pod, spec.Host = name, "c", "p", node
@@ -215,7 +215,7 @@ func TestStoreListsTheEndpointsOfOneNetwork(t *testing.T) {
 func TestStoreListsAllPages(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
-	store := NewStore(connect(t, env).Direct)
+	store := NewStore(connect(t, env))
 	cn, ns := clusterNetwork(t, env), env.Namespace(t)
 	const n = endpointPage + 20
 	for i := range n {

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package objects
 
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// networkKinds are the kinds of network objects.
-func networkKinds() []string {
+// Kinds are the kinds of network objects.
+func Kinds() []string {
 	return []string{v1.KindClusterNetwork, v1.KindTenantNetwork, v1.KindDanmNet}
 }
 
-// newObject returns an empty network object of a kind.
-func newObject(kind string) (client.Object, error) {
+// New returns an empty network object of a kind.
+func New(kind string) (client.Object, error) {
 	switch kind {
 	case v1.KindClusterNetwork:
 		return &v1.ClusterNetwork{}, nil
@@ -29,8 +30,8 @@ func newObject(kind string) (client.Object, error) {
 	return nil, fmt.Errorf("%q is not a kind of network", kind)
 }
 
-// newList returns an empty list of a kind of network.
-func newList(kind string) (client.ObjectList, error) {
+// NewList returns an empty list of a kind of network.
+func NewList(kind string) (client.ObjectList, error) {
 	switch kind {
 	case v1.KindClusterNetwork:
 		return &v1.ClusterNetworkList{}, nil
@@ -42,8 +43,8 @@ func newList(kind string) (client.ObjectList, error) {
 	return nil, fmt.Errorf("%q is not a kind of network", kind)
 }
 
-// kindOf names the kind of a network object; false for another kind of object.
-func kindOf(obj client.Object) (string, bool) {
+// KindOf names the kind of a network object; false for an object of another kind.
+func KindOf(obj client.Object) (string, bool) {
 	switch obj.(type) {
 	case *v1.ClusterNetwork:
 		return v1.KindClusterNetwork, true
@@ -55,8 +56,8 @@ func kindOf(obj client.Object) (string, bool) {
 	return "", false
 }
 
-// statusOf returns the status inside a network object, or nil for another kind.
-func statusOf(obj client.Object) *v1.NetworkStatus {
+// StatusOf returns the status inside a network object, or nil for another kind.
+func StatusOf(obj client.Object) *v1.NetworkStatus {
 	switch o := obj.(type) {
 	case *v1.ClusterNetwork:
 		return &o.Status
@@ -68,12 +69,20 @@ func statusOf(obj client.Object) *v1.NetworkStatus {
 	return nil
 }
 
-// key is the object key of a network.
-func key(ref network.Ref) client.ObjectKey {
+// Key is the object key of a network.
+func Key(ref network.Ref) client.ObjectKey {
 	return client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// refOf names an object of a kind.
-func refOf(kind string, obj client.Object) network.Ref {
+// RefOf names an object of a kind.
+func RefOf(kind string, obj client.Object) network.Ref {
 	return network.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// Metadata returns an empty metadata-only object of a kind of ours. Whoever
+// watches these is not sent a network's status with every claim.
+func Metadata(kind string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1.SchemeGroupVersion().String(), Kind: kind},
+	}
 }

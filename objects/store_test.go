@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package objects
 
 import (
 	"errors"
@@ -25,9 +25,6 @@ func TestStoreReadsInvalidNetworks(t *testing.T) {
 	o := fromAPI(network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, cn)
 	if !errors.Is(o.Invalid, network.ErrInvalid) || !strings.Contains(o.Invalid.Error(), "spec.Options.cidr") {
 		t.Errorf("Invalid is %v, want the field", o.Invalid)
-	}
-	if got := reason(claimError(o.Invalid)); got != "InvalidNetwork" {
-		t.Errorf("the reason of its Event is %s", got)
 	}
 	if o.UID != "u" || o.ResourceVersion != "7" || !o.Protected {
 		t.Errorf("got %+v", o)
