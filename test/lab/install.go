@@ -20,20 +20,25 @@ import (
 const (
 	productNamespace = "patchbay-system"
 	productDaemon    = "patchbayd"
+	productManager   = "patchbay-controller"
+	productLabel     = "app.kubernetes.io/part-of=patchbay"
+	nameLabel        = "app.kubernetes.io/name="
+	workloads        = "daemonset,deployment"
 )
 
 // overlay is what an administrator would write to install Patchbay: the manifests of
 // deployments/, plus a mark on the Pods that changes with the images. Their tags stay
-// the same from build to build, so nothing else would roll a new one out.
+// the same from build to build, so nothing else would roll a new one out. The patch's
+// own kind and name mean nothing: the target chooses what it is for.
 const overlay = `resources: [%s]
 patches:
-  - target: {kind: DaemonSet, name: patchbayd}
+  - target: {kind: DaemonSet|Deployment, labelSelector: ` + productLabel + `}
     patch: |
-      - {op: add, path: /spec/template/metadata/annotations/patchbay.local~1images, value: %q}
+      {apiVersion: apps/v1, kind: Any, metadata: {name: any}, spec: {template: {metadata: {annotations: {patchbay.local/images: %q}}}}}
 `
 
 // Install applies deployments/ of the module that the lab was built from and waits
-// until the daemon is ready on every node.
+// until its daemon is ready on every node and its controller somewhere.
 func (l *Lab) Install(ctx context.Context) error {
 	dir := l.config.path("install")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -53,7 +58,7 @@ func (l *Lab) Install(ctx context.Context) error {
 	if _, err := l.Kubectl(ctx, "apply", "--server-side", "--kustomize", dir); err != nil {
 		return err
 	}
-	return l.awaitDaemon(ctx)
+	return l.awaitRollout(ctx, productLabel)
 }
 
 // imagesSum changes with the archives in bin/images.
@@ -77,8 +82,21 @@ func (l *Lab) imagesSum() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-// restartDaemon brings images that were built meanwhile to the nodes, too.
-func (l *Lab) restartDaemon(ctx context.Context) error {
+// restartProduct brings images that were built meanwhile to the nodes, and the program
+// of that name to life again.
+func (l *Lab) restartProduct(ctx context.Context, name string) error {
+	if err := l.importAll(ctx); err != nil {
+		return err
+	}
+	label := nameLabel + name
+	if _, err := l.Kubectl(ctx, "rollout", "restart", "--namespace", productNamespace, workloads, "--selector", label); err != nil {
+		return err
+	}
+	return l.awaitRollout(ctx, label)
+}
+
+// importAll gives all nodes that are on the images that they lack.
+func (l *Lab) importAll(ctx context.Context) error {
 	nodes, err := l.Nodes()
 	if err != nil {
 		return err
@@ -93,16 +111,11 @@ func (l *Lab) restartDaemon(ctx context.Context) error {
 			return c.Import(importing, c.Images...)
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	if _, err := l.Kubectl(ctx, "rollout", "restart", "--namespace", productNamespace, "daemonset/"+productDaemon); err != nil {
-		return err
-	}
-	return l.awaitDaemon(ctx)
+	return group.Wait()
 }
 
-func (l *Lab) awaitDaemon(ctx context.Context) error {
-	_, err := l.Kubectl(ctx, "rollout", "status", "--namespace", productNamespace, "daemonset/"+productDaemon, "--timeout=240s")
+// awaitRollout waits for all programs of the product that have the label.
+func (l *Lab) awaitRollout(ctx context.Context, label string) error {
+	_, err := l.Kubectl(ctx, "rollout", "status", "--namespace", productNamespace, workloads, "--selector", label, "--timeout=240s")
 	return err
 }

@@ -17,24 +17,44 @@ import (
 var ErrNoPart = errors.New("no such part")
 
 // Restart ends a part and starts it again: a program of the control plane, patchbayd on
-// all nodes, with the images that were built last, or NODE/SERVICE for containerd and
-// kubelet of a node. It returns when the part is ready; services of nodes come back by
+// all nodes or patchbay-controller, with the images that were built last, or
+// NODE/SERVICE for containerd and kubelet of a node. It returns when the part is ready; services of nodes come back by
 // themselves.
 func (l *Lab) Restart(ctx context.Context, part string) error {
 	if name, service, ok := strings.Cut(part, "/"); ok {
 		return l.restartService(ctx, name, service)
 	}
-	if part == productDaemon {
-		return l.restartDaemon(ctx)
+	if part == productDaemon || part == productManager {
+		return l.restartProduct(ctx, part)
 	}
 	plane, err := l.plane()
 	if err != nil {
 		return err
 	}
 	if !slices.Contains(plane.Parts(), controlplane.Part(part)) {
-		return fmt.Errorf("restart %s: %w: want one of %v, patchbayd, NODE/containerd, NODE/kubelet", part, ErrNoPart, plane.Parts())
+		return fmt.Errorf("restart %s: %w: want one of %v, patchbayd, patchbay-controller, NODE/containerd, NODE/kubelet", part, ErrNoPart, plane.Parts())
 	}
 	return plane.Restart(ctx, controlplane.Part(part))
+}
+
+// StopPart ends a program of the control plane politely; what it served is refused
+// until StartPart. One that does not run is fine.
+func (l *Lab) StopPart(ctx context.Context, part string) error {
+	plane, err := l.plane()
+	if err != nil {
+		return err
+	}
+	return plane.StopPart(ctx, controlplane.Part(part))
+}
+
+// StartPart starts a program of the control plane that does not run, and waits until
+// it is ready.
+func (l *Lab) StartPart(ctx context.Context, part string) error {
+	plane, err := l.plane()
+	if err != nil {
+		return err
+	}
+	return plane.StartPart(ctx, controlplane.Part(part))
 }
 
 func (l *Lab) restartService(ctx context.Context, name, service string) error {

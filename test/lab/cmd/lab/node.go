@@ -34,7 +34,7 @@ func newNode(name *string) *cobra.Command {
 func newRestart(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart PART",
-		Short: "Restart etcd, kube-apiserver, …, patchbayd (with new images), NODE/containerd or NODE/kubelet",
+		Short: "Restart etcd, kube-apiserver, …, patchbayd or patchbay-controller (with new images), NODE/containerd or NODE/kubelet",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, *name, args[0], func(ctx context.Context, l *lab.Lab, part string) error { return l.Restart(ctx, part) })
