@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build rules
+
+package rules
+
+import (
+	"bytes"
+	"context"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// root is the module's folder, seen from this one.
+const root = "../.."
+
+// bound is how long the tests of one mutant may take; they end themselves
+// before, and say where they hang.
+const bound = time.Minute
+
+// What try finds wrong with a row.
+var (
+	errMoved    = errors.New("the code moved on: update this row")
+	errBuild    = errors.New("the mutant does not compile: its tests prove nothing")
+	errSurvived = errors.New("the rule is switched off and no test failed: write one")
+	errNoTest   = errors.New("the pattern matches no test")
+	errDied     = errors.New("the tests ended without a verdict")
+)
+
+// try switches a row's rule off and returns nil if a test fails of it.
+func try(t *testing.T, r row) error {
+	t.Helper()
+	overlay, err := mutate(t, r)
+	if err != nil {
+		return err
+	}
+	binary, err := build(t, r.pkg(), overlay)
+	if err != nil {
+		return err
+	}
+	return judge(run(t, r.pkg(), binary, r.test))
+}
+
+// mutate writes the changed file and the overlay that puts it into its place.
+func mutate(t *testing.T, r row) (string, error) {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(root, r.file))
+	if err != nil {
+		return "", err
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errMoved, err)
+	}
+	if n := bytes.Count(source, []byte(r.old)); n != 1 {
+		return "", fmt.Errorf("%w: %s has the text %d times, want once:\n%s", errMoved, r.file, n, r.old)
+	}
+	changed := filepath.Join(t.TempDir(), filepath.Base(r.file))
+	source = bytes.Replace(source, []byte(r.old), []byte(r.new), 1)
+	if err := os.WriteFile(changed, source, 0o600); err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(t.TempDir(), "overlay.json")
+	content, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+	if err != nil {
+		return "", err
+	}
+	return overlay, os.WriteFile(overlay, content, 0o600)
+}
+
+// build compiles the tests of a package; with an overlay unless that is empty.
+func build(t *testing.T, pkg, overlay string) (string, error) {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "mutant.test")
+	args := []string{"test", "-c", "-o", binary}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "./"+pkg)...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %w\n%s", errBuild, err, out)
+	}
+	return binary, nil
+}
+
+// run runs tests in their package's folder and returns what they printed.
+func run(t *testing.T, pkg, binary, pattern string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound+10*time.Second)
+	defer cancel()
+	args := []string{"-test.run=" + pattern, "-test.timeout=" + bound.String()}
+	if usesRapid(t, binary) { // whose failures would be kept for the next run, of the unchanged code
+		args = append(args, "-rapid.nofailfile", "-rapid.checks=60", "-rapid.shrinktime=1ms")
+	}
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Dir = filepath.Join(root, pkg)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func usesRapid(t *testing.T, binary string) bool {
+	t.Helper()
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		t.Fatalf("read build info of the tests: %v", err)
+	}
+	for _, d := range info.Deps {
+		if d.Path == "pgregory.net/rapid" {
+			return true
+		}
+	}
+	return false
+}
+
+// judge says what the end of a mutant's tests means. A test that hangs has
+// noticed, too.
+func judge(out string, err error) error {
+	switch {
+	case strings.Contains(out, "testing: warning: no tests to run"):
+		return errNoTest
+	case err == nil:
+		return errSurvived
+	case strings.Contains(out, "--- FAIL:"), strings.Contains(out, "panic: test timed out"):
+		return nil
+	}
+	return fmt.Errorf("%w: %w\n%s", errDied, err, out)
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build rules
+
+package rules
+
+import (
+	"errors"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// row is a rule and how it is switched off.
+type row struct {
+	// name is the subtest's.
+	name string
+	// rule is what the design says.
+	rule string
+	// file is where it is kept, below the module's folder; old is the text there
+	// that does, once, and new what stands there without the rule.
+	file, old, new string
+	// in is the package whose tests notice; the file's own when empty.
+	in string
+	// test matches the test that has to fail.
+	test string
+}
+
+func (r row) pkg() string {
+	if r.in != "" {
+		return r.in
+	}
+	return path.Dir(r.file)
+}
+
+// rules are all rows, in the design's order.
+func rules() []row {
+	return slices.Concat(coverRules())
+}
+
+// Each rule, switched off, makes a test fail.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	for _, r := range rules() {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			if err := try(t, r); err != nil {
+				t.Errorf("%s\n%s (%s): %v", r.rule, r.pkg(), r.test, err)
+			}
+		})
+	}
+}
+
+// With nothing switched off, the same tests pass.
+func TestRulesKept(t *testing.T) {
+	t.Parallel()
+	for pkg, patterns := range patterns() {
+		t.Run(pkg, func(t *testing.T) {
+			t.Parallel()
+			binary, err := build(t, pkg, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out, err := run(t, pkg, binary, strings.Join(patterns, "|")); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// patterns are the tests that the rows name, by package.
+func patterns() map[string][]string {
+	by := map[string]map[string]bool{}
+	for _, r := range rules() {
+		if by[r.pkg()] == nil {
+			by[r.pkg()] = map[string]bool{}
+		}
+		by[r.pkg()][r.test] = true
+	}
+	out := map[string][]string{}
+	for pkg, set := range by {
+		out[pkg] = slices.Sorted(maps.Keys(set))
+	}
+	return out
+}
+
+// A row that proves nothing is told apart from one that does.
+func TestRowsThatProveNothing(t *testing.T) {
+	t.Parallel()
+	const file, text = "ipam/hold.go", "if !a.IsValid() || a.Zone() != \"\" {"
+	cases := map[string]struct {
+		reason string
+		row    row
+		want   error
+	}{
+		"Noticed":  {"the rule is off and a test says so", row{old: text, new: "if !a.IsValid() {", test: "^TestHold$"}, nil},
+		"Survived": {"nothing is switched off", row{old: text, new: "if a.Zone() != \"\" || !a.IsValid() {", test: "^TestHold$"}, errSurvived},
+		"Moved":    {"the place is gone", row{old: "no such text", test: "^TestHold$"}, errMoved},
+		"Twice":    {"the place is not unique", row{old: "netip.Addr", test: "^TestHold$"}, errMoved},
+		"Broken":   {"no test ran", row{old: text, new: "if nonsense {", test: "^TestHold$"}, errBuild},
+		"NoTest":   {"no test ran", row{old: text, new: "if !a.IsValid() {", test: "^TestNone$"}, errNoTest},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.row.file = file
+			if err := try(t, tc.row); !errors.Is(err, tc.want) {
+				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
