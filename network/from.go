@@ -53,6 +53,9 @@ func fromSpec(kind string, meta *metav1.ObjectMeta, spec *v1.NetworkSpec) (*Netw
 		Type:           backendType(spec.NetworkType),
 		AllowedTenants: slices.Clone(spec.AllowedTenants),
 	}
+	if kind == v1.KindTenantNetwork {
+		n.Assignment = meta.Annotations[v1.AssignedAnnotation]
+	}
 	var f faults
 	path := field.NewPath("spec")
 	checkNames(&f, path, spec)

@@ -48,6 +48,8 @@ type Network struct {
 	Type string
 	// AllowedTenants are the namespaces that may attach; nil means all.
 	AllowedTenants []string
+	// Assignment is a TenantNetwork's annotation danm.io/assigned; see Assigned.
+	Assignment string `json:",omitempty"`
 
 	// Device is the parent NIC, without VLAN or VXLAN; empty when not set.
 	Device string

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -19,6 +21,13 @@ type Tenancy struct {
 	Devices []TenantDevice
 	// NetworkIDs maps a type (as Network.Type) to the NetworkID of tenants' networks.
 	NetworkIDs map[string]string
+	// Selector chooses the namespaces that it is for; nil means all.
+	Selector labels.Selector
+}
+
+// Serves reports whether the TenantConfig is for namespaces with these labels.
+func (t *Tenancy) Serves(namespaceLabels map[string]string) bool {
+	return t.Selector == nil || t.Selector.Matches(labels.Set(namespaceLabels))
 }
 
 // TenantDevice is a NIC or a device pool, and the virtual networks on it.
@@ -55,10 +64,27 @@ func FromTenantConfig(o *v1.TenantConfig) (*Tenancy, error) {
 	}
 	checkVXLANs(&f, devices, t.Devices)
 	readNetworkIDs(&f, ids, o.NetworkIDs, t.NetworkIDs)
+	t.Selector = readSelector(&f, field.NewPath("namespaceSelector"), o.NamespaceSelector)
 	if err := f.err("TenantConfig/" + o.Name); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// readSelector returns nil for a selector that is not there or selects everything.
+func readSelector(f *faults, path *field.Path, s *metav1.LabelSelector) labels.Selector {
+	if s == nil {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		f.invalid(path, metav1.FormatLabelSelector(s), "is a label selector: "+err.Error())
+		return nil
+	}
+	if selector.Empty() {
+		return nil
+	}
+	return selector
 }
 
 func readDevice(f *faults, path *field.Path, d *v1.HostDevice) TenantDevice {

@@ -23,6 +23,11 @@ const (
 	TakeOverAnnotation = "danm.io/take-over"
 )
 
+// AssignedAnnotation on a TenantNetwork says what admission assigned to it from a
+// TenantConfig, such as "vlan/ens4/1003 5f3a9c01d2e4b687": kind, device and ID, and
+// the token of the reservation. Admission sets it, users cannot.
+const AssignedAnnotation = "danm.io/assigned"
+
 // Finalizers that Patchbay sets.
 const (
 	// NodeFinalizer on a DanmEp is taken off by the Pod's node only, after the

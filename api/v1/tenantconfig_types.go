@@ -46,29 +46,16 @@ type TenantConfigStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Reservations are the virtual network IDs in use.
+	// Reservations say who has which part of the pool. The key is
+	// <kind>/<device>/<page>, such as vlan/ens4/15; the value lists the IDs of
+	// that page, 64 to a page, each with its owner, as in "1000 team-a/blue
+	// 5f3a9c01d2e4b687, 1003 team-b/red 0d4c...". The kind is vlan, vxlan, nic (a
+	// device without IDs; the numbers only count its networks) or type (a plugin
+	// of networkIds). A list of objects would be clearer, but with 5,000 of them
+	// the API server takes half a second for each write.
 	// +optional
-	// +listType=atomic
-	Reservations []VNIReservation `json:"reservations,omitempty"`
-}
-
-// VNIReservation says who has a virtual network ID of a device.
-type VNIReservation struct {
-	// Device is the HostDevice's name.
-	Device string `json:"device"`
-
-	// VNI is the VLAN or VXLAN ID.
-	VNI int32 `json:"vni"`
-
-	// Namespace of the TenantNetwork.
-	Namespace string `json:"namespace"`
-
-	// Name of the TenantNetwork.
-	Name string `json:"name"`
-
-	// UID of the TenantNetwork, once it is known.
-	// +optional
-	UID string `json:"uid,omitempty"`
+	// +mapType=atomic
+	Reservations map[string]string `json:"reservations,omitempty"`
 }
 
 // TenantConfigList is a list of TenantConfigs.
