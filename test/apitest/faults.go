@@ -24,10 +24,17 @@ const (
 	LoseRequest
 	// LoseReply fails after the API server has done what was asked.
 	LoseReply
+	// Late fails at once, and reaches the API server later. This and those that
+	// follow are for a Proxy.
+	Late
+	// Twice is done and answered, and reaches the API server once more later.
+	Twice
+	// LateTwice fails at once, and reaches the API server twice.
+	LateTwice
 )
 
 // Faulty returns a client configuration like config, whose connection breaks as choose
-// says. choose is called for every request, from any goroutine.
+// says: Pass, LoseRequest or LoseReply. A Proxy breaks it in more ways. choose is called for every request, from any goroutine.
 func Faulty(config *rest.Config, choose func(*http.Request) Fault) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
