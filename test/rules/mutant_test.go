@@ -35,6 +35,9 @@ var (
 	errDied     = errors.New("the tests ended without a verdict")
 )
 
+// suite is a package's tests, with build tags.
+type suite struct{ pkg, tags string }
+
 // try switches a row's rule off and returns nil if a test fails of it.
 func try(t *testing.T, r row) error {
 	t.Helper()
@@ -42,11 +45,11 @@ func try(t *testing.T, r row) error {
 	if err != nil {
 		return err
 	}
-	binary, err := build(t, r.pkg(), overlay)
+	binary, err := build(t, r.suite(), overlay)
 	if err != nil {
 		return err
 	}
-	return judge(run(t, r.pkg(), binary, r.test))
+	return judge(run(t, r.suite(), binary, r.test))
 }
 
 // mutate writes the changed file and the overlay that puts it into its place.
@@ -77,14 +80,14 @@ func mutate(t *testing.T, r row) (string, error) {
 }
 
 // build compiles the tests of a package; with an overlay unless that is empty.
-func build(t *testing.T, pkg, overlay string) (string, error) {
+func build(t *testing.T, s suite, overlay string) (string, error) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "mutant.test")
-	args := []string{"test", "-c", "-o", binary}
+	args := []string{"test", "-c", "-o", binary, "-tags", s.tags}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", append(args, "./"+pkg)...)
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "./"+s.pkg)...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %w\n%s", errBuild, err, out)
@@ -93,7 +96,7 @@ func build(t *testing.T, pkg, overlay string) (string, error) {
 }
 
 // run runs tests in their package's folder and returns what they printed.
-func run(t *testing.T, pkg, binary, pattern string) (string, error) {
+func run(t *testing.T, s suite, binary, pattern string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound+10*time.Second)
 	defer cancel()
@@ -102,7 +105,7 @@ func run(t *testing.T, pkg, binary, pattern string) (string, error) {
 		args = append(args, "-rapid.nofailfile", "-rapid.checks=60", "-rapid.shrinktime=1ms")
 	}
 	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Dir = filepath.Join(root, pkg)
+	cmd.Dir = filepath.Join(root, s.pkg)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -6,7 +6,6 @@ package rules
 
 import (
 	"errors"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -22,22 +21,24 @@ type row struct {
 	// file is where it is kept, below the module's folder; old is the text there
 	// that does, once, and new what stands there without the rule.
 	file, old, new string
-	// in is the package whose tests notice; the file's own when empty.
-	in string
+	// in is the package whose tests notice; the file's own when empty. tags are
+	// the build tags of the test.
+	in, tags string
 	// test matches the test that has to fail.
 	test string
 }
 
-func (r row) pkg() string {
+// suite is where a row's test is.
+func (r row) suite() suite {
 	if r.in != "" {
-		return r.in
+		return suite{r.in, r.tags}
 	}
-	return path.Dir(r.file)
+	return suite{path.Dir(r.file), r.tags}
 }
 
-// rules are all rows, in the design's order.
+// rules are all rows.
 func rules() []row {
-	return slices.Concat(coverRules())
+	return slices.Concat(coverRules(), daemonRules(), apiRules())
 }
 
 // Each rule, switched off, makes a test fail.
@@ -47,7 +48,7 @@ func TestRules(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			if err := try(t, r); err != nil {
-				t.Errorf("%s\n%s (%s): %v", r.rule, r.pkg(), r.test, err)
+				t.Errorf("%s\n%s (%s): %v", r.rule, r.suite().pkg, r.test, err)
 			}
 		})
 	}
@@ -56,34 +57,29 @@ func TestRules(t *testing.T) {
 // With nothing switched off, the same tests pass.
 func TestRulesKept(t *testing.T) {
 	t.Parallel()
-	for pkg, patterns := range patterns() {
-		t.Run(pkg, func(t *testing.T) {
+	for s, patterns := range patterns() {
+		t.Run(s.pkg, func(t *testing.T) {
 			t.Parallel()
-			binary, err := build(t, pkg, "")
+			binary, err := build(t, s, "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if out, err := run(t, pkg, binary, strings.Join(patterns, "|")); err != nil {
+			if out, err := run(t, s, binary, strings.Join(patterns, "|")); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
 	}
 }
 
-// patterns are the tests that the rows name, by package.
-func patterns() map[string][]string {
-	by := map[string]map[string]bool{}
+// patterns are the tests that the rows name, by suite.
+func patterns() map[suite][]string {
+	by := map[suite][]string{}
 	for _, r := range rules() {
-		if by[r.pkg()] == nil {
-			by[r.pkg()] = map[string]bool{}
+		if s := r.suite(); !slices.Contains(by[s], r.test) {
+			by[s] = append(by[s], r.test)
 		}
-		by[r.pkg()][r.test] = true
 	}
-	out := map[string][]string{}
-	for pkg, set := range by {
-		out[pkg] = slices.Sorted(maps.Keys(set))
-	}
-	return out
+	return by
 }
 
 // A row that proves nothing is told apart from one that does.

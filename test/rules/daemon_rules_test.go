@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build rules
+
+package rules
+
+// daemonRules are what the daemon does around its claims.
+func daemonRules() []row {
+	return []row{
+		{
+			name: "JournalFirst",
+			rule: "Use: journal, then the interface, then the DanmEp",
+			file: "daemon/attach/add.go",
+			old:  "if err := s.Journal.Put(rec); err != nil {\n\t\treturn nil, errors.Join(fmt.Errorf(\"journal sandbox %s: %w\", req.ContainerID, err), s.forget(rec))",
+			new:  "if err := error(nil); err != nil {\n\t\treturn nil, errors.Join(fmt.Errorf(\"journal sandbox %s: %w\", req.ContainerID, err), s.forget(rec))",
+			test: "^TestAddJournalsFirst$",
+		},
+		{
+			name: "InterfacesGoFirst",
+			rule: "Release: only when the interface is gone",
+			file: "daemon/attach/del.go",
+			old:  "\t\trec.State = Detaching\n",
+			new:  "\t\trec.State = Released\n\t\ts.Publisher.Release(rec)\n",
+			test: "^TestDelIsRepeated$",
+		},
+		{
+			name: "EndIsJournalledFirst",
+			rule: "a release is journalled before it begins",
+			file: "daemon/attach/del.go",
+			old:  "\trec.State = Released\n\tif err := s.Journal.Put(rec); err != nil {",
+			new:  "\trec.State = Released\n\tif err := error(nil); err != nil {",
+			test: "^(TestKilledInDel|TestDelIsRepeated)$",
+		},
+		{
+			name: "PublishedOnlyWithADanmEp",
+			rule: "the address leaves the entry only in a write sent after its DanmEp exists, also by the journal",
+			file: "daemon/cluster/uses.go",
+			old:  "case endpointUID != \"\":",
+			new:  "case state == attach.Attached:",
+			test: "^TestUsesTellHowFarEachInterfaceCame$",
+		},
+		{
+			name: "JournalIsLocked",
+			rule: "the daemon takes an exclusive lock on its journal",
+			file: "daemon/journal/journal.go",
+			old:  "db, err := bbolt.Open(path,",
+			new:  "if fresh, err := os.ReadFile(path); err == nil { // a file of its own has no lock\n\t\t_ = errors.Join(os.Remove(path), os.WriteFile(path, fresh, 0o600))\n\t}\n\tdb, err := bbolt.Open(path,",
+			test: "^TestLock$",
+		},
+		{
+			name: "LivesAreCounted",
+			rule: "seq is raised by each life of a node's daemon",
+			file: "daemon/journal/life.go",
+			old:  "\t\t\tlife++\n",
+			test: "^TestLivesAreCountedAcrossStarts$",
+		},
+	}
+}
