@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // podLinks tells netwatcher which host links Pods are on, from the journal.
@@ -37,15 +38,5 @@ func (p podLinks) Links() (map[network.Link]bool, error) {
 
 // reserved are the nodes' own addresses in a network's subnets: no Pod gets one.
 func (d *daemon) reserved(ctx context.Context) func(*network.Network) []netip.Addr {
-	return func(n *network.Network) []netip.Addr {
-		var in []netip.Addr
-		for _, a := range d.nodes.NICs(ctx) {
-			if contains(n.V4, a) || contains(n.V6, a) {
-				in = append(in, a)
-			}
-		}
-		return in
-	}
+	return func(n *network.Network) []netip.Addr { return objects.Reserved(n, d.nodes.NICs(ctx)) }
 }
-
-func contains(s *network.Subnet, a netip.Addr) bool { return s != nil && s.CIDR.Contains(a) }

@@ -3,15 +3,11 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"path/filepath"
 	"testing"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
@@ -71,30 +67,5 @@ func TestPodLinksAreThoseOfLiveSandboxes(t *testing.T) {
 	id, _ := vlan.Link()
 	if len(got) != 2 || !got[id] {
 		t.Errorf("links in use are %v, want the VLAN 500 and the VXLAN 700", got)
-	}
-}
-
-func TestSubnetContains(t *testing.T) {
-	t.Parallel()
-	s := &network.Subnet{CIDR: netip.MustParsePrefix("10.0.0.0/24")}
-	if !contains(s, netip.MustParseAddr("10.0.0.7")) || contains(s, netip.MustParseAddr("10.0.1.7")) || contains(nil, netip.MustParseAddr("10.0.0.7")) {
-		t.Error("a node's address is reserved where, and only where, it is in the subnet")
-	}
-}
-
-func TestLogIsJSON(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	ctx, flush := withLog(t.Context(), false, &out)
-	log := logr.FromContextOrDiscard(ctx)
-	log.Info("said", "pod", "ns/a")
-	log.V(1).Info("not said without --debug")
-	flush()
-	var line map[string]any
-	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
-		t.Fatalf("%q is not one JSON line: %v", out.String(), err)
-	}
-	if line["msg"] != "said" || line["pod"] != "ns/a" || line["time"] == nil {
-		t.Errorf("line is %v", line)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/patchbay-cni/patchbay/logging"
 	"github.com/patchbay-cni/patchbay/version"
 )
 
@@ -25,7 +26,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		_, err := fmt.Fprintln(stderr, version.String())
 		return err
 	}
-	ctx, flush := withLog(ctx, o.debug, stderr)
+	ctx, flush := logging.Into(ctx, o.debug, stderr)
 	defer flush()
 	d, err := newDaemon(ctx, o)
 	if err != nil {

@@ -80,6 +80,16 @@ func laws() []law {
 			reason:  "every program stands on it, so it stands on models and the client libraries only",
 		},
 		{
+			who: "controller", forbidden: concat([]string{
+				module + "/daemon", module + "/cni", module + "/netwatcher",
+			}, kernels),
+			reason: "the controller runs on no node: it shares objects with the daemon, and nothing else of the rim",
+		},
+		{
+			who: "", except: []string{"cmd", "test"}, forbidden: []string{module + "/logging"},
+			reason: "a program sets its logs up once; everybody else finds the logger in the context",
+		},
+		{
 			who: "", except: []string{"objects", "daemon", "controller", "cmd", "test"},
 			forbidden: []string{module + "/objects"},
 			reason:    "what talks to the API server is the rim: pure packages and use cases know ports",

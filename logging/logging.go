@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package logging sets the logs of our programs up: JSON lines on standard error,
+// as Kubernetes' own components write with --logging-format=json.
+package logging
 
 import (
 	"context"
@@ -14,9 +16,9 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// withLog returns a context that carries the logger: JSON lines, as Kubernetes'
-// own components write with --logging-format=json. The libraries log there, too.
-func withLog(ctx context.Context, debug bool, out io.Writer) (context.Context, func()) {
+// Into returns a context that carries a logger to out, and a function that
+// flushes it. The libraries log there, too. With debug it says more.
+func Into(ctx context.Context, debug bool, out io.Writer) (context.Context, func()) {
 	level := zapcore.InfoLevel
 	if debug {
 		level = zapcore.DebugLevel
