@@ -130,3 +130,24 @@ func (p *Pool) All() iter.Seq[netip.Addr] {
 		}
 	}
 }
+
+// Gives reports whether Next can hand the address out once it is free: it is in
+// the dynamic range and not reserved.
+func (p *Pool) Gives(a netip.Addr) bool {
+	off, ok := p.offset(a)
+	if !ok || !p.dynamic(off) {
+		return false
+	}
+	pg := p.index.get(off.page())
+	return pg == nil || pg.off[bitOf(off)/64]>>(bitOf(off)%64)&1 == 0
+}
+
+// Cursor is the address where the next search starts.
+func (p *Pool) Cursor() netip.Addr { return p.addr(p.cursor) }
+
+// Seek has the next search start at an address, if that is in the dynamic range.
+func (p *Pool) Seek(a netip.Addr) {
+	if off, ok := p.offset(a); ok && p.dynamic(off) {
+		p.cursor = off
+	}
+}

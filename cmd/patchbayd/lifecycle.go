@@ -97,10 +97,10 @@ func (d *daemon) openAddresses(ctx context.Context) (settle func(context.Context
 		return nil, err
 	}
 	allocator := claims.New(d.metrics.Store(objects.NewStore(d.conn.Direct)), claims.Config{
-		Node: d.node, NodeUID: d.host.Load().UID, Life: life, Reserved: d.reserved(ctx),
+		Node: d.node, NodeUID: d.host.Load().UID, Life: life, Reserved: d.reserved(ctx), Hold: -1,
 	})
 	uses := cluster.Uses(records)
-	allocator.Resume(uses)
+	allocator.Resume(uses, nil)
 	d.addresses.Open(allocator)
 	keys := d.holdings.With(uses)
 	return func(ctx context.Context) error { return allocator.Settle(ctx, keys...) }, nil

@@ -2,7 +2,10 @@
 
 package claims
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // apply makes a plan true that was written (or had nothing to write), and
 // answers those whom it served.
@@ -13,6 +16,10 @@ func (d *desk) apply(p *plan, w work) {
 	for _, a := range p.gone {
 		d.book.end(a)
 	}
+	d.starved = p.starved
+	if p.reassert {
+		d.book.missing = false
+	}
 	d.book.seq = max(d.book.seq, p.entry.seq)
 	d.book.fenced = d.book.fenced || p.entry.present
 	d.book.wrote(p.entry)
@@ -21,13 +28,42 @@ func (d *desk) apply(p *plan, w work) {
 			continue // nobody knows the addresses now: owing sees to them
 		}
 		if g.err == nil {
-			d.book.grant(g.addrs)
+			d.book.grant(g.to, g.addrs)
 		}
 		g.to.reply(g)
 	}
+	d.restock(p)
 	d.claims = slices.DeleteFunc(d.claims, func(c *claim) bool { return c.answered() })
 	d.answerWaiters(p, w.waiters)
 	d.dirty = d.dirty || d.book.owing()
+}
+
+// restock puts on the shelf what a plan claimed for it, and opens it if need be.
+func (d *desk) restock(p *plan) {
+	now := time.Now()
+	d.measure(p.served, now)
+	d.allowed = p.mark
+	if p.keep && p.entry.present && d.shelf.Load() == nil && d.a.ctx.Err() == nil {
+		s := newShelf(p.next.Network, d.a.cfg.Hold)
+		d.book.door = &s.door
+		d.shelf.Store(s)
+	}
+	s := d.shelf.Load()
+	for _, a := range p.stock {
+		d.book.set(a, held)
+		if s == nil || !s.put(a) {
+			d.book.set(a, freeing)
+		}
+	}
+	for _, a := range p.toRest {
+		d.book.uses[a] = use{state: claimed}
+		d.book.retire(a, d.restUntil())
+	}
+	if s != nil {
+		s.low.Store(int64(low(p.mark)))
+		s.asked.Store(false)
+	}
+	d.schedule(now)
 }
 
 func (c *claim) answered() bool {
@@ -58,11 +94,8 @@ func (d *desk) answerWaiters(p *plan, served []*waiter) {
 // and there is nothing left to release. A network of the same name has another
 // desk.
 func (d *desk) vanish(cause error) {
-	d.a.mu.Lock()
-	if d.a.desks[d.key] == d {
-		delete(d.a.desks, d.key)
-	}
-	d.a.mu.Unlock()
+	d.a.drop(d)
+	d.a.versions.forget(d.key)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.claims {
@@ -71,6 +104,7 @@ func (d *desk) vanish(cause error) {
 	d.claims = nil
 	d.answerAll(nil)
 	d.closed, d.dirty, d.book = true, false, newLedger()
+	d.shelf.Store(nil)
 	if d.timer != nil {
 		d.timer.Stop()
 	}

@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
 // attempt reads the object, plans for all who wait, writes, and answers them.
@@ -20,19 +23,60 @@ func (d *desk) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	current := obj
-	if p.changed {
-		current, err = ask(ctx, d.a, func(ctx context.Context) (*Object, error) {
-			return d.a.store.Update(ctx, p.next)
-		})
-		if err != nil {
-			return d.failed(p, err)
-		}
+	current, err := d.write(ctx, obj, p)
+	if err != nil {
+		return d.failed(p, err)
 	}
 	d.apply(p, work)
 	if current.Deleting && current.Protected && len(p.next.IPAM.Held) == 0 {
 		return d.unprotect(ctx, current)
 	}
+	return nil
+}
+
+// write writes a plan, if there is something to write. What the journal has of the
+// entry's seq is never more than what the object has: it forgets before the entry
+// goes, and learns after the entry has come.
+func (d *desk) write(ctx context.Context, obj *Object, p *plan) (*Object, error) {
+	if p.reassert {
+		d.a.versions.restart(d.key, obj.ResourceVersion)
+	}
+	if !p.changed {
+		return obj, d.remember(p.entry)
+	}
+	if !p.entry.present {
+		if err := d.remember(p.entry); err != nil {
+			return nil, err
+		}
+	}
+	written, err := ask(ctx, d.a, func(ctx context.Context) (*Object, error) {
+		return d.a.store.Update(ctx, p.next)
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.a.versions.saw(d.key, written.ResourceVersion)
+	return written, d.remember(p.entry)
+}
+
+// remember journals the seq of an entry, or that there is none.
+func (d *desk) remember(e entry) error {
+	seq := e.seq
+	if !e.present {
+		seq = 0
+	}
+	d.mu.Lock()
+	known := d.book.remembered
+	d.mu.Unlock()
+	if seq == known {
+		return nil
+	}
+	if err := d.a.cfg.Remember(d.key, seq); err != nil {
+		return fmt.Errorf("journal seq %d of the entry: %w", seq, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.book.remembered = seq
 	return nil
 }
 
@@ -54,6 +98,7 @@ func (d *desk) read(ctx context.Context) (*Object, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.looked, d.look = time.Now(), false
 	if d.lost != obj.ResourceVersion {
 		d.lost = "" // a write on another version is refused for good
 	}
@@ -61,6 +106,21 @@ func (d *desk) read(ctx context.Context) (*Object, error) {
 		return obj, nil
 	}
 	return d.protect(ctx, obj)
+}
+
+// found writes an empty status.ipam into a network that nobody has used yet. Only
+// after that comes the finalizer: a network that has its finalizer and no status.ipam
+// has lost it, and with it the addresses that are in use.
+func (d *desk) found(ctx context.Context, obj *Object) (*Object, error) {
+	next := *obj
+	next.IPAM = &v1.IPAMStatus{}
+	obj, err := ask(ctx, d.a, func(ctx context.Context) (*Object, error) {
+		return d.a.store.Update(ctx, &next)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write first status of network %v: %w", d.key.Ref, err)
+	}
+	return obj, nil
 }
 
 // answers reports whether claims can be granted or refused without the
@@ -71,7 +131,13 @@ func (o *Object) answers() bool { return o.Deleting || o.Invalid != nil || o.Pro
 func (d *desk) protect(ctx context.Context, obj *Object) (*Object, error) {
 	d.mu.Unlock()
 	defer d.mu.Lock()
-	obj, err := ask(ctx, d.a, func(ctx context.Context) (*Object, error) {
+	var err error
+	if obj.IPAM == nil {
+		if obj, err = d.found(ctx, obj); err != nil {
+			return nil, err
+		}
+	}
+	obj, err = ask(ctx, d.a, func(ctx context.Context) (*Object, error) {
 		return d.a.store.Protect(ctx, obj, true)
 	})
 	if err != nil {
@@ -99,9 +165,14 @@ func (d *desk) plan(ctx context.Context, obj *Object) (*plan, work, error) {
 	if err != nil {
 		return nil, w, fmt.Errorf("list DanmEps of %v: %w: %w", obj.Ref, ErrUnknownState, err)
 	}
-	var o owners
+	live, err := d.a.cfg.Live(ctx)
+	if err != nil {
+		return nil, w, fmt.Errorf("find addresses on this node's interfaces: %w: %w", ErrUnknownState, err)
+	}
+	o := owners{live: live}
 	if !obj.others() {
 		o = ownersOf(endpoints, obj.UID, d.a.cfg.Node)
+		o.live = live
 	}
 	return d.planWith(obj, &o)
 }
@@ -113,10 +184,13 @@ func (d *desk) planWith(obj *Object, o *owners) (*plan, work, error) {
 	if obj.answers() {
 		w.claims = d.claims
 	}
-	p := planner{cfg: &d.a.cfg, obj: obj, owners: o, book: &d.book, claims: w.claims}
+	p := planner{cfg: &d.a.cfg, obj: obj, owners: o, book: &d.book, claims: w.claims, now: time.Now(), desk: d}
 	p.fence = d.lost != "" && d.lost == obj.ResourceVersion
+	p.older = d.a.versions.older(d.key, obj.ResourceVersion)
+	p.blank = obj.IPAM == nil && obj.Protected && !obj.Deleting
 	for _, x := range w.waiters {
 		p.collect = p.collect || x.collect
+		p.recheck = p.recheck || x.recheck
 	}
 	made, err := p.make()
 	if err == nil {

@@ -3,6 +3,7 @@
 package claims
 
 import (
+	"context"
 	"math/rand/v2"
 	"net/netip"
 	"time"
@@ -23,6 +24,34 @@ type Config struct {
 	// gateways: those of the nodes' own NICs. It is called for each plan, with
 	// locks held, and must not block; nil means none.
 	Reserved func(*network.Network) []netip.Addr
+	// Nodes returns how many nodes share the pools; nil means as many as have an
+	// entry. It must not block.
+	Nodes func() int
+	// Usable reports whether addresses may be handed out of holds: not on a node that
+	// is cut off or whose Node object is gone. It is called for each claim and must
+	// not lock; nil means always.
+	Usable func() bool
+	// Live returns the addresses on interfaces in this node's network namespaces. It
+	// is asked at the start, about addresses in the node's entry that Resume was not
+	// told of; nil means that there are none.
+	Live func(context.Context) (map[netip.Addr]bool, error)
+	// Remember journals the seq of the node's entry in a network before that is
+	// relied upon; 0 means that the entry may be absent. A network whose entry is
+	// older than that was restored from a backup. Nil remembers nothing.
+	Remember func(key Key, seq int64) error
+	// Observe is told of each claim that no hold served; nil drops it.
+	Observe func(took time.Duration, err error)
+	// Hold bounds the addresses that are kept ready per network and family: 64 when
+	// zero, none when negative.
+	Hold int
+	// Cool is how long a released dynamic address rests: 10 s when zero, not at all
+	// when negative.
+	Cool time.Duration
+	// Rest is after how long without a claim a hold is given back; 5 min when zero.
+	Rest time.Duration
+	// Patience is how long a claim of an exhausted pool waits for other nodes to give
+	// back what they hold; 8 s when zero.
+	Patience time.Duration
 	// Idle is how long published addresses may stay in the entry when nothing
 	// else is written; 2 s when zero.
 	Idle time.Duration
@@ -40,23 +69,47 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	c.fillFuncs()
+	for d, value := range map[*time.Duration]time.Duration{
+		&c.Cool: 10 * time.Second, &c.Rest: 5 * time.Minute, &c.Patience: 8 * time.Second,
+		&c.Idle: 2 * time.Second, &c.Timeout: 10 * time.Second, &c.Backoff: 5 * time.Millisecond,
+	} {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	c.Cool = max(c.Cool, 0)
+	if c.Hold == 0 {
+		c.Hold = 64
+	}
+	c.Hold = max(c.Hold, 0)
+	return c
+}
+
+// fillFuncs puts something in place of each function that is nil.
+func (c *Config) fillFuncs() {
 	if c.Reserved == nil {
 		c.Reserved = func(*network.Network) []netip.Addr { return nil }
+	}
+	if c.Nodes == nil {
+		c.Nodes = func() int { return 1 }
+	}
+	if c.Usable == nil {
+		c.Usable = func() bool { return true }
+	}
+	if c.Live == nil {
+		c.Live = func(context.Context) (map[netip.Addr]bool, error) { return nil, nil }
+	}
+	if c.Remember == nil {
+		c.Remember = func(Key, int64) error { return nil }
+	}
+	if c.Observe == nil {
+		c.Observe = func(time.Duration, error) {}
 	}
 	if c.Report == nil {
 		c.Report = func(error) {}
 	}
-	if c.Idle == 0 {
-		c.Idle = 2 * time.Second
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
-	if c.Backoff == 0 {
-		c.Backoff = 5 * time.Millisecond
-	}
 	if c.Rand == nil {
 		c.Rand = rand.Float64
 	}
-	return c
 }

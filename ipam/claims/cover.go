@@ -28,13 +28,13 @@ func (p *planner) keepGranted() map[netip.Addr]bool {
 }
 
 // drop takes out of the entry what need not or must not be there: what a DanmEp
-// covers leaves the entry and keeps its bit; what is to be freed, and what
-// nobody here knows, loses both.
+// covers leaves the entry and keeps its bit; what is to be freed loses both, and so
+// does what nobody here knows and the hold has no room for.
 func (p *planner) drop(kept map[netip.Addr]bool) {
 	for _, a := range p.entry.addrs() {
 		u, known := p.book.uses[a]
 		switch {
-		case kept[a]:
+		case kept[a], !known && p.adopt(a):
 		case !known, u.state == freeing:
 			p.family(a).release(a)
 			p.entry.of(a).Remove(a)

@@ -4,6 +4,7 @@ package claims
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,8 +28,26 @@ type desk struct {
 	// may still be applied; empty when there is none.
 	lost string
 	// naps counts the goroutine's ends in failure, for the next wake-up.
-	naps  int
+	naps int
+	// starved says that claims wait for what other nodes may give back.
+	starved bool
+	// look says that the object has moved since it was read, at looked.
+	look   bool
+	looked time.Time
+	// timer fires at due.
 	timer *time.Timer
+	due   time.Time
+
+	// shelf is what is ready; nil while nothing may be handed out of it. Only who
+	// has locked mu replaces it.
+	shelf atomic.Pointer[shelf]
+	water water
+	// allowed bounds what the shelf may have, for the pool that was seen last.
+	allowed int
+	// pressure is the last one seen in the object, and when it was new here: clocks
+	// of nodes differ.
+	pressure   time.Time
+	pressureAt time.Time
 }
 
 // waiter is a caller who waits for the ledger to be as asked.
@@ -39,7 +58,9 @@ type waiter struct {
 	// collect asks for garbage collection in that plan.
 	collect   bool
 	collected int64
-	done      chan error
+	// recheck asks for another look at strays.
+	recheck bool
+	done    chan error
 }
 
 // more reports whether the goroutine has something to do.
@@ -64,18 +85,27 @@ func (d *desk) wait(w *waiter) {
 	d.poke()
 }
 
-// later makes a write due after a while, if none is.
+// later has the desk looked after in a while, if not sooner.
 func (d *desk) later(after time.Duration) {
-	if d.timer != nil || d.a.ctx.Err() != nil {
+	due := time.Now().Add(after)
+	if d.a.ctx.Err() != nil || d.timer != nil && !due.Before(d.due) {
 		return
 	}
-	d.timer = time.AfterFunc(after, func() {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.due = due
+	var t *time.Timer
+	t = time.AfterFunc(after, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
+		if d.timer != t {
+			return // another one has taken its place
+		}
 		d.timer = nil
-		d.dirty = true
-		d.poke()
+		d.tend(time.Now())
 	})
+	d.timer = t
 }
 
 // withdraw takes a caller's claim back. It reports false when the claim was

@@ -88,12 +88,13 @@ func (p *planner) nextSeq() int64 {
 	if p.book.fenced {
 		return max(p.entry.seq, p.book.seq)
 	}
-	return max(p.entry.seq+1, p.cfg.Life)
+	return max(p.entry.seq+1, p.cfg.Life, p.book.remembered+1)
 }
 
 // needsEntry reports whether anything rests on the node's entry.
 func (p *planner) needsEntry() bool {
-	if !p.entry.empty() || p.book.plain > 0 {
+	p.book.fold()
+	if !p.entry.empty() || p.book.plain > 0 || p.keep {
 		return true
 	}
 	for _, g := range p.grants {

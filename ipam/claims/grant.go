@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/patchbay-cni/patchbay/ipam"
 	"github.com/patchbay-cni/patchbay/network"
@@ -16,6 +17,8 @@ type claim struct {
 	// net is the network as the caller knows it.
 	net    *network.Network
 	v4, v6 Want
+	// since is when the caller came.
+	since time.Time
 	// tentative are the addresses of the last plan, for one whose answer is lost.
 	tentative []netip.Addr
 	// gone says that the caller gave up.
@@ -55,9 +58,24 @@ func (p *planner) serve(kept map[netip.Addr]bool) {
 	for _, c := range append(static, dynamic...) {
 		addrs, err := p.take(c)
 		c.tentative = addrs
+		if errors.Is(err, errElsewhere) && p.now.Sub(c.since) < p.cfg.Patience {
+			p.starved = true
+			continue
+		}
 		p.grants = append(p.grants, grant{to: c, addrs: addrs, err: err})
 	}
+	for _, g := range p.grants {
+		if g.err == nil && g.to.dynamic() {
+			p.served++
+		}
+	}
+	if p.starved {
+		p.press()
+	}
 }
+
+// dynamic reports whether a hold could have served the claim.
+func (c *claim) dynamic() bool { return !c.v4.Static.IsValid() && !c.v6.Static.IsValid() }
 
 // stale reports whether a wanted family has another subnet than the caller knows.
 func (c *claim) stale(now *network.Network) bool {
@@ -74,7 +92,7 @@ func (p *planner) refusal() error {
 		return fmt.Errorf("%w: wait until it is gone and made again", ErrDeleting)
 	case p.obj.Invalid != nil:
 		return p.obj.Invalid
-	case p.obj.IPAM != nil && p.obj.IPAM.Recovering != nil:
+	case p.next.IPAM.Recovering != nil:
 		return fmt.Errorf("%w: the network is recovering from older state, and some nodes have not reported yet", ErrTryAgain)
 	}
 	return nil
@@ -116,8 +134,9 @@ func (p *planner) takeOne(f *family, w Want) (netip.Addr, error) {
 	}
 	a, ok := f.pool.Next()
 	if !ok {
-		return a, fmt.Errorf("claim %s address: %w: all %d dynamic addresses of %v are in use; delete Pods or enlarge %s",
+		err := fmt.Errorf("claim %s address: %w: all %d dynamic addresses of %v are in use; delete Pods or enlarge %s",
 			f.name, ErrExhausted, f.pool.Capacity(), f.pool.CIDR(), f.fields)
+		return a, p.orElsewhere(err, func(e *entry) bool { return !e.of(f.pool.CIDR().Addr()).Empty() })
 	}
 	return a, nil
 }
@@ -127,8 +146,11 @@ func (p *planner) takeStatic(f *family, a netip.Addr) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, ipam.ErrTaken) && p.unused(a):
+		return nil
 	case errors.Is(err, ipam.ErrTaken):
-		return fmt.Errorf("claim static address %v: %w by %s", a, ErrTaken, p.holder(a))
+		err := fmt.Errorf("claim static address %v: %w by %s", a, ErrTaken, p.holder(a))
+		return p.orElsewhere(err, func(e *entry) bool { return e.contains(a) })
 	}
 	return fmt.Errorf("claim static address: %w: %w", ErrOutside, err)
 }

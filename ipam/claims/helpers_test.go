@@ -67,10 +67,12 @@ func inWorld(t *testing.T, net *network.Network, f func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: ipamtest.NewFake()}
 		w.net = w.store.Create(net)
+		defer func() {
+			for _, n := range w.nodes {
+				n.Close()
+			}
+		}()
 		f(w)
-		for _, n := range w.nodes {
-			n.Close()
-		}
 		for _, p := range w.store.Problems() {
 			if !w.damaged {
 				t.Error(p)
@@ -88,14 +90,14 @@ func (w *world) nodeOver(s claims.Store, name string, uses ...claims.Use) *claim
 	var mu sync.Mutex
 	a := claims.New(s, claims.Config{
 		Node: name, NodeUID: name + "-uid",
-		Rand: func() float64 { return 0.5 },
+		Rand: func() float64 { return 0.5 }, Hold: -1, Cool: -1,
 		Report: func(err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			w.reports = append(w.reports, err)
 		},
 	})
-	a.Resume(uses)
+	a.Resume(uses, nil)
 	w.nodes = append(w.nodes, a)
 	return a
 }
@@ -216,8 +218,11 @@ func (s *script) called() []string {
 	return slices.Clone(s.ops)
 }
 
-// scripted is a store with faults on writes of status.
+// scripted is a store with faults on writes of status, after the very first.
 func (w *world) scripted(updates ...ipamtest.Fault) (*ipamtest.Faulty, *script) {
+	if w.store.Object(w.net.Ref).IPAM == nil {
+		w.store.SetIPAM(w.net.Ref, &v1.IPAMStatus{})
+	}
 	s := &script{faults: map[ipamtest.Op][]ipamtest.Fault{ipamtest.OpUpdate: updates}}
 	return &ipamtest.Faulty{Store: w.store, Next: s.next}, s
 }

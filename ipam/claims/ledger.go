@@ -4,6 +4,7 @@ package claims
 
 import (
 	"net/netip"
+	"time"
 )
 
 // state is how this node stands to one address.
@@ -20,6 +21,14 @@ const (
 	returned
 	// freeing: out of use; bit and entry are to be cleared.
 	freeing
+	// held: in the entry and in the hold, or taken from there and not published
+	// yet. Only the hold knows which: who can remove it there, has it.
+	held
+	// cooling: out of use, in the entry, and not to be handed out for a while.
+	cooling
+	// stray: in the entry and on an interface of this node, though the journal
+	// does not know whose.
+	stray
 )
 
 // use is one address that this node answers for.
@@ -27,6 +36,16 @@ type use struct {
 	state state
 	// owner is the attachment's, empty while it is not known.
 	owner string
+	// static: asked for by name.
+	static bool
+	// until is when a cooling address has rested.
+	until time.Time
+}
+
+// resting is an address that was released, and when it may be handed out again.
+type resting struct {
+	addr  netip.Addr
+	until time.Time
 }
 
 // done is an attachment's address that it released.
@@ -63,6 +82,16 @@ type ledger struct {
 	seq    int64
 	// entry is the node's entry as last written or read.
 	entry entry
+	// remembered is the seq that the journal has of this network, 0 for none.
+	remembered int64
+
+	// rest are the cooling addresses in the order in which they may be used again.
+	rest []resting
+	// door counts attachments without addresses that took nothing but the entry.
+	door *door
+	// missing says that a DanmEp of this node was lost: the cluster's state is
+	// older than what this node knows.
+	missing bool
 }
 
 func newLedger() ledger {
@@ -74,6 +103,13 @@ func (l *ledger) set(a netip.Addr, s state) {
 	u := l.uses[a]
 	u.state = s
 	l.uses[a] = u
+}
+
+// fold counts those who came through the door.
+func (l *ledger) fold() {
+	if l.door != nil {
+		l.plain += l.door.count()
+	}
 }
 
 // end forgets an address that is not this node's any more.
@@ -111,6 +147,7 @@ func (l *ledger) settle(owner string) {
 		return
 	}
 	l.done[once] = struct{}{}
+	l.fold()
 	l.plain = max(l.plain-1, 0)
 }
 
@@ -118,6 +155,16 @@ func (l *ledger) settle(owner string) {
 func (l *ledger) any(addrs []netip.Addr, s state) bool {
 	for _, a := range addrs {
 		if l.uses[a].state == s {
+			return true
+		}
+	}
+	return false
+}
+
+// strays reports whether there are any.
+func (l *ledger) strays() bool {
+	for _, u := range l.uses {
+		if u.state == stray {
 			return true
 		}
 	}
@@ -148,7 +195,8 @@ func (l *ledger) slack() bool {
 			return true
 		}
 	}
-	return l.entry.present && l.entry.empty() && l.plain == 0
+	l.fold()
+	return l.entry.present && l.entry.empty() && l.plain == 0 && l.door == nil
 }
 
 // owing reports whether a write has to follow: something is to be returned or

@@ -197,8 +197,8 @@ func (n *node) start() {
 	for _, r := range n.journal {
 		uses = append(uses, claims.Use{Key: claims.KeyOf(n.m.net), Owner: r.id, V4: r.a4, V6: r.a6, Phase: r.phase})
 	}
-	n.a = claims.New(n.store, claims.Config{Node: n.name, NodeUID: n.name, Life: n.life})
-	n.a.Resume(uses)
+	n.a = claims.New(n.store, claims.Config{Node: n.name, NodeUID: n.name, Life: n.life, Hold: -1, Cool: -1})
+	n.a.Resume(uses, nil)
 }
 
 // daemon returns the allocator of the present life.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
@@ -31,6 +32,17 @@ type plan struct {
 	// they could not be told.
 	collected  int64
 	collectErr error
+	// keep says that the shelf is to be open, with as many addresses as mark; stock
+	// is what to put there now, and toRest what may be put there after a rest.
+	keep          bool
+	mark          int
+	stock, toRest []netip.Addr
+	// served counts the dynamic claims that the plan grants.
+	served int
+	// starved says that claims wait for other nodes to give back.
+	starved bool
+	// reassert says that the node reports to a recovery.
+	reassert bool
 }
 
 // planner makes a plan from an object just read and from the ledger; nothing of
@@ -46,6 +58,18 @@ type planner struct {
 	collect bool
 	// fence asks for a real change: a write on the same object may be under way.
 	fence bool
+	// older says that the object is older than one that was read before, blank that
+	// it has lost its status.
+	older, blank bool
+	// recheck asks for another look at strays.
+	recheck bool
+	now     time.Time
+	// before is the seq of the entry as it was read, 0 without one.
+	before int64
+	// first says that this plan is the first to compare the book with the cluster.
+	first bool
+	// desk has the shelf. It is nil for the controller, which is no node.
+	desk *desk
 
 	plan
 	held   map[string]v1.HeldAddresses
@@ -56,16 +80,19 @@ type planner struct {
 // pool serves a claim with an address that was just given back.
 func (p *planner) make() (*plan, error) {
 	p.read()
-	if p.obj.IPAM == nil && p.idle() {
+	p.lookBack()
+	if p.obj.IPAM == nil && p.idle() && !p.reassert {
 		p.book.verified = true
 		return &p.plan, nil
 	}
 	if err := p.open(); err != nil {
 		return nil, err
 	}
+	p.takeStock()
 	kept := p.keepGranted()
 	p.drop(kept)
 	p.cover()
+	p.restore()
 	if p.collect {
 		p.sweep()
 	}
@@ -73,6 +100,7 @@ func (p *planner) make() (*plan, error) {
 		return nil, err
 	}
 	p.serve(kept)
+	p.restock()
 	p.finish()
 	return &p.plan, nil
 }
@@ -86,16 +114,17 @@ func (p *planner) read() {
 	}
 	p.next, p.held = &next, next.IPAM.Held
 	p.entry = p.readEntry()
+	p.before = p.entry.seq
 	p.book.recognise(p.entry)
 	p.entry.seq = p.nextSeq()
 }
 
 // open verifies the ledger at first touch, and reads the bitmaps.
 func (p *planner) open() error {
-	if (!p.book.verified && (p.entry.present || len(p.book.uses) > 0) || p.collect) && p.owners == nil {
+	if p.needsList() && p.owners == nil {
 		return errNeedList
 	}
-	if !p.book.verified {
+	if p.first = !p.book.verified; p.first || p.reassert {
 		p.verify()
 	}
 	v4, v6 := p.obj.subnets()
@@ -109,6 +138,12 @@ func (p *planner) open() error {
 		return err
 	}
 	return p.v6.open(p.next.IPAM.V6, p.fill, p.report)
+}
+
+// needsList reports whether the plan cannot be made without the DanmEps.
+func (p *planner) needsList() bool {
+	unverified := !p.book.verified && (p.entry.present || len(p.book.uses) > 0)
+	return unverified || p.collect || p.recheck || p.reassert
 }
 
 // idle reports whether nothing is asked of the network, and this node has

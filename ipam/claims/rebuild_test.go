@@ -248,7 +248,7 @@ func TestOwnEntryUnreadable(t *testing.T) {
 		a := w.node("n1")
 		a4, _ := w.claim(a, dynamic, none)
 		bad := w.ipam()
-		bad.Held["n1"] = v1.HeldAddresses{V4: "fd00::1"}
+		bad.Held["n1"] = v1.HeldAddresses{Seq: bad.Held["n1"].Seq, V4: "fd00::1"}
 		w.store.SetIPAM(w.net.Ref, bad)
 		b4, _ := w.claim(a, dynamic, none)
 		if got := w.entry("n1"); got != a4.String()+"-"+b4.String()+" " {

@@ -14,9 +14,7 @@ func (a *Allocator) Published(key Key, owner string, a4, a6 netip.Addr) {
 	d := a.desk(key)
 	defer d.mu.Unlock()
 	d.book.publish(owner, both(a4, a6))
-	if d.book.slack() {
-		d.later(a.cfg.Idle)
-	}
+	d.settleLater()
 }
 
 // Return puts the addresses of an attachment back into the node's entry; after
@@ -36,8 +34,9 @@ func (a *Allocator) Return(ctx context.Context, key Key, owner string, a4, a6 ne
 	return d.await(ctx, "return", &waiter{ready: func(l *ledger) bool { return !l.any(addrs, returning) }})
 }
 
-// Free clears bit and entry of an attachment's addresses in one write. It is
-// called when their DanmEp is gone, or never was. A second Free is a no-op, and
+// Free takes an attachment's addresses out of use. It is called when their DanmEp
+// is gone, or never was. A dynamic address rests for a while, covered by the node's
+// entry, and is held or freed then; a static one is freed before Free returns. A second Free is a no-op, and
 // so is one of addresses that the node's entry does not cover. An attachment
 // without addresses needs the entry no more, whether it had a DanmEp or not.
 func (a *Allocator) Free(ctx context.Context, key Key, owner string, a4, a6 netip.Addr) error {
@@ -50,10 +49,8 @@ func (a *Allocator) Free(ctx context.Context, key Key, owner string, a4, a6 neti
 		d.book.settle(owner)
 	}
 	addrs = d.book.owned(owner, addrs)
-	d.book.free(addrs)
-	if d.book.slack() {
-		d.later(a.cfg.Idle)
-	}
+	d.book.free(addrs, d.restUntil())
+	d.settleLater()
 	return d.await(ctx, "free", &waiter{ready: func(l *ledger) bool { return !l.any(addrs, freeing) }})
 }
 

@@ -8,12 +8,18 @@ import (
 	"sync"
 )
 
-// Resume takes over what the journal knows of a former life. It is called once,
-// before everything else, and makes no request.
-func (a *Allocator) Resume(uses []Use) {
+// Resume takes over what the journal knows of a former life: the addresses that this
+// node answers for, and what Config.Remember was told, as far as it is of this Node's
+// UID. It is called once, before everything else, and makes no request.
+func (a *Allocator) Resume(uses []Use, seqs map[Key]int64) {
 	for _, u := range uses {
 		d := a.desk(u.Key)
 		d.book.resume(u)
+		d.mu.Unlock()
+	}
+	for key, seq := range seqs {
+		d := a.desk(key)
+		d.book.remembered = seq
 		d.mu.Unlock()
 	}
 }
@@ -38,9 +44,44 @@ func (a *Allocator) Settle(ctx context.Context, keys ...Key) error {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			settled := func(l *ledger) bool { return l.verified && !l.owing() }
-			errs[i] = a.desk(key).await(ctx, "settle", &waiter{fresh: true, ready: settled})
+			d := a.desk(key)
+			errs[i] = d.await(ctx, "settle", &waiter{fresh: true, recheck: d.book.strays(), ready: settled})
 		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// GiveBack ends all holds and rests, for an orderly shutdown: what nobody uses is
+// free for other nodes. It waits for the writes, as long as ctx lasts; what they did
+// not reach stays in the node's entries, for its next life.
+func (a *Allocator) GiveBack(ctx context.Context) error {
+	a.closing.Store(true)
+	desks := *a.desks.Load()
+	errs := make(chan error, len(desks))
+	slots := make(chan struct{}, settleAtOnce)
+	for _, d := range desks {
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			errs <- d.giveBack(ctx)
+		}()
+	}
+	var all []error
+	for range desks {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// giveBack ends the hold of one network.
+func (d *desk) giveBack(ctx context.Context) error {
+	d.mu.Lock()
+	if d.closed || d.shelf.Load() == nil && len(d.book.rest) == 0 {
+		d.mu.Unlock()
+		return nil
+	}
+	d.clear()
+	back := func(l *ledger) bool { return !l.owing() }
+	return d.await(ctx, "give back", &waiter{fresh: true, ready: back})
 }

@@ -26,6 +26,7 @@ func (d *desk) serve() {
 		switch {
 		case err == nil:
 			conflicts, failures = 0, 0
+			d.starve()
 		case errors.Is(err, ErrConflict):
 			d.a.pause(max(d.a.cfg.Backoff, time.Since(begin)), conflicts)
 			conflicts++
@@ -36,6 +37,16 @@ func (d *desk) serve() {
 			}
 			d.a.pause(d.a.cfg.Backoff, failures+2)
 		}
+	}
+}
+
+// starve waits a while when claims are left that only other nodes can help.
+func (d *desk) starve() {
+	d.mu.Lock()
+	starved := d.starved
+	d.mu.Unlock()
+	if starved {
+		d.a.sleep(starvedPause/2 + d.a.jitter(starvedPause, starvedPause, 0))
 	}
 }
 
@@ -51,6 +62,7 @@ func (d *desk) again() bool {
 	if d.book.slack() {
 		d.later(d.a.cfg.Idle)
 	}
+	d.schedule(time.Now())
 	return false
 }
 
@@ -100,7 +112,12 @@ func (a *Allocator) jitter(first, most time.Duration, try int) time.Duration {
 // the attempt took: the more writers there are, the slower is each, so they spread out
 // over as long as they need. With a fixed 5 ms, 50 writers make twice as many writes.
 func (a *Allocator) pause(first time.Duration, try int) {
-	t := time.NewTimer(a.jitter(first, maxWait, try))
+	a.sleep(a.jitter(first, maxWait, try))
+}
+
+// sleep waits, or until Close.
+func (a *Allocator) sleep(how time.Duration) {
+	t := time.NewTimer(how)
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -2,7 +2,10 @@
 
 package claims
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // both returns those of two addresses that are valid.
 func both(a4, a6 netip.Addr) []netip.Addr {
@@ -39,18 +42,24 @@ func (l *ledger) resume(u Use) {
 			l.decide(a, "")
 			l.end(a)
 		}
-		l.uses[a] = use{as, u.Owner}
+		l.uses[a] = use{state: as, owner: u.Owner, static: u.static(a)}
 	}
 }
 
 // grant records a claim that was written.
-func (l *ledger) grant(addrs []netip.Addr) {
+func (l *ledger) grant(c *claim, addrs []netip.Addr) {
 	if len(addrs) == 0 {
 		l.plain++
 	}
 	for _, a := range addrs {
-		l.uses[a] = use{state: claimed}
+		l.uses[a] = use{state: claimed, static: a == c.v4.Static || a == c.v6.Static}
 	}
+}
+
+// unpublished reports whether an address is in use, or may be, without a DanmEp.
+func (l *ledger) unpublished(a netip.Addr) bool {
+	s := l.uses[a].state
+	return s == claimed || s == held
 }
 
 // publish records that the DanmEp of a claim exists.
@@ -59,20 +68,21 @@ func (l *ledger) publish(owner string, addrs []netip.Addr) {
 		l.settle(owner)
 	}
 	for _, a := range addrs {
-		if l.uses[a].state == claimed {
+		if l.unpublished(a) {
 			l.set(a, published)
 		}
 	}
 }
 
-// discard asks for bits and entries of claims that nobody used to be cleared.
-func (l *ledger) discard(addrs []netip.Addr) {
+// discard takes claims back that nobody used.
+func (l *ledger) discard(addrs []netip.Addr, until time.Time) {
 	if len(addrs) == 0 {
+		l.fold()
 		l.plain = max(l.plain-1, 0)
 	}
 	for _, a := range addrs {
-		if l.uses[a].state == claimed {
-			l.set(a, freeing)
+		if l.unpublished(a) {
+			l.retire(a, until)
 		}
 	}
 }
@@ -99,7 +109,7 @@ func (l *ledger) owned(owner string, addrs []netip.Addr) []netip.Addr {
 func (l *ledger) giveBack(addrs []netip.Addr) {
 	for _, a := range addrs {
 		switch l.uses[a].state {
-		case claimed:
+		case claimed, held:
 			l.set(a, returning)
 			if l.entry.contains(a) {
 				l.set(a, returned)
@@ -110,12 +120,41 @@ func (l *ledger) giveBack(addrs []netip.Addr) {
 	}
 }
 
-// free asks for bits and entries of addresses out of use to be cleared, whose
-// DanmEps are gone. The bit of one that the entry does not cover stays: who
-// deleted its DanmEp by force has left it to the garbage collection, and it may
-// be somebody else's by now.
-func (l *ledger) free(addrs []netip.Addr) {
-	for _, a := range addrs {
+// retire takes an address out of use. A dynamic one that the entry covers rests
+// there, so that neighbours forget whose it was; zero asks for no rest. All else is
+// freed: of what the entry does not cover, the bit stays. Who deleted its DanmEp by
+// force has left it to the garbage collection, and it may be somebody else's by now.
+func (l *ledger) retire(a netip.Addr, until time.Time) {
+	u := l.uses[a]
+	if until.IsZero() || u.static || !l.entry.contains(a) {
 		l.set(a, freeing)
+		return
 	}
+	l.over(u.owner, a)
+	l.uses[a] = use{state: cooling, until: until}
+	l.rest = append(l.rest, resting{a, until})
+}
+
+// free takes addresses out of use whose DanmEps are gone.
+func (l *ledger) free(addrs []netip.Addr, until time.Time) {
+	for _, a := range addrs {
+		if s := l.uses[a].state; s != freeing && s != cooling {
+			l.retire(a, until)
+		}
+	}
+}
+
+// rested takes the addresses off the list that have rested by now, and returns
+// those that are still cooling.
+func (l *ledger) rested(now time.Time) []netip.Addr {
+	var addrs []netip.Addr
+	for len(l.rest) > 0 && !now.Before(l.rest[0].until) {
+		r := l.rest[0]
+		// It may have been used and released once more since.
+		if u := l.uses[r.addr]; u.state == cooling && u.until.Equal(r.until) {
+			addrs = append(addrs, r.addr)
+		}
+		l.rest = l.rest[1:]
+	}
+	return addrs
 }

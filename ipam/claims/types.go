@@ -48,6 +48,12 @@ type Use struct {
 	Owner string
 	// V4 and V6 are its addresses; both invalid on a network without.
 	V4, V6 netip.Addr
+	// Static4 and Static6 say that the address was asked for by name: it is freed
+	// at once, without a rest, and never held.
+	Static4, Static6 bool
 	// Phase is how far it has come.
 	Phase Phase
 }
+
+// static reports whether an address of the use was asked for by name.
+func (u Use) static(a netip.Addr) bool { return a.Is4() && u.Static4 || a.Is6() && u.Static6 }

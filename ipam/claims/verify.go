@@ -8,6 +8,8 @@ import "net/netip"
 // whose DanmEps they are.
 type owners struct {
 	mine, theirs map[netip.Addr]string
+	// live are the addresses on interfaces of this node.
+	live map[netip.Addr]bool
 }
 
 // ownersOf sorts the endpoints of one network.
@@ -52,7 +54,7 @@ func (l *ledger) verify(e entry, o owners) []netip.Addr {
 		}
 		if _, known := l.uses[a]; !known {
 			// The journal was lost; the DanmEp covers what may still be in use.
-			l.uses[a] = use{published, name}
+			l.uses[a] = use{state: published, owner: name}
 		}
 	}
 	for a, u := range l.uses {

@@ -25,7 +25,7 @@ func (s *suite) allocatorsAndFaults() {
 	var wg sync.WaitGroup
 	for i := range fleet {
 		name := "n" + strconv.Itoa(i)
-		fleet[i] = claims.New(faulty, claims.Config{Node: name, NodeUID: name})
+		fleet[i] = claims.New(faulty, claims.Config{Node: name, NodeUID: name, Hold: -1, Cool: -1})
 		defer fleet[i].Close()
 		wg.Go(func() { got[i] = s.claimAll(fleet[i], net, each) })
 	}

@@ -42,7 +42,7 @@ func TestSecondLife(t *testing.T) {
 	second.Resume([]claims.Use{
 		{Key: key, V4: addresses[0], Phase: claims.Published},
 		{Key: key, V4: addresses[1], Phase: claims.Claimed},
-	})
+	}, nil)
 	if err := second.Settle(t.Context(), key); err != nil {
 		t.Fatalf("Settle: %v", err)
 	}

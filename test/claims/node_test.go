@@ -44,7 +44,7 @@ func start(t *testing.T, env *apitest.Env, ns, name string, life int64, config *
 
 func newAllocator(t *testing.T, config *rest.Config, name string, life int64) *claims.Allocator {
 	t.Helper()
-	return claims.New(newStore(t, config, name), claims.Config{Node: name, NodeUID: "uid-of-" + name, Life: life})
+	return claims.New(newStore(t, config, name), claims.Config{Node: name, NodeUID: "uid-of-" + name, Life: life, Hold: -1, Cool: -1})
 }
 
 // newStore returns the product's store over a connection of its own, with the rights

@@ -32,7 +32,7 @@ type group struct {
 
 func joinGroup(store claims.Store, n *network.Network, client int) allocator {
 	node := fmt.Sprintf("node-%d", client)
-	return group{claims.New(store, claims.Config{Node: node, NodeUID: "uid-of-" + node, Life: 1}), n}
+	return group{claims.New(store, claims.Config{Node: node, NodeUID: "uid-of-" + node, Life: 1, Hold: -1}), n}
 }
 
 // Claim implements allocator.

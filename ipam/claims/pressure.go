@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// How often pressure is raised, and for how long nothing is held after it was.
+const (
+	pressEvery   = 5 * time.Second
+	pressureLast = time.Minute
+	starvedPause = 500 * time.Millisecond
+)
+
+// errElsewhere says that what is asked for is in another node's entry, and may only
+// be held there.
+var errElsewhere = errors.New("other nodes were asked to give back what they hold")
+
+// orElsewhere adds to the error that another node's entry has what is asked for.
+func (p *planner) orElsewhere(err error, has func(*entry) bool) error {
+	for name, h := range p.held {
+		if e, bad := parseEntry(h); name != p.cfg.Node && bad == nil && has(&e) {
+			return fmt.Errorf("%w; %w", err, errElsewhere)
+		}
+	}
+	return err
+}
+
+// press asks the other nodes to give back what they hold.
+func (p *planner) press() {
+	if last := p.next.IPAM.Pressure; last == nil || p.now.Sub(last.Time) >= pressEvery || last.After(p.now) {
+		now := metav1.NewMicroTime(p.now)
+		p.next.IPAM.Pressure = &now
+	}
+}
+
+// pressed reports whether the pool is under pressure: some node asked for addresses
+// not long ago. Nodes' clocks differ, so it counts from when the value was new here.
+func (d *desk) pressed(o *Object, now time.Time) bool {
+	if o.IPAM == nil || o.IPAM.Pressure == nil {
+		return false
+	}
+	if raised := o.IPAM.Pressure.Time; !raised.Equal(d.pressure) {
+		d.pressure, d.pressureAt = raised, now
+	}
+	return now.Sub(d.pressureAt) < pressureLast
+}
+
+// unused takes a static address that only rests or is held on this node. It reports
+// false when it is in use.
+func (p *planner) unused(a netip.Addr) bool {
+	if !p.entry.contains(a) || p.desk == nil {
+		return false
+	}
+	switch p.book.uses[a].state {
+	case cooling:
+		p.book.set(a, freeing)
+	case held:
+		s := p.desk.shelf.Load()
+		if s == nil || !s.remove(a) {
+			return false
+		}
+		p.book.set(a, freeing)
+	default:
+		return false
+	}
+	p.gone = append(p.gone, a)
+	return true
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// lookBack starts the recovery of a network whose object is older than what this
+// node knows, and joins one that was started: no address is claimed until every node
+// has said what it has in use, since the bitmap may lack it.
+func (p *planner) lookBack() {
+	if p.desk == nil {
+		return
+	}
+	why := p.past()
+	if why != "" {
+		p.report(fmt.Errorf("%s: its addresses are recovered from what all nodes have in use", why))
+		if p.next.IPAM.Recovering == nil {
+			p.next.IPAM.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(p.now)}
+		}
+	}
+	rec := p.next.IPAM.Recovering
+	p.reassert = rec != nil && (why != "" || !slices.Contains(rec.Done, p.cfg.Node))
+}
+
+// past says how the object is known to be older than it has been, or nothing.
+func (p *planner) past() string {
+	switch {
+	case p.blank:
+		return "the network's status was dropped"
+	case p.older:
+		return "the network's object is older than one that this node has seen"
+	case p.book.missing:
+		return "a DanmEp of this node is gone, which this node has not removed"
+	case p.before < p.book.remembered:
+		return fmt.Sprintf("the node's entry has seq %d, and was at %d", p.before, p.book.remembered)
+	}
+	return ""
+}
+
+// restore reports to a recovery, once cover has put into the entry what is in use
+// here: it marks what DanmEps cover, which older pages may lack.
+func (p *planner) restore() {
+	if !p.reassert {
+		return
+	}
+	for a := range p.owners.mine {
+		p.family(a).mark(a)
+	}
+	for a := range p.owners.theirs {
+		p.family(a).mark(a)
+	}
+	rec := p.next.IPAM.Recovering
+	if !slices.Contains(rec.Done, p.cfg.Node) {
+		rec.Done = append(rec.Done, p.cfg.Node)
+		slices.Sort(rec.Done)
+	}
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"net/netip"
+	"time"
+)
+
+// tend does what time brings: addresses that have rested are ready again or go
+// back, and so does a hold that nobody uses. It has a write made if one is due.
+func (d *desk) tend(now time.Time) {
+	if d.closed {
+		return
+	}
+	d.measure(0, now)
+	s := d.shelf.Load()
+	for _, a := range d.book.rested(now) {
+		if s != nil && d.room(s, a, now) && s.put(a) {
+			d.book.set(a, held)
+			continue
+		}
+		d.book.set(a, freeing)
+	}
+	if s != nil && d.level(now) == 0 {
+		d.clear()
+	}
+	if d.naps > 0 || d.moved(now) || d.book.slack() || d.book.owing() {
+		d.dirty = true
+		d.poke()
+	}
+	d.schedule(now)
+}
+
+// schedule has the desk tended when something is next due.
+func (d *desk) schedule(now time.Time) {
+	if len(d.book.rest) > 0 {
+		d.later(d.book.rest[0].until.Sub(now))
+	}
+	if d.shelf.Load() != nil {
+		d.later(d.a.cfg.Rest / ebbs)
+	}
+	if d.look {
+		d.later(d.looked.Add(lookEvery).Sub(now))
+	}
+}
+
+// measure counts claims as demand, those that the shelf served too.
+func (d *desk) measure(claims int, now time.Time) {
+	if s := d.shelf.Load(); s != nil {
+		claims += int(s.takes.Swap(0))
+	}
+	d.water = d.water.after(claims, now, d.a.cfg.Rest)
+}
+
+// level is how many addresses the desk should keep ready.
+func (d *desk) level(now time.Time) int {
+	if d.a.closing.Load() {
+		return 0
+	}
+	return min(d.water.level(now, d.a.cfg.Rest), d.a.cfg.Hold, d.allowed)
+}
+
+// room reports whether the shelf may have one more of that family.
+func (d *desk) room(s *shelf, a netip.Addr, now time.Time) bool {
+	h := s.of(a)
+	return h != nil && h.Len() < d.level(now)
+}
+
+// clear closes the shelf. What is left on it is to be freed.
+func (d *desk) clear() {
+	s := d.shelf.Swap(nil)
+	if s == nil {
+		return
+	}
+	d.book.plain += s.door.close()
+	d.book.door = nil
+	for _, h := range s.holds() {
+		for a, ok := h.Take(); ok; a, ok = h.Take() {
+			d.book.set(a, freeing)
+		}
+	}
+}
