@@ -55,7 +55,7 @@ func ParsePlace(text string) (Place, error) {
 		return Place{}, fmt.Errorf("parse place %.100q: kind is %q, want vlan, vxlan, nic or type", text, kind)
 	}
 	id, err := strconv.Atoi(rest[at+1:])
-	if err != nil || id < 1 || id > limit {
+	if err != nil || id < 1 || id > limit || strconv.Itoa(id) != rest[at+1:] {
 		return Place{}, fmt.Errorf("parse place %.100q: ID is %q, want 1 to %d", text, rest[at+1:], limit)
 	}
 	return Place{Kind: kind, Device: rest[:at], ID: id}, nil

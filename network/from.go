@@ -77,3 +77,7 @@ func backendType(written string) string {
 	}
 	return written
 }
+
+// TypeOf returns the type of a spec as Network.Type has it; the spec need not be
+// valid.
+func TypeOf(s *v1.NetworkSpec) string { return backendType(s.NetworkType) }

@@ -127,7 +127,7 @@ func checkVXLANs(f *faults, path *field.Path, devices []TenantDevice) {
 	}
 	for i, d := range devices {
 		for _, o := range devices[:i] {
-			if d.Name != o.Name && d.VXLANs.overlap(o.VXLANs) {
+			if d.Name != o.Name && d.VXLANs.Overlaps(o.VXLANs) {
 				f.invalid(path.Index(i).Child("vniRange"), d.VXLANs.String(),
 					fmt.Sprintf("overlaps that of %s (%s), and a VNI exists once on a node: use disjoint ranges", o.Name, o.VXLANs))
 			}

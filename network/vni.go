@@ -38,7 +38,8 @@ func (r VNIRanges) Contains(id int) bool {
 	return false
 }
 
-func (r VNIRanges) overlap(o VNIRanges) bool {
+// Overlaps reports whether an ID is in both.
+func (r VNIRanges) Overlaps(o VNIRanges) bool {
 	for _, a := range r {
 		for _, b := range o {
 			if a.First <= b.Last && b.First <= a.Last {

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/tenant"
+)
+
+func TestKeeps(t *testing.T) {
+	t.Parallel()
+	used := []network.Place{
+		vlan(5), vlan(7), {Kind: network.PlaceNIC, Device: "ens6", ID: 3}, {Kind: network.PlaceType, Device: "flannel", ID: 1},
+	}
+	cases := map[string]struct {
+		reason, text string
+		refused      []string
+	}{
+		"Same":    {reason: "Nothing was taken.", text: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-9"}, {name: ens6}], networkIds: {flannel: f}}`},
+		"Shrunk":  {reason: "Down to what is in use.", text: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "5,7"}, {name: ens6}], networkIds: {flannel: g}}`},
+		"Range":   {reason: "VLAN 7 is in use.", text: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-6"}, {name: ens6}], networkIds: {flannel: f}}`, refused: []string{"hostDevices", "vlan/ens4/7", "team-a/net2"}},
+		"Device":  {reason: "ens4 is in use.", text: `{hostDevices: [{name: ens6}], networkIds: {flannel: f}}`, refused: []string{"vlan/ens4/5", "team-a/net1", "1 more"}},
+		"NIC":     {reason: "ens6 is in use.", text: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-9"}], networkIds: {flannel: f}}`, refused: []string{"nic/ens6/3", "team-a/net3"}},
+		"Kind":    {reason: "VLANs are not VXLANs.", text: `{hostDevices: [{name: ens4, vniType: vxlan, vniRange: "1-9"}, {name: ens6}], networkIds: {flannel: f}}`, refused: []string{"vlan/ens4/5"}},
+		"Plugin":  {reason: "Root would go on executing it.", text: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-9"}, {name: ens6}]}`, refused: []string{"networkIds", "type/flannel/1"}},
+		"GetsIDs": {reason: "Its networks would need IDs.", text: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-9"}, {name: ens6, vniType: vlan, vniRange: "1-9"}], networkIds: {flannel: f}}`, refused: []string{"nic/ens6/3"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := config(t, "a", tc.text, used...)
+			checkRefusal(t, tc.reason, tenant.Keeps(c.Tenancy, c.Book), tc.refused)
+			checkRefusal(t, "Places are in use.", tenant.Deletable("a", c.Book), []string{"team-a/net3", "nic/ens6/3", "3 more"})
+			checkRefusal(t, "Nothing is.", tenant.Deletable("a", tenant.NewBook()), nil)
+		})
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	const base = `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "5-9"}, {name: ens5, vniType: vxlan, vniRange: "100-200"}, {name: ens6}], networkIds: {flannel: f}}`
+	cases := map[string]struct {
+		reason, text string
+		refused      []string
+	}{
+		"Disjoint":    {reason: "Other IDs, another NIC.", text: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "10"}, {name: ens7, vniType: vlan, vniRange: "5-9"}, {name: ens5, vniType: vxlan, vniRange: "99"}]}`},
+		"VLAN":        {reason: "VLAN 9 of ens4 twice.", text: `{hostDevices: [{name: ens7}, {name: ens4, vniType: vlan, vniRange: "9-12"}]}`, refused: []string{"hostDevices[1].vniRange", "9-12", "TenantConfig b", "disjoint"}},
+		"VXLAN":       {reason: "A VNI exists once on a node.", text: `{hostDevices: [{name: ens7, vniType: vxlan, vniRange: "150"}]}`, refused: []string{"150", "ens5", "TenantConfig b"}},
+		"Selected":    {reason: "An ID is one ID, whoever may have it.", text: `{namespaceSelector: {matchLabels: {a: b}}, hostDevices: [{name: ens4, vniType: vlan, vniRange: "9-12"}]}`, refused: []string{"disjoint"}},
+		"NIC":         {reason: "Networks share a device without IDs anyway.", text: `{hostDevices: [{name: ens6}]}`},
+		"NetworkID":   {reason: "Two answers for one namespace.", text: `{networkIds: {flannel: g}}`, refused: []string{"networkIds[flannel]", `"g"`, `"f"`, "namespaceSelector"}},
+		"SameID":      {reason: "One answer twice.", text: `{networkIds: {flannel: f}}`},
+		"EmptyChoice": {reason: "An empty selector selects all.", text: `{namespaceSelector: {}, networkIds: {flannel: g}}`, refused: []string{"networkIds[flannel]"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := tenant.Overlap(config(t, "a", tc.text).Tenancy, config(t, "b", base).Tenancy)
+			checkRefusal(t, tc.reason, err, tc.refused)
+		})
+	}
+}
+
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, old, changed string
+		place                network.Place
+		own                  bool
+		want                 string
+		refused              []string
+	}{
+		"LeftOut": {reason: "A manifest without them.", place: vlan(5), old: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`,
+			changed: `{NetworkID: tenants, Options: {cidr: 10.0.0.0/24}}`, want: `{NetworkID: id, Options: {host_device: ens4, vlan: 5, cidr: 10.0.0.0/24}}`},
+		"Own": {reason: "The NetworkID is the tenant's.", place: vlan(5), own: true, old: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`,
+			changed: `{NetworkID: mine}`, want: `{NetworkID: mine, Options: {host_device: ens4, vlan: 5}}`},
+		"Kept": {reason: "What kubectl edit sends.", place: vlan(5), old: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`,
+			changed: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`, want: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`},
+		"VLAN": {reason: "Another's.", place: vlan(5), old: `{Options: {host_device: ens4, vlan: 5}}`, changed: `{Options: {vlan: 6}}`,
+			refused: []string{"spec.Options.vlan", "6", "vlan/ens4/5", "never changes"}},
+		"Device": {reason: "Another NIC.", place: vlan(5), old: `{Options: {host_device: ens4, vlan: 5}}`, changed: `{Options: {host_device: ens5, vxlan: 5}}`,
+			refused: []string{"spec.Options.host_device", "ens5", "spec.Options.vxlan"}},
+		"ToPlugin": {reason: "A plugin is not assigned.", place: vlan(5), old: `{Options: {host_device: ens4, vlan: 5}}`, changed: `{NetworkType: bridge}`,
+			refused: []string{"spec.NetworkType", "bridge", "use ipvlan"}},
+		"Backend": {reason: "Ours are alike.", place: vlan(5), own: true, old: `{Options: {host_device: ens4, vlan: 5}}`, changed: `{NetworkType: MACVLAN}`,
+			want: `{NetworkType: MACVLAN, Options: {host_device: ens4, vlan: 5}}`},
+		"FromPlugin": {reason: "It has no device.", place: network.Place{Kind: network.PlaceType, Device: "flannel", ID: 1}, old: `{NetworkType: flannel}`,
+			changed: `{NetworkType: ipvlan}`, refused: []string{"spec.NetworkType", "use flannel"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, old := spec(t, tc.changed), spec(t, tc.old)
+			err := tenant.Restore(got, tc.place, old, tc.own)
+			checkRefusal(t, tc.reason, err, tc.refused)
+			if err != nil {
+				return
+			}
+			if diff := cmp.Diff(spec(t, tc.want), got); diff != "" {
+				t.Errorf("%s\nRestore: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestUnset(t *testing.T) {
+	t.Parallel()
+	checkRefusal(t, "Nothing chosen.", tenant.Unset(spec(t, `{Options: {host_device: ens4}}`)), nil)
+	checkRefusal(t, "Both.", tenant.Unset(spec(t, `{Options: {vlan: 5, vxlan: 6}}`)), []string{"spec.Options.vlan", "5", "spec.Options.vxlan", "leave it out"})
+}
+
+func spec(t *testing.T, text string) *v1.NetworkSpec {
+	t.Helper()
+	s := &v1.NetworkSpec{}
+	if err := yaml.UnmarshalStrict([]byte(text), s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSweeper(t *testing.T) {
+	t.Parallel()
+	set := func(tokens ...string) map[string]bool {
+		m := map[string]bool{}
+		for _, token := range tokens {
+			m[token] = true
+		}
+		return m
+	}
+	var s tenant.Sweeper
+	begin := time.Unix(0, 0)
+	for _, step := range []struct {
+		reason          string
+		after           time.Duration
+		reserved, alive map[string]bool
+		want            []string
+	}{
+		{"being created", 0, set("a", "b"), nil, nil},
+		{"a was created", time.Second, set("a", "b"), set("a"), nil},
+		{"a was deleted: free at once; b may still come", 2 * time.Second, set("a", "b"), nil, []string{"a"}},
+		{"the release has not happened: said again", 3 * time.Second, set("a", "b"), nil, []string{"a"}},
+		{"a minute is not over", 59 * time.Second, set("b"), nil, nil},
+		{"b never came", 60 * time.Second, set("b"), nil, []string{"b"}},
+		{"the same token anew starts anew", 61 * time.Second, set(), nil, nil},
+		{"", 62 * time.Second, set("b"), nil, nil},
+	} {
+		got := s.Look(begin.Add(step.after), step.reserved, step.alive)
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s: Look: -want +got\n%s", step.reason, diff)
+		}
+	}
+	if wait, ok := s.Next(begin.Add(70 * time.Second)); !ok || wait != 52*time.Second {
+		t.Errorf("Next: got %v, %v, want 52s", wait, ok)
+	}
+}
