@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
@@ -73,7 +74,7 @@ func (c *churn) one(ctx context.Context, n *node) error {
 	if err != nil {
 		return err
 	}
-	if err := c.registry.take(a, n.name); err != nil {
+	if err := c.registry.take(claims.KeyOf(c.net), a, n.name); err != nil {
 		return err
 	}
 	var ep *v1.DanmEp
@@ -84,16 +85,17 @@ func (c *churn) one(ctx context.Context, n *node) error {
 	if err != nil {
 		return err
 	}
-	c.registry.give(a)
+	c.registry.give(claims.KeyOf(c.net), a, n.name)
 	return retry(ctx, func() error { return n.release(ctx, c.net, a, ep) })
 }
 
-// retry tries until success, as the journal and kubelet do, or until ctx ends.
+// retry tries until success, as the journal and kubelet do, or until ctx ends, or the law
+// is broken.
 func retry(ctx context.Context, try func() error) error {
 	for {
 		err := try()
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, errTwice) {
+			return err
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):

@@ -66,3 +66,13 @@ func used(t *testing.T, env *apitest.Env, n *network.Network, want int) error {
 	}
 	return nil
 }
+
+// unheld returns nil when no node has an entry.
+func unheld(t *testing.T, env *apitest.Env, n *network.Network) error {
+	t.Helper()
+	o, err := read(t, env, n)
+	if err == nil && o.IPAM != nil && len(o.IPAM.Held) > 0 {
+		err = fmt.Errorf("entries are left: %v", o.IPAM.Held)
+	}
+	return err
+}

@@ -6,6 +6,7 @@ package claims_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -47,9 +48,15 @@ func newAllocator(t *testing.T, config *rest.Config, name string, life int64) *c
 	return claims.New(newStore(t, config, name), claims.Config{Node: name, NodeUID: "uid-of-" + name, Life: life, Hold: -1, Cool: -1})
 }
 
-// newStore returns the product's store over a connection of its own, with the rights
-// that deployments/ gives a node daemon.
+// newStore returns the product's store over a connection of its own.
 func newStore(t *testing.T, config *rest.Config, name string) *objects.Store {
+	t.Helper()
+	return objects.NewStore(connect(t, config, name))
+}
+
+// connect returns a connection of its own, with the rights that deployments/ gives a
+// node daemon.
+func connect(t *testing.T, config *rest.Config, name string) client.Client {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Impersonate = apitest.NodeDaemon(name)
@@ -58,7 +65,7 @@ func newStore(t *testing.T, config *rest.Config, name string) *objects.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return objects.NewStore(c.Direct)
+	return c.Direct
 }
 
 // claim takes one dynamic IPv4 address.
@@ -105,26 +112,40 @@ func (n *node) release(ctx context.Context, net *network.Network, a netip.Addr, 
 // registry finds out when an address is in use twice.
 type registry struct {
 	mu    sync.Mutex
-	users map[netip.Addr]string
+	users map[place]string
 }
 
-func newRegistry() *registry { return &registry{users: map[netip.Addr]string{}} }
+// place is an address in a network.
+type place struct {
+	claims.Key
+	netip.Addr
+}
 
-func (r *registry) take(a netip.Addr, user string) error {
+func newRegistry() *registry { return &registry{users: map[place]string{}} }
+
+func (r *registry) take(key claims.Key, a netip.Addr, user string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if other := r.users[a]; other != "" {
-		return fmt.Errorf("%s got %s, which %s has", user, a, other)
+	if other := r.users[place{key, a}]; other != "" {
+		return fmt.Errorf("%w: %s got %s of %v, which %s has", errTwice, user, a, key.Ref, other)
 	}
-	r.users[a] = user
+	r.users[place{key, a}] = user
 	return nil
 }
 
-// give is called before the address is freed, so that its next user is no surprise.
-func (r *registry) give(a netip.Addr) {
+// errTwice is never retried.
+var errTwice = errors.New("an address is in use twice")
+
+// give is called before the address is freed, so that its next user is no surprise. It
+// reports whether it was the user's.
+func (r *registry) give(key claims.Key, a netip.Addr, user string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.users, a)
+	if r.users[place{key, a}] != user {
+		return false
+	}
+	delete(r.users, place{key, a})
+	return true
 }
 
 // create stores a network with this subnet.

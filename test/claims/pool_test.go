@@ -34,7 +34,7 @@ func TestPoolOfExactlyAsMany(t *testing.T) {
 		all.Go(func() {
 			a, err := nodes[i%len(nodes)].claim(t.Context(), net)
 			if err == nil {
-				err = r.take(a, "pod")
+				err = r.take(claims.KeyOf(net), a, "pod")
 			}
 			errs[i] = err
 		})

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package claims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// daemon is one life of a node's daemon. It does with addresses what daemon/attach and
+// daemon/cluster do, and in their order.
+type daemon struct {
+	*claims.Allocator
+	machine  *machine
+	life     int64
+	api      client.Client
+	ns       string // of its Pods
+	registry *registry
+}
+
+// add claims an address for an attachment: address, journal, interface.
+func (d *daemon) add(ctx context.Context, net *network.Network, owner string) error {
+	a, _, err := d.Claim(ctx, net, claims.Want{Dynamic: true}, claims.Want{})
+	if err != nil {
+		return fmt.Errorf("claim on %s: %w", d.machine.name, err)
+	}
+	key := claims.KeyOf(net)
+	if err := d.machine.write(d.life, func() {
+		d.machine.records[owner] = record{net: net, Use: claims.Use{Key: key, Owner: owner, V4: a, Phase: claims.Claimed}}
+	}); err != nil {
+		return err
+	}
+	var twice error
+	if err := d.machine.write(d.life, func() {
+		twice = d.registry.take(key, a, owner)
+		d.machine.live[a] = true
+	}); err != nil {
+		return err
+	}
+	return twice
+}
+
+// publish makes the DanmEp of an attachment, in the background and after a restart, too.
+func (d *daemon) publish(ctx context.Context, owner string) error {
+	rec, ok := d.machine.record(owner)
+	if !ok || rec.Phase != claims.Claimed {
+		return nil
+	}
+	ep := d.endpoint(rec)
+	err := d.api.Create(ctx, ep)
+	if apierrors.IsAlreadyExists(err) {
+		err = d.api.Get(ctx, client.ObjectKeyFromObject(ep), ep)
+	}
+	if err != nil {
+		return fmt.Errorf("publish %s: %w", owner, err)
+	}
+	rec.Phase, rec.uid = claims.Published, string(ep.UID)
+	if err := d.machine.write(d.life, func() { d.machine.records[owner] = rec }); err != nil {
+		return err
+	}
+	d.Published(rec.Key, owner, rec.V4, netip.Addr{})
+	return nil
+}
+
+func (d *daemon) endpoint(rec record) *v1.DanmEp {
+	return &v1.DanmEp{
+		ObjectMeta: metav1.ObjectMeta{Name: rec.Owner, Namespace: d.ns, Finalizers: []string{v1.NodeFinalizer}},
+		Spec: v1.DanmEpSpec{
+			NetworkName: rec.net.Ref.Name, NetworkUID: rec.net.UID, APIType: rec.net.Ref.Kind, NetworkType: rec.net.Type,
+			EndpointID: rec.Owner, Host: d.machine.name, HostUID: d.machine.uid, Pod: "pod", CID: rec.Owner,
+			Interface: v1.DanmEpInterface{Name: "eth0", Address: netip.PrefixFrom(rec.V4, rec.net.V4.CIDR.Bits()).String()},
+		},
+	}
+}
+
+// del detaches: interface, journal, then address and DanmEp as far as they are there.
+func (d *daemon) del(ctx context.Context, owner string) error {
+	rec, ok := d.machine.record(owner)
+	if !ok {
+		return nil
+	}
+	if err := d.machine.write(d.life, func() {
+		if d.machine.live[rec.V4] && d.registry.give(rec.Key, rec.V4, owner) {
+			delete(d.machine.live, rec.V4)
+		}
+		rec.Phase = claims.Releasing
+		d.machine.records[owner] = rec
+	}); err != nil {
+		return err
+	}
+	if err := d.release(ctx, rec); err != nil {
+		return err
+	}
+	if err := d.machine.write(d.life, func() { delete(d.machine.records, owner) }); err != nil {
+		return err
+	}
+	d.Forget(rec.Key, owner, rec.V4, netip.Addr{})
+	return nil
+}
+
+// release gives an address back in the order of the design.
+func (d *daemon) release(ctx context.Context, rec record) error {
+	ep := &v1.DanmEp{}
+	err := d.api.Get(ctx, client.ObjectKey{Namespace: d.ns, Name: rec.Owner}, ep)
+	switch {
+	case err == nil:
+		if err := d.Return(ctx, rec.Key, rec.Owner, rec.V4, netip.Addr{}); err != nil {
+			return err
+		}
+		if err := d.remove(ctx, ep); err != nil {
+			return err
+		}
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("find DanmEp %s: %w", rec.Owner, err)
+	}
+	return d.Free(ctx, rec.Key, rec.Owner, rec.V4, netip.Addr{})
+}
+
+// remove takes the finalizer off a DanmEp and deletes it, that one only.
+func (d *daemon) remove(ctx context.Context, ep *v1.DanmEp) error {
+	free := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, ep.UID)
+	err := d.api.Patch(ctx, ep, client.RawPatch(types.MergePatchType, []byte(free)))
+	if err == nil {
+		err = d.api.Delete(ctx, ep, client.Preconditions{UID: &ep.UID})
+	}
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // gone, or another one of that name
+	}
+	return fmt.Errorf("remove DanmEp %s: %w", ep.Name, err)
+}
+
+// sweep removes DanmEps of this node that its journal does not know: the API server made
+// them after their creation was given up.
+func (d *daemon) sweep(ctx context.Context) error {
+	list := &v1.DanmEpList{}
+	if err := d.api.List(ctx, list, client.InNamespace(d.ns), client.MatchingFields{"spec.Host": d.machine.name}); err != nil {
+		return fmt.Errorf("list DanmEps of %s: %w", d.machine.name, err)
+	}
+	var errs []error
+	for i := range list.Items {
+		ep := &list.Items[i]
+		if _, known := d.machine.record(ep.Name); known {
+			continue
+		}
+		a := netip.MustParsePrefix(ep.Spec.Interface.Address).Addr()
+		key := claims.Key{Ref: network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}, UID: ep.Spec.NetworkUID}
+		errs = append(errs, d.remove(ctx, ep), d.Free(ctx, key, ep.Name, a, netip.Addr{}))
+		d.Forget(key, ep.Name, a, netip.Addr{})
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package claims_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// host is a machine with the daemon of the moment.
+type host struct {
+	*machine
+	fleet *fleet
+	store claims.Store
+	api   client.Client
+
+	turn   sync.Mutex // one restart at a time
+	daemon atomic.Pointer[daemon]
+}
+
+// fleet is all nodes of a cluster.
+type fleet struct {
+	env      *apitest.Env
+	ns       string
+	keys     []claims.Key
+	registry *registry
+	change   func(*claims.Config)
+	hosts    []*host
+}
+
+// newFleet starts n nodes that share the networks. Each of their requests takes the way
+// that config has.
+func newFleet(t *testing.T, env *apitest.Env, n int, config *rest.Config, change func(*claims.Config), nets ...*network.Network) *fleet {
+	t.Helper()
+	f := &fleet{env: env, ns: env.Namespace(t), registry: newRegistry(), change: func(cfg *claims.Config) {
+		cfg.Nodes = func() int { return n }
+		change(cfg)
+	}}
+	for _, net := range nets {
+		f.keys = append(f.keys, claims.KeyOf(net))
+	}
+	for i := range n {
+		h := &host{machine: newMachine(fmt.Sprintf("node-%d", i)), fleet: f}
+		api := connect(t, config, h.name)
+		h.store, h.api = objects.NewStore(api), api
+		h.start()
+		f.hosts = append(f.hosts, h)
+		t.Cleanup(func() { h.daemon.Load().Close() })
+	}
+	f.watch(t)
+	return f
+}
+
+// start begins a life: it takes over the journal, and compares it with the cluster in
+// the background.
+func (h *host) start() *daemon {
+	life := h.next()
+	d := &daemon{
+		Allocator: claims.New(h.store, h.config(life, h.fleet.change)),
+		machine:   h.machine, life: life, api: h.api, ns: h.fleet.ns, registry: h.fleet.registry,
+	}
+	d.Resume(h.former())
+	h.daemon.Store(d)
+	return d
+}
+
+// kill ends the daemon at whatever it does, and starts another.
+func (h *host) kill(ctx context.Context) error {
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	former := h.daemon.Load()
+	h.next()
+	former.Close()
+	return h.settle(ctx, h.start())
+}
+
+// restart ends the daemon in an orderly way, and starts another.
+func (h *host) restart(ctx context.Context) error {
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	former := h.daemon.Load()
+	bound, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_ = former.GiveBack(bound) // what it did not reach stays in the entry
+	h.next()
+	former.Close()
+	return h.settle(ctx, h.start())
+}
+
+func (h *host) settle(ctx context.Context, d *daemon) error {
+	return retry(ctx, func() error { return d.Settle(ctx, h.fleet.keys...) })
+}
+
+// try does something with the daemon of the moment, until it succeeds.
+func (h *host) try(ctx context.Context, what func(*daemon) error) error {
+	return retry(ctx, func() error { return what(h.daemon.Load()) })
+}
+
+// watch tells all daemons of changes of the networks, as their informers do.
+func (f *fleet) watch(t *testing.T) {
+	t.Helper()
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{
+		APIVersion: v1.SchemeGroupVersion().String(), Kind: v1.KindClusterNetwork + "List",
+	}}
+	w, err := f.env.Client.Watch(t.Context(), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	go func() {
+		for event := range w.ResultChan() {
+			if o, ok := event.Object.(*metav1.PartialObjectMetadata); ok && event.Type != watch.Deleted {
+				f.look(o)
+			}
+		}
+	}()
+}
+
+func (f *fleet) look(o *metav1.PartialObjectMetadata) {
+	for _, key := range f.keys {
+		if key.UID == string(o.UID) {
+			for _, h := range f.hosts {
+				h.daemon.Load().Look(key, o.ResourceVersion)
+			}
+		}
+	}
+}
+
+// live attaches and detaches one Pod, as kubelet does: an ADD that fails is followed by
+// a DEL of its sandbox, and by another sandbox.
+func (h *host) live(ctx context.Context, net *network.Network, stay time.Duration, published bool) error {
+	owner, err := h.attach(ctx, net)
+	if err != nil {
+		return err
+	}
+	if published {
+		err = h.try(ctx, func(d *daemon) error { return d.publish(ctx, owner) })
+	}
+	select {
+	case <-time.After(stay):
+	case <-ctx.Done():
+	}
+	return errors.Join(err, h.try(ctx, func(d *daemon) error { return d.del(ctx, owner) }))
+}
+
+func (h *host) attach(ctx context.Context, net *network.Network) (owner string, err error) {
+	err = retry(ctx, func() error {
+		owner = apitest.Name("ep")
+		if err := h.daemon.Load().add(ctx, net, owner); err != nil {
+			failed := owner
+			return errors.Join(err, h.try(ctx, func(d *daemon) error { return d.del(ctx, failed) }))
+		}
+		return nil
+	})
+	return owner, err
+}

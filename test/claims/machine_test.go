@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package claims_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"sync"
+
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// errKilled ends what a daemon was doing when it was killed.
+var errKilled = errors.New("the daemon was killed")
+
+// record is an attachment in the journal.
+type record struct {
+	claims.Use
+	net *network.Network
+	uid string // of the DanmEp, once it was made
+}
+
+// machine is what outlives a node's daemon: journal and interfaces.
+type machine struct {
+	name, uid string
+
+	mu      sync.Mutex
+	life    int64 // how often the daemon was started; all of another life are killed
+	records map[string]record
+	seqs    map[claims.Key]int64
+	live    map[netip.Addr]bool
+}
+
+func newMachine(name string) *machine {
+	return &machine{
+		name: name, uid: "uid-of-" + name,
+		records: map[string]record{}, seqs: map[claims.Key]int64{}, live: map[netip.Addr]bool{},
+	}
+}
+
+// write changes journal or interfaces, unless the daemon of that life was killed.
+func (m *machine) write(life int64, change func()) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.life != life {
+		return errKilled
+	}
+	change()
+	return nil
+}
+
+// next begins another life, which ends the former one.
+func (m *machine) next() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.life++
+	return m.life
+}
+
+// record returns an attachment of the journal.
+func (m *machine) record(owner string) (record, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rec, ok := m.records[owner]
+	return rec, ok
+}
+
+// former is what the journal tells the allocator of the lives before.
+func (m *machine) former() ([]claims.Use, map[claims.Key]int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var uses []claims.Use
+	for _, rec := range m.records {
+		uses = append(uses, rec.Use)
+	}
+	return uses, maps.Clone(m.seqs)
+}
+
+// config is the node daemon's, with times that suit a test.
+func (m *machine) config(life int64, change func(*claims.Config)) claims.Config {
+	cfg := claims.Config{
+		Node: m.name, NodeUID: m.uid, Life: life,
+		Live: func(context.Context) (map[netip.Addr]bool, error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return maps.Clone(m.live), nil
+		},
+		Remember: func(key claims.Key, seq int64) error {
+			return m.write(life, func() { m.seqs[key] = seq })
+		},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	return cfg
+}

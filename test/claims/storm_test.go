@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package claims_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// storm is Pods that come and go on all nodes while daemons are restarted and killed.
+type storm struct {
+	*fleet
+	seed       uint64
+	nets       []*network.Network // the first is the usual one
+	pods, each int                // each node has this many Pods in all, and at a time
+	restarts   atomic.Int64
+}
+
+// run returns when all Pods are gone.
+func (s *storm) run(ctx context.Context) error {
+	errs := make([]error, len(s.hosts))
+	var all sync.WaitGroup
+	for i, h := range s.hosts {
+		all.Go(func() { errs[i] = s.node(ctx, h, rand.New(rand.NewPCG(s.seed, uint64(i)))) })
+	}
+	over, end := context.WithCancel(ctx)
+	var fate sync.WaitGroup
+	fate.Go(func() { s.restart(over) })
+	all.Wait()
+	end()
+	fate.Wait()
+	return errors.Join(errs...)
+}
+
+// node runs the Pods of one node.
+func (s *storm) node(ctx context.Context, h *host, dice *rand.Rand) error {
+	errs := make([]error, s.pods)
+	slots := make(chan struct{}, s.each)
+	var all sync.WaitGroup
+	for i := range s.pods {
+		net := s.nets[0]
+		if dice.IntN(4) == 0 {
+			net = s.nets[dice.IntN(len(s.nets))]
+		}
+		stay, published := time.Duration(dice.Int64N(int64(300*time.Millisecond))), dice.IntN(10) > 0
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = h.live(ctx, net, stay, published)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// restart ends daemons of one node after the other, half of them without warning.
+func (s *storm) restart(ctx context.Context) {
+	dice := rand.New(rand.NewPCG(s.seed, 1<<32))
+	for ctx.Err() == nil {
+		h := s.hosts[dice.IntN(len(s.hosts))]
+		end := h.restart
+		if dice.IntN(2) == 0 {
+			end = h.kill
+		}
+		if end(ctx) == nil {
+			s.restarts.Add(1)
+		}
+	}
+}
+
+// 2,000 claims and releases on 50 nodes, through a network that drops, delays and
+// duplicates: no address is in use twice, and nothing is left.
+func TestStorm(t *testing.T) {
+	env := apitest.New(t)
+	seed := apitest.Seed(t)
+	proxy := env.Proxy(t, apitest.Dice(seed, 2, 500*time.Millisecond))
+	wide, narrow := create(t, env, "10.0.0.0/22"), create(t, env, "10.1.0.0/26")
+	quick := func(cfg *claims.Config) {
+		cfg.Hold, cfg.Cool, cfg.Rest = 8, 50*time.Millisecond, 500*time.Millisecond
+		cfg.Timeout, cfg.Idle, cfg.Report = 3*time.Second, 500*time.Millisecond, func(err error) { t.Log(err) }
+	}
+	s := &storm{
+		fleet: newFleet(t, env, 50, proxy.Config(), quick, wide, narrow),
+		seed:  seed, nets: []*network.Network{wide, narrow}, pods: 40, each: 4,
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := s.run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if s.restarts.Load() < 5 {
+		t.Errorf("%d daemons were restarted, want at least 5", s.restarts.Load())
+	}
+	proxy.Wait() // from now on no write is under way but those of living daemons
+	s.end(ctx, t)
+	t.Logf("%d restarts; claims: %+v", s.restarts.Load(), s.stats())
+	s.empty(t)
+}
+
+// end has every daemon do what it does in time: look for DanmEps that nobody knows, and
+// a second time into its entries.
+func (s *storm) end(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, h := range s.hosts {
+		all.Go(func() {
+			if err := errors.Join(h.try(ctx, func(d *daemon) error { return d.sweep(ctx) }), h.settle(ctx, h.daemon.Load())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// empty waits until holds were given back, and collects what nobody covers.
+func (s *storm) empty(t *testing.T) {
+	t.Helper()
+	store := objects.NewStore(s.env.Client)
+	steward := claims.NewSteward(store, claims.StewardConfig{})
+	freed := int64(0)
+	for _, net := range s.nets {
+		eventually(t, "nothing is left of "+net.Ref.Name, func() error {
+			drift, err := steward.Audit(t.Context(), claims.KeyOf(net), false)
+			freed += drift.Freed
+			return errors.Join(err, used(t, s.env, net, 0), unheld(t, s.env, net))
+		})
+	}
+	t.Logf("%d bits were collected that nobody covered", freed)
+}
+
+// stats adds up what the daemons of the moment count.
+func (f *fleet) stats() claims.Stats {
+	var sum claims.Stats
+	for _, h := range f.hosts {
+		one := h.daemon.Load().Stats()
+		sum.FromHold += one.FromHold
+		sum.Committed += one.Committed
+		sum.Exhausted += one.Exhausted
+	}
+	return sum
+}
