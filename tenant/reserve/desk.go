@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reserve
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/tenant"
+)
+
+// Desk reserves and releases places for one process. It is safe for concurrent use.
+type Desk struct {
+	ctx   context.Context
+	store Store
+
+	mu      sync.Mutex
+	jobs    []*job
+	running bool
+
+	// Only the serving goroutine has these.
+	configs []*held
+	read    time.Time
+	stale   bool
+}
+
+// New returns a desk that works until ctx ends.
+func New(ctx context.Context, store Store) *Desk {
+	return &Desk{ctx: ctx, store: store, stale: true}
+}
+
+// job is what one caller waits for.
+type job struct {
+	// plan decides on what the TenantConfigs are now, and notes it there.
+	plan func(configs []*held) error
+	// done takes the one answer.
+	done chan error
+}
+
+// Reserve finds a place and stores who has it. The error is a *network.InvalidError
+// when there is none, else it wraps ErrUnavailable or that of ctx: then the place may
+// be reserved, and is released when no network comes.
+func (d *Desk) Reserve(ctx context.Context, r Request) (tenant.Choice, error) {
+	var choice tenant.Choice
+	err := d.do(ctx, func(configs []*held) error {
+		for _, h := range configs {
+			if place, ok := h.book.Of(r.Owner.Token); ok { // stored by a write whose answer was lost
+				choice = tenant.Choice{Config: h.config(), Place: place, NetworkID: h.model.NetworkIDs[r.Wish.Type]}
+				return nil
+			}
+		}
+		found, err := tenant.Choose(r.Wish, views(configs), r.Taken)
+		if err != nil {
+			return err
+		}
+		choice = found
+		if r.DryRun {
+			return nil
+		}
+		return add(configs, found.Config.Name, tenant.Reservation{Place: found.Place, Owner: r.Owner})
+	})
+	if err != nil {
+		return tenant.Choice{}, err
+	}
+	return choice, nil
+}
+
+// Adopt reserves the place of a network that has an assignment and no reservation:
+// the TenantConfig was restored without its status. The error wraps tenant.ErrTaken
+// when another network has it.
+func (d *Desk) Adopt(ctx context.Context, r tenant.Reservation) error {
+	return d.do(ctx, func(configs []*held) error {
+		for _, h := range configs {
+			if tenant.Offers(h.model, r.Place) {
+				return add(configs, h.model.Name, r)
+			}
+		}
+		return nil // nobody gives it away either
+	})
+}
+
+// Release frees the places of tokens; one that has none is no error.
+func (d *Desk) Release(ctx context.Context, tokens ...string) error {
+	return d.do(ctx, func(configs []*held) error {
+		for _, h := range configs {
+			for _, token := range tokens {
+				if h.book.Remove(token) {
+					h.changed = true
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Reserved returns all reservations, freshly read, and what the TenantConfigs are.
+func (d *Desk) Reserved(ctx context.Context) ([]tenant.Reservation, error) {
+	var all []tenant.Reservation
+	err := d.do(ctx, func(configs []*held) error {
+		all = nil
+		for _, h := range configs {
+			for r := range h.book.All() {
+				all = append(all, r)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// do waits until the plan was made and stored. A plan may be made several times.
+func (d *Desk) do(ctx context.Context, plan func([]*held) error) error {
+	j := &job{plan: plan, done: make(chan error, 1)}
+	d.mu.Lock()
+	d.jobs = append(d.jobs, j)
+	if !d.running {
+		d.running = true
+		go d.serve()
+	}
+	d.mu.Unlock()
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// jitter is a random time below a bound that doubles with each try.
+func jitter(first, most time.Duration, try int) time.Duration {
+	return time.Duration(rand.Float64() * float64(min(first<<min(try, 20), most)))
+}
+
+// add reserves a place of the TenantConfig of that name.
+func add(configs []*held, name string, r tenant.Reservation) error {
+	for _, h := range configs {
+		if h.model.Name != name {
+			continue
+		}
+		before := h.book.Len()
+		if err := h.book.Add(r); err != nil {
+			return err
+		}
+		h.changed = h.changed || h.book.Len() != before
+	}
+	return nil
+}
+
+// views are the TenantConfigs as package tenant knows them.
+func views(configs []*held) []tenant.Config {
+	list := make([]tenant.Config, len(configs))
+	for i, h := range configs {
+		list[i] = h.config()
+	}
+	return list
+}
