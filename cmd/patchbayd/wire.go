@@ -44,7 +44,9 @@ func (d *daemon) wireCluster(ctx context.Context) (err error) {
 	d.validity = cluster.NewValidity(d.conn.Direct)
 	d.drain = cluster.NewDrain(d.conn.Cache, d.addresses)
 	d.networks = cluster.NewNetworks(d.conn, d.log, cluster.NetworksOptions{Changed: d.networkChanged, Read: d.networkRead})
-	d.publisher = cluster.NewPublisher(d.conn.Direct, d.journal, d.addresses, d.hostOf)
+	d.publisher = cluster.NewPublisher(cluster.PublisherConfig{
+		Client: d.conn.Direct, Records: d.journal, Coverage: d.addresses, Recovery: d.addresses, Host: d.hostOf,
+	})
 	d.nodes, err = cluster.WatchNodeNetworks(ctx, d.conn, func() { d.watcher.Trigger() })
 	return err
 }

@@ -36,6 +36,8 @@ type Addresses struct {
 var (
 	_ attach.Addresses = (*Addresses)(nil)
 	_ Coverage         = (*Addresses)(nil)
+	_ Recovery         = (*Addresses)(nil)
+	_ Moves            = (*Addresses)(nil)
 	_ Collector        = (*Addresses)(nil)
 )
 
@@ -90,6 +92,30 @@ func (a *Addresses) Discard(net *network.Network, a4, a6 netip.Addr) {
 // Published implements Coverage.
 func (a *Addresses) Published(key claims.Key, owner string, a4, a6 netip.Addr) {
 	a.tell(func(allocator *claims.Allocator) { allocator.Published(key, owner, a4, a6) })
+}
+
+// Missing implements Recovery.
+func (a *Addresses) Missing(key claims.Key, owner string, a4, a6 netip.Addr) {
+	a.tell(func(allocator *claims.Allocator) { allocator.Missing(key, owner, a4, a6) })
+}
+
+// Look implements Moves. Before Open there is nobody who would look.
+func (a *Addresses) Look(key claims.Key, resourceVersion string) {
+	if allocator, err := a.open(); err == nil {
+		allocator.Look(key, resourceVersion)
+	}
+}
+
+// Gone implements Moves.
+func (a *Addresses) Gone(key claims.Key) {
+	if allocator, err := a.open(); err == nil {
+		allocator.Gone(key)
+	}
+}
+
+// Reassert implements Moves.
+func (a *Addresses) Reassert(key claims.Key) {
+	a.tell(func(allocator *claims.Allocator) { allocator.Reassert(key) })
 }
 
 // tell keeps what is said before Open: the records that the allocator resumes from

@@ -21,8 +21,8 @@ import (
 type Connection struct {
 	// Direct reads with quorum and writes.
 	Direct client.Client
-	// Cache holds the metadata of networks and of this node's Pods, and all
-	// NodeNetworks. It must be started.
+	// Cache holds the metadata of networks, of this node's Pods and DanmEps, and of
+	// its Node, and all NodeNetworks. It must be started.
 	Cache cache.Cache
 	// Node is the name of this node.
 	Node string
@@ -49,10 +49,12 @@ func Connect(cfg *rest.Config, node string) (*Connection, error) {
 	c, err := cache.New(cfg, cache.Options{
 		Scheme: scheme, Mapper: mapper,
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            slim,
+		DefaultTransform:            objects.Slim,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:     {Field: fields.OneTermEqualSelector("spec.nodeName", node)},
-			&v1.NodeNetwork{}: {Transform: slimNodeNetwork},
+			&v1.NodeNetwork{}: {Transform: objects.SlimNodeNetwork},
+			&corev1.Node{}:    {Field: fields.OneTermEqualSelector("metadata.name", node)},
+			&v1.DanmEp{}:      {Field: fields.OneTermEqualSelector("spec.Host", node), Transform: slimEndpoint},
 		},
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
 )
@@ -26,14 +28,31 @@ type Networks struct {
 	queue   workqueue.TypedRateLimitingInterface[network.Ref]
 	ready   atomic.Bool
 	watched func(network.Ref)
-	seen    func(client.Object, *network.Network, error)
+	moves   Moves
+	// recoveries are those that this node was told of, by claims.Key.
+	recoveries sync.Map
+	seen       func(client.Object, *network.Network, error)
 }
 
-// NetworksOptions are the two who are told of networks.
+// Moves is told what is watched of networks, in order. Its methods must not block.
+type Moves interface {
+	// Look says that a network's metadata is at that resourceVersion.
+	Look(net claims.Key, resourceVersion string)
+	// Gone says that there is no such network any more.
+	Gone(net claims.Key)
+	// Reassert says that the network is recovering, once for each recovery: this
+	// node is to report what it has of it, be it nothing.
+	Reassert(net claims.Key)
+}
+
+// NetworksOptions are those who are told of networks.
 type NetworksOptions struct {
 	// Changed is called after a network was added, changed or removed; it must
 	// not block. It may be nil.
 	Changed func(network.Ref)
+	// Moves is told of each change of a network's metadata, those that come with a
+	// write of its status, too. It may be nil.
+	Moves Moves
 	// Read is called with each object that was read in full, its model, or what
 	// is wrong with it; it must not block. It may be nil.
 	Read func(client.Object, *network.Network, error)
@@ -46,6 +65,7 @@ func NewNetworks(conn *Connection, log logr.Logger, opts NetworksOptions) *Netwo
 		models:  models{m: map[network.Ref]objects.Model{}},
 		queue:   newQueue[network.Ref](),
 		watched: func(network.Ref) {},
+		moves:   opts.Moves,
 		seen:    func(client.Object, *network.Network, error) {},
 	}
 	if opts.Changed != nil {

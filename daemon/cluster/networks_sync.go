@@ -50,18 +50,10 @@ func (n *Networks) watch(ctx context.Context, kind string) (cache.Informer, erro
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", kind, err)
 	}
-	enqueue := func(obj any) {
-		if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
-		}
-		if o, ok := obj.(client.Object); ok {
-			n.queue.Add(objects.RefOf(kind, o))
-		}
-	}
 	_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    enqueue,
-		UpdateFunc: func(_, obj any) { enqueue(obj) },
-		DeleteFunc: enqueue,
+		AddFunc:    func(obj any) { n.event(kind, obj) },
+		UpdateFunc: func(_, obj any) { n.event(kind, obj) },
+		DeleteFunc: func(obj any) { n.removed(kind, obj) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", kind, err)

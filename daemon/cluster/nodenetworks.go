@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // NodeNetworks are what all nodes' daemons say of their NICs.
@@ -80,16 +81,7 @@ func (n *NodeNetworks) NICs(ctx context.Context) []netip.Addr {
 	if err != nil {
 		return nil
 	}
-	var all []netip.Addr
-	for i := range nodes {
-		for _, nic := range nodes[i].Status.NICs {
-			for _, text := range nic.Addresses {
-				if p, err := netip.ParsePrefix(text); err == nil {
-					all = append(all, p.Addr().Unmap())
-				}
-			}
-		}
-	}
+	all := objects.NICs(nodes)
 	n.nics.Store(&nics{changes: changes, all: all})
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,9 +32,24 @@ type Publisher struct {
 	host      func() (Host, bool)
 	records   Records
 	coverage  Coverage
+	recovery  Recovery
 	endpoints endpoints
 	queue     workqueue.TypedRateLimitingInterface[recordKey]
 	working   atomic.Int64
+	// suspects are the keys of records whose DanmEps may be gone.
+	suspects sync.Map
+}
+
+// PublisherConfig is what a Publisher works with; all of it is required.
+type PublisherConfig struct {
+	// Client reads from the API server.
+	Client client.Client
+	// Records, Coverage and Recovery are the ports.
+	Records  Records
+	Coverage Coverage
+	Recovery Recovery
+	// Host answers false while the Node's UID is not known yet.
+	Host func() (Host, bool)
 }
 
 var _ attach.Publisher = (*Publisher)(nil)
@@ -46,12 +62,11 @@ type recordKey struct {
 // String is the key in a log line.
 func (k recordKey) String() string { return k.containerID + "/" + k.ifName }
 
-// NewPublisher returns a publisher that starts to work with Run. Host answers
-// false while the Node's UID is not known yet.
-func NewPublisher(c client.Client, records Records, coverage Coverage, host func() (Host, bool)) *Publisher {
+// NewPublisher returns a publisher that starts to work with Run.
+func NewPublisher(c PublisherConfig) *Publisher {
 	return &Publisher{
-		host: host, records: records, coverage: coverage,
-		endpoints: endpoints{c: c},
+		host: c.Host, records: c.Records, coverage: c.Coverage, recovery: c.Recovery,
+		endpoints: endpoints{c: c.Client},
 		queue:     newQueue[recordKey](),
 	}
 }
@@ -91,7 +106,7 @@ func (p *Publisher) sync(ctx context.Context, key recordKey) error {
 	if !ok {
 		return fmt.Errorf("work sandbox %s: %w: the Node's UID is not known yet", key.containerID, attach.ErrTryAgain)
 	}
-	rec, err := p.records.Get(key.containerID, key.ifName)
+	rec, err := p.record(ctx, key)
 	switch {
 	case errors.Is(err, attach.ErrNotFound):
 		return nil
@@ -107,4 +122,17 @@ func (p *Publisher) sync(ctx context.Context, key recordKey) error {
 		return p.release(ctx, rec)
 	}
 	return nil
+}
+
+// record reads a record, as it is after a check of its DanmEps if that is due.
+func (p *Publisher) record(ctx context.Context, key recordKey) (*attach.Record, error) {
+	_, suspect := p.suspects.LoadAndDelete(key)
+	rec, err := p.records.Get(key.containerID, key.ifName)
+	if err != nil || !suspect {
+		return rec, err
+	}
+	if rec, err = p.recheck(ctx, rec); err != nil {
+		p.suspects.Store(key, nil)
+	}
+	return rec, err
 }

@@ -51,6 +51,8 @@ func (c *coverage) Return(_ context.Context, _ claims.Key, _ string, v4, _ netip
 	return nil
 }
 
+func (c *coverage) Missing(_ claims.Key, _ string, v4, _ netip.Addr) { c.note("missing", v4) }
+
 func (c *coverage) Forget(claims.Key, string, netip.Addr, netip.Addr) {}
 
 func (c *coverage) Free(_ context.Context, _ claims.Key, _ string, v4, _ netip.Addr) error {
@@ -88,8 +90,10 @@ func newBench(t *testing.T, env *apitest.Env, faults interceptor.Funcs) *bench {
 	}
 	b := &bench{env: env, journal: j, coverage: &coverage{}, rec: sandbox(env.Namespace(t))}
 	b.coverage.exists = func() bool { return b.endpoint(ctx) != nil }
-	b.Publisher = NewPublisher(interceptor.NewClient(direct, faults), j, b.coverage,
-		func() (Host, bool) { return Host{Name: node, UID: "node-uid"}, true })
+	b.Publisher = NewPublisher(PublisherConfig{
+		Client: interceptor.NewClient(direct, faults), Records: j, Coverage: b.coverage, Recovery: b.coverage,
+		Host: func() (Host, bool) { return Host{Name: node, UID: "node-uid"}, true },
+	})
 	if err := j.Put(b.rec); err != nil {
 		t.Fatal(err)
 	}

@@ -39,3 +39,10 @@ type Coverage interface {
 	// Forget says that the record is gone: no release will be repeated.
 	Forget(net claims.Key, owner string, v4, v6 netip.Addr)
 }
+
+// Recovery is told what the API server has lost.
+type Recovery interface {
+	// Missing says that a DanmEp that covered the addresses is gone though this node
+	// did not remove it: they are to be covered by the entry again.
+	Missing(net claims.Key, owner string, v4, v6 netip.Addr)
+}

@@ -16,6 +16,7 @@ func Uses(records []*attach.Record) []claims.Use {
 			uses = append(uses, claims.Use{
 				Key: claims.KeyOf(&ifc.Network), Owner: ifc.EndpointName,
 				V4: ifc.V4.Addr(), V6: ifc.V6.Addr(),
+				Static4: ifc.StaticV4, Static6: ifc.StaticV6,
 				Phase: phase(rec.State, ifc.EndpointUID),
 			})
 		}

@@ -24,10 +24,12 @@ func TestUsesTellHowFarEachInterfaceCame(t *testing.T) {
 		reason string
 		state  attach.State
 		uid    string
+		static bool
 		want   claims.Phase
 	}{
 		"Attaching": {reason: "claimed before the record was written", state: attach.Attaching, want: claims.Claimed},
 		"Attached":  {reason: "its DanmEp may not exist", state: attach.Attached, want: claims.Claimed},
+		"Static":    {reason: "it was asked for by name: nobody else is to get it", state: attach.Released, static: true, want: claims.Releasing},
 		"Published": {reason: "its DanmEp is journalled", state: attach.Attached, uid: "u", want: claims.Published},
 		"Released":  {reason: "how far the release came is not known", state: attach.Released, want: claims.Releasing},
 		"Withdrawn": {reason: "a DanmEp does not make a released address used", state: attach.Released, uid: "u", want: claims.Releasing},
@@ -37,10 +39,11 @@ func TestUsesTellHowFarEachInterfaceCame(t *testing.T) {
 			t.Parallel()
 			rec := sandbox("ns")
 			rec.State, rec.Interfaces[0].EndpointUID = tc.state, tc.uid
+			rec.Interfaces[0].StaticV4 = tc.static
 			want := []claims.Use{{
 				Key:   claims.Key{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, UID: "net-uid"},
 				Owner: rec.Interfaces[0].EndpointName,
-				V4:    netip.MustParseAddr("10.9.0.5"), Phase: tc.want,
+				V4:    netip.MustParseAddr("10.9.0.5"), Phase: tc.want, Static4: tc.static,
 			}}
 			if diff := cmp.Diff(want, Uses([]*attach.Record{rec}), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
