@@ -75,6 +75,13 @@ func Choose(w Wish, configs []Config, taken func(network.Place) bool) (Choice, e
 	return Choice{}, w.exhausted(offers)
 }
 
+// NetworkID returns what the namespace's TenantConfigs say for the type, or "". The
+// error is a *network.InvalidError that names two that differ.
+func NetworkID(w Wish, configs []Config) (string, error) {
+	id, _, err := w.networkID(serving(configs, w.NamespaceLabels))
+	return id, err
+}
+
 // serving returns the TenantConfigs for a namespace, by name.
 func serving(configs []Config, labels map[string]string) []Config {
 	mine := slices.DeleteFunc(slices.Clone(configs), func(c Config) bool { return !c.Serves(labels) })

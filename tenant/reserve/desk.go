@@ -156,3 +156,15 @@ func views(configs []*held) []tenant.Config {
 	}
 	return list
 }
+
+// NetworkID returns what networkIds says for a type in a namespace, or "". The error
+// is a *network.InvalidError when two TenantConfigs differ.
+func (d *Desk) NetworkID(ctx context.Context, w tenant.Wish) (string, error) {
+	var id string
+	err := d.do(ctx, func(configs []*held) error {
+		var err error
+		id, err = tenant.NetworkID(w, views(configs))
+		return err
+	})
+	return id, err
+}

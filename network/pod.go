@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// firstInterface is what kubelet calls a Pod's first interface.
+const firstInterface = "eth0"
+
+// CheckPod checks at its creation what a Pod of the namespace asks for in its
+// annotations, as the node daemon does at CNI ADD. Look returns a network, or nil for
+// one that is not there. What may still become true, such as a network to come, is a
+// warning. The error is an *InvalidError whose paths are the annotation's.
+func CheckPod(namespace, scheme string, annotations map[string]string, look func(Ref) *Network) (warnings []string, err error) {
+	requests, err := ParseInterfaces(annotations)
+	if err != nil || len(requests) == 0 {
+		return nil, err
+	}
+	key, _, _ := interfacesAnnotation(&faults{}, field.NewPath(""), annotations)
+	c := podCheck{path: field.NewPath("metadata", "annotations").Key(key)}
+	prefixes := make([]string, len(requests))
+	for i, r := range requests {
+		n := look(r.Ref(namespace))
+		if n == nil || n.Deleting {
+			c.absent(i, r.Ref(namespace), n != nil)
+			prefixes[i] = fmt.Sprintf("?%d-", i) // nobody knows yet, so it is not twice either
+			continue
+		}
+		prefixes[i] = n.Prefix
+		c.collect(i, n.permitPlugin(r))
+		c.collect(i, n.Permit(namespace, r))
+		c.assigned(i, n)
+	}
+	_, err = InterfaceNames(scheme, firstInterface, prefixes)
+	c.names(err)
+	return c.warnings, c.faults.err("")
+}
+
+// podCheck collects what is wrong with an annotation.
+type podCheck struct {
+	path     *field.Path
+	faults   faults
+	warnings []string
+}
+
+// absent warns of a network that the Pod will wait for.
+func (c *podCheck) absent(i int, ref Ref, deleting bool) {
+	why := "does not exist yet"
+	if deleting {
+		why = "is being deleted"
+	}
+	c.warnings = append(c.warnings, fmt.Sprintf("%s: %s %s: the Pod waits for it", c.path.Index(i), ref, why))
+}
+
+// collect takes over the faults of one interface. Those of the network itself are
+// told at the key that names it.
+func (c *podCheck) collect(i int, err error) {
+	invalid, ok := errors.AsType[*InvalidError](err)
+	if !ok {
+		return
+	}
+	for _, f := range invalid.Faults {
+		told := *f
+		told.Field = c.path.Index(i).String()
+		if f.Field != "spec.AllowedTenants" {
+			told.Field += "." + f.Field
+		}
+		told.Detail = invalid.Subject + ": " + f.Detail
+		c.faults.list = append(c.faults.list, &told)
+	}
+}
+
+// assigned warns of a tenant's network that nothing was assigned to.
+func (c *podCheck) assigned(i int, n *Network) {
+	if err := n.Assigned(); err != nil {
+		c.warnings = append(c.warnings, fmt.Sprintf("%s: %v: the Pod waits until that is mended", c.path.Index(i), err))
+	}
+}
+
+// names takes over what is wrong with the names of the interfaces.
+func (c *podCheck) names(err error) {
+	invalid, ok := errors.AsType[*InvalidError](err)
+	if !ok {
+		return
+	}
+	for _, f := range invalid.Faults {
+		told := *f
+		told.Field = c.path.String() + f.Field[len("interfaces"):]
+		c.faults.list = append(c.faults.list, &told)
+	}
+}
+
+// permitPlugin refuses what cannot be promised for another plugin.
+func (n *Network) permitPlugin(r InterfaceRequest) error {
+	if !n.Delegates() {
+		return nil
+	}
+	var f faults
+	for _, a := range []struct {
+		key string
+		req AddressRequest
+	}{{"ip", r.V4}, {"ip6", r.V6}} {
+		if a.req.Static.IsValid() {
+			f.invalid(field.NewPath(a.key), a.req.Static.String(),
+				"CNI plugin "+n.Type+` manages its addresses itself: use "dynamic" or "none"`)
+		}
+	}
+	for _, p := range []struct {
+		key    string
+		routes []Route
+	}{{"proutes", r.Proutes}, {"proutes6", r.Proutes6}} {
+		if len(p.routes) > 0 {
+			f.forbidden(field.NewPath(p.key), "CNI plugin "+n.Type+" manages its routes itself: leave "+p.key+" out")
+		}
+	}
+	return f.err(n.Ref.String())
+}
+
+// PodAnnotations are the annotations that ask for interfaces, the newer first.
+func PodAnnotations() []string {
+	return []string{v1.InterfacesAnnotation, v1.LegacyInterfacesAnnotation}
+}
