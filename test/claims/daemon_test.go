@@ -120,7 +120,7 @@ func (d *daemon) release(ctx context.Context, rec record) error {
 		if err := d.Return(ctx, rec.Key, rec.Owner, rec.V4, netip.Addr{}); err != nil {
 			return err
 		}
-		if err := d.remove(ctx, ep); err != nil {
+		if err := remove(ctx, d.api, ep); err != nil {
 			return err
 		}
 	case !apierrors.IsNotFound(err):
@@ -130,16 +130,38 @@ func (d *daemon) release(ctx context.Context, rec record) error {
 }
 
 // remove takes the finalizer off a DanmEp and deletes it, that one only.
-func (d *daemon) remove(ctx context.Context, ep *v1.DanmEp) error {
+func remove(ctx context.Context, api client.Client, ep *v1.DanmEp) error {
 	free := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, ep.UID)
-	err := d.api.Patch(ctx, ep, client.RawPatch(types.MergePatchType, []byte(free)))
+	err := api.Patch(ctx, ep, client.RawPatch(types.MergePatchType, []byte(free)))
 	if err == nil {
-		err = d.api.Delete(ctx, ep, client.Preconditions{UID: &ep.UID})
+		err = api.Delete(ctx, ep, client.Preconditions{UID: &ep.UID})
 	}
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // gone, or another one of that name
 	}
 	return fmt.Errorf("remove DanmEp %s: %w", ep.Name, err)
+}
+
+// recheck makes the DanmEps again that are gone though this node has not removed them.
+func (d *daemon) recheck(ctx context.Context) error {
+	var errs []error
+	for _, rec := range d.machine.all() {
+		if rec.Phase != claims.Published {
+			continue
+		}
+		err := d.api.Get(ctx, client.ObjectKey{Namespace: d.ns, Name: rec.Owner}, &v1.DanmEp{})
+		if !apierrors.IsNotFound(err) {
+			errs = append(errs, err)
+			continue
+		}
+		rec.Phase, rec.uid = claims.Claimed, ""
+		if err := d.machine.write(d.life, func() { d.machine.records[rec.Owner] = rec }); err != nil {
+			return err
+		}
+		d.Missing(rec.Key, rec.Owner, rec.V4, netip.Addr{})
+		errs = append(errs, d.publish(ctx, rec.Owner))
+	}
+	return errors.Join(errs...)
 }
 
 // sweep removes DanmEps of this node that its journal does not know: the API server made
@@ -157,7 +179,7 @@ func (d *daemon) sweep(ctx context.Context) error {
 		}
 		a := netip.MustParsePrefix(ep.Spec.Interface.Address).Addr()
 		key := claims.Key{Ref: network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}, UID: ep.Spec.NetworkUID}
-		errs = append(errs, d.remove(ctx, ep), d.Free(ctx, key, ep.Name, a, netip.Addr{}))
+		errs = append(errs, remove(ctx, d.api, ep), d.Free(ctx, key, ep.Name, a, netip.Addr{}))
 		d.Forget(key, ep.Name, a, netip.Addr{})
 	}
 	return errors.Join(errs...)

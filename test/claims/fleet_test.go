@@ -13,12 +13,9 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
@@ -65,8 +62,17 @@ func newFleet(t *testing.T, env *apitest.Env, n int, config *rest.Config, change
 		f.hosts = append(f.hosts, h)
 		t.Cleanup(func() { h.daemon.Load().Close() })
 	}
-	f.watch(t)
+	go f.watch(t)
 	return f
+}
+
+// names are those of all nodes.
+func (f *fleet) names() []string {
+	var names []string
+	for _, h := range f.hosts {
+		names = append(names, h.name)
+	}
+	return names
 }
 
 // start begins a life: it takes over the journal, and compares it with the cluster in
@@ -114,34 +120,12 @@ func (h *host) try(ctx context.Context, what func(*daemon) error) error {
 	return retry(ctx, func() error { return what(h.daemon.Load()) })
 }
 
-// watch tells all daemons of changes of the networks, as their informers do.
-func (f *fleet) watch(t *testing.T) {
-	t.Helper()
-	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{
-		APIVersion: v1.SchemeGroupVersion().String(), Kind: v1.KindClusterNetwork + "List",
-	}}
-	w, err := f.env.Client.Watch(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.Stop)
-	go func() {
-		for event := range w.ResultChan() {
-			if o, ok := event.Object.(*metav1.PartialObjectMetadata); ok && event.Type != watch.Deleted {
-				f.look(o)
-			}
-		}
-	}()
-}
-
-func (f *fleet) look(o *metav1.PartialObjectMetadata) {
-	for _, key := range f.keys {
-		if key.UID == string(o.UID) {
-			for _, h := range f.hosts {
-				h.daemon.Load().Look(key, o.ResourceVersion)
-			}
-		}
-	}
+// stop ends the daemon, and its node is off.
+func (h *host) stop() {
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	h.next()
+	h.daemon.Load().Close()
 }
 
 // live attaches and detaches one Pod, as kubelet does: an ADD that fails is followed by

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/patchbay-cni/patchbay/ipam/claims"
@@ -68,6 +69,13 @@ func (m *machine) record(owner string) (record, bool) {
 	defer m.mu.Unlock()
 	rec, ok := m.records[owner]
 	return rec, ok
+}
+
+// all returns the whole journal.
+func (m *machine) all() []record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.records))
 }
 
 // former is what the journal tells the allocator of the lives before.

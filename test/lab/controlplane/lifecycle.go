@@ -76,6 +76,9 @@ func (c *ControlPlane) Alive(part Part) bool {
 // Parts lists the parts of this control plane in starting order.
 func (c *ControlPlane) Parts() []Part { return c.config.parts() }
 
+// EtcdData returns the folder of etcd's data; while etcd is ended it can be copied.
+func (c *ControlPlane) EtcdData() string { return c.config.path(etcdData) }
+
 // Log returns the path of a part's log.
 func (c *ControlPlane) Log(part Part) string { return c.config.path(part.logFile()) }
 

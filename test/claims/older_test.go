@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package claims_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	conflicts "k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// trio is three nodes that hold and use addresses of one network.
+type trio struct {
+	*fleet
+	net     *network.Network
+	steward *claims.Steward
+	owners  [][]string // the attachments of each node that stay
+}
+
+func newHolders(t *testing.T, env *apitest.Env) *trio {
+	t.Helper()
+	return newTrio(t, env, "10.0.0.0/23", func(cfg *claims.Config) {
+		cfg.Cool, cfg.Rest = 50*time.Millisecond, 5*time.Second
+	})
+}
+
+func newTrio(t *testing.T, env *apitest.Env, cidr string, change func(*claims.Config)) *trio {
+	t.Helper()
+	net := create(t, env, cidr)
+	f := newFleet(t, env, 3, env.Config, func(cfg *claims.Config) {
+		cfg.Idle, cfg.Report = 200*time.Millisecond, func(err error) { t.Log(err) }
+		change(cfg)
+	}, net)
+	steward := claims.NewSteward(objects.NewStore(env.Client), claims.StewardConfig{})
+	return &trio{fleet: f, net: net, steward: steward, owners: make([][]string, len(f.hosts))}
+}
+
+// attach gives some nodes Pods that stay, with DanmEps.
+func (l *trio) attach(t *testing.T, each int, nodes ...int) {
+	t.Helper()
+	for _, i := range nodes {
+		for range each {
+			h := l.hosts[i]
+			owner, err := h.attach(t.Context(), l.net)
+			if err == nil {
+				err = h.try(t.Context(), func(d *daemon) error { return d.publish(t.Context(), owner) })
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.owners[i] = append(l.owners[i], owner)
+		}
+	}
+}
+
+// churn has Pods come and go on nodes until the function that it returns is called.
+func (l *trio) churn(t *testing.T, hosts ...*host) (end func()) {
+	t.Helper()
+	over := make(chan struct{})
+	var all sync.WaitGroup
+	for _, h := range hosts {
+		for range 3 {
+			all.Go(func() {
+				for {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					if err := h.live(t.Context(), l.net, 20*time.Millisecond, true); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	return sync.OnceFunc(func() { close(over); all.Wait() })
+}
+
+// recover checks that nobody claims before each node has reported, and that all goes on
+// then. The last node is off at first.
+func (l *trio) recover(t *testing.T) {
+	t.Helper()
+	down := l.hosts[len(l.hosts)-1]
+	names := l.names()
+	eventually(t, "the two that are there have reported", func() error {
+		o, err := read(t, l.env, l.net)
+		if err != nil && o == nil {
+			return err
+		}
+		if o.IPAM == nil || o.IPAM.Recovering == nil {
+			return errors.New("status.ipam.recovering is not set")
+		}
+		if diff := cmp.Diff(names[:2], o.IPAM.Recovering.Done); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+	for _, h := range l.hosts[:2] {
+		if _, _, err := h.daemon.Load().Claim(t.Context(), l.net, claims.Want{Dynamic: true}, claims.Want{}); !errors.Is(err, claims.ErrTryAgain) {
+			t.Errorf("claim on %s while %s is awaited: got %v, want ErrTryAgain", h.name, down.name, err)
+		}
+	}
+	awaited, err := l.steward.Recover(t.Context(), claims.KeyOf(l.net), names, nil)
+	if err != nil || !slices.Equal(awaited, []string{down.name}) {
+		t.Errorf("Recover: got %v, %v; want %s", awaited, err, down.name)
+	}
+	if err := l.hosts[2].settle(t.Context(), down.start()); err != nil {
+		t.Fatal(err)
+	}
+	l.over(t)
+}
+
+// end detaches all and checks that nothing is left.
+func (l *trio) end(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	for i, h := range l.hosts {
+		for _, owner := range l.owners[i] {
+			if err := h.try(ctx, func(d *daemon) error { return d.del(ctx, owner) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := errors.Join(h.try(ctx, func(d *daemon) error { return d.sweep(ctx) }), h.settle(ctx, h.daemon.Load()),
+			h.daemon.Load().GiveBack(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "nothing is left", func() error {
+		_, err := l.steward.Audit(ctx, claims.KeyOf(l.net), false)
+		return errors.Join(err, used(t, l.env, l.net, 0), unheld(t, l.env, l.net))
+	})
+}
+
+// Etcd is put back to a backup while nodes hold and use addresses that it does not know.
+func TestOlderEtcd(t *testing.T) {
+	env := apitest.New(t)
+	l := newHolders(t, env)
+	l.attach(t, 3, 0, 1)
+	restore := env.Save(t)
+	l.attach(t, 3, 0, 1, 2)
+	end := l.churn(t, l.hosts[0], l.hosts[1])
+	defer end()
+	l.hosts[2].stop()
+	restore()
+	for _, h := range l.hosts[:2] {
+		if err := h.try(t.Context(), func(d *daemon) error { return d.recheck(t.Context()) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.recover(t)
+	if err := l.hosts[2].try(t.Context(), func(d *daemon) error { return d.recheck(t.Context()) }); err != nil {
+		t.Fatal(err)
+	}
+	l.over(t) // what the last one misses begins another
+	l.attach(t, 5, 0, 1, 2)
+	end()
+	l.end(t)
+}
+
+// over waits until all have reported, and the recovery is over.
+func (l *trio) over(t *testing.T) {
+	t.Helper()
+	eventually(t, "all have reported", func() error {
+		awaited, err := l.steward.Recover(t.Context(), claims.KeyOf(l.net), l.names(), nil)
+		if err == nil && len(awaited) > 0 {
+			err = errors.New("awaited: " + awaited[0])
+		}
+		return err
+	})
+}
+
+// Only the network's status goes back: to what it was, or to nothing.
+func TestOlderStatus(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		status func(before *v1.IPAMStatus) *v1.IPAMStatus
+		// churn: Pods come and go meanwhile. Of an older copy with a new
+		// resourceVersion, a node knows only by what its own entry lacks.
+		churn bool
+	}{
+		"Copy":    {reason: "Somebody wrote an older copy back.", status: func(before *v1.IPAMStatus) *v1.IPAMStatus { return before }},
+		"Dropped": {reason: "A backup tool leaves status out.", status: func(*v1.IPAMStatus) *v1.IPAMStatus { return nil }, churn: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Log(tc.reason)
+			l := newHolders(t, apitest.Start(t))
+			l.attach(t, 2, 0)
+			before, err := read(t, l.env, l.net)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.attach(t, 3, 0, 1, 2)
+			end := func() {}
+			if tc.churn {
+				end = l.churn(t, l.hosts[0], l.hosts[1])
+			}
+			defer end()
+			l.hosts[2].stop()
+			l.replace(t, tc.status(before.IPAM))
+			l.recover(t)
+			l.attach(t, 5, 0, 1, 2)
+			end()
+			l.end(t)
+		})
+	}
+}
+
+// replace writes status.ipam as the admin.
+func (l *trio) replace(t *testing.T, ipam *v1.IPAMStatus) {
+	t.Helper()
+	err := conflicts.RetryOnConflict(conflicts.DefaultBackoff, func() error {
+		o := &v1.ClusterNetwork{}
+		if err := l.env.Client.Get(t.Context(), client.ObjectKey{Name: l.net.Ref.Name}, o); err != nil {
+			return err
+		}
+		o.Status.IPAM = ipam.DeepCopy()
+		return l.env.Client.Status().Update(context.WithoutCancel(t.Context()), o)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
