@@ -37,6 +37,8 @@ type daemon struct {
 	conn      *cluster.Connection
 	networks  *cluster.Networks
 	nodes     *cluster.NodeNetworks
+	own       *cluster.NodeState
+	vanished  *cluster.Vanished
 	pods      *cluster.Pods
 	addresses *cluster.Addresses
 	holdings  *cluster.Holdings
@@ -49,8 +51,6 @@ type daemon struct {
 	service *attach.Service
 	server  *server.Server
 
-	// host is nil until the Node was read.
-	host atomic.Pointer[cluster.Host]
 	// ready says that Pods can be attached.
 	ready atomic.Bool
 }
@@ -111,15 +111,10 @@ func (d *daemon) networkChanged(ref network.Ref) {
 // networkRead tells those who look into objects.
 func (d *daemon) networkRead(obj client.Object, net *network.Network, err error) {
 	d.holdings.Look(obj, net, err)
-	d.validity.Look(obj, net, err)
-}
-
-// hostOf is the Node for DanmEps; false until it was read.
-func (d *daemon) hostOf() (cluster.Host, bool) {
-	if h := d.host.Load(); h != nil {
-		return *h, true
+	if key, ok := cluster.Recovering(obj); ok {
+		d.addresses.Reassert(key)
 	}
-	return cluster.Host{}, false
+	d.validity.Look(obj, net, err)
 }
 
 // close gives the locks back.

@@ -34,8 +34,8 @@ func TestDamagedJournalRefusesPods(t *testing.T) {
 		options: &options{journal: path}, log: logr.Discard(), journal: j,
 		metrics: metrics.New("v1"), addresses: cluster.NewAddresses(),
 	}
-	settle, err := d.openAddresses(t.Context())
-	if err != nil || settle != nil {
+	opened, err := d.openAddresses(t.Context())
+	if err != nil || opened {
 		t.Fatalf("the daemon ends with %v, or goes on without a record", err)
 	}
 	_, _, claim := d.addresses.Claim(t.Context(), &network.Network{}, attach.Want{Dynamic: true}, attach.Want{})

@@ -53,6 +53,8 @@ func newNode(tb testing.TB, env *apitest.Env) *node {
 		"--socket=" + n.path("run/s"), "--pending=" + n.path("pending"), "--journal=" + n.path("journal.db"),
 		"--cni-bin-dir=" + n.path("bin"), "--cni-conf-dir=" + n.path("conf"), "--plugin=" + n.path("plugin"),
 		"--http-address=" + n.http, "--debug",
+		// What is left tells of leaks: nothing is kept ready, unless a test is about that.
+		"--hold=0", "--cool=0s",
 	}
 	return n
 }

@@ -5,8 +5,10 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/patchbay-cni/patchbay/cni/wire"
 	"github.com/patchbay-cni/patchbay/daemon/install"
@@ -22,6 +24,8 @@ type options struct {
 	cniBin, cniConf, plugin  string
 	cniVersion, namingScheme string
 	http                     string
+	hold                     int
+	cool                     time.Duration
 	install, debug, version  bool
 }
 
@@ -44,6 +48,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.cniVersion, "cni-version", install.DefaultCNIVersion, "`version` of CNI in the configuration")
 	f.StringVar(&o.namingScheme, "naming-scheme", "", "how interfaces are named: empty, or legacy as DANM has it")
 	f.StringVar(&o.http, "http-address", "127.0.0.1:9640", "`address` for /healthz, /readyz and /metrics")
+	f.IntVar(&o.hold, "hold", 64, "most `addresses` that this node keeps ready per network and family: 0 for none, so that each Pod costs a write")
+	f.DurationVar(&o.cool, "cool", 10*time.Second, "`time` that a dynamic address rests after a Pod had it, before this node uses it again or gives it back")
 	f.BoolVar(&o.install, "install", true, "install the plugin and its configuration once the daemon is ready")
 	f.BoolVar(&o.debug, "debug", false, "log more")
 	f.BoolVar(&o.version, "version", false, "print the version")
@@ -55,6 +61,9 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	}
 	if o.node == "" && !o.version {
 		return nil, errors.New("flag --node-name: the daemon must know its Node")
+	}
+	if o.hold < 0 || o.cool < 0 {
+		return nil, fmt.Errorf("flags --hold=%d and --cool=%s: neither may be negative", o.hold, o.cool)
 	}
 	return o, nil
 }

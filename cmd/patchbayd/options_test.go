@@ -19,11 +19,13 @@ func TestOptions(t *testing.T) {
 		node   string
 		err    string
 	}{
-		"Flag":        {reason: "the flag counts", args: []string{"--node-name=a"}, env: "b", node: "a"},
-		"Environment": {reason: "the downward API's variable", env: "b", node: "b"},
-		"Nameless":    {reason: "a daemon without a Node cannot hold addresses", err: "--node-name"},
-		"Arguments":   {reason: "a flag that lost its dashes is not ignored", args: []string{"--node-name=a", "debug"}, err: "arguments"},
-		"Unknown":     {reason: "a flag of another version is not ignored", args: []string{"--nope"}, err: "nope"},
+		"Flag":         {reason: "the flag counts", args: []string{"--node-name=a"}, env: "b", node: "a"},
+		"Environment":  {reason: "the downward API's variable", env: "b", node: "b"},
+		"Nameless":     {reason: "a daemon without a Node cannot hold addresses", err: "--node-name"},
+		"Arguments":    {reason: "a flag that lost its dashes is not ignored", args: []string{"--node-name=a", "debug"}, err: "arguments"},
+		"NegativeHold": {reason: "0 is none; less is a mistake", args: []string{"--node-name=a", "--hold=-1"}, err: "--hold"},
+		"NegativeCool": {reason: "nor can an address rest for less than no time", args: []string{"--node-name=a", "--cool=-1s"}, err: "--cool"},
+		"Unknown":      {reason: "a flag of another version is not ignored", args: []string{"--nope"}, err: "nope"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

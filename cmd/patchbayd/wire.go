@@ -32,21 +32,42 @@ func (d *daemon) wire(ctx context.Context) error {
 	if err := d.wireService(ctx); err != nil {
 		return err
 	}
+	d.wireMetrics()
+	return nil
+}
+
+// wireMetrics says how the daemon stands to whoever looks.
+func (d *daemon) wireMetrics() {
 	d.metrics.Gauge("patchbay_publisher_pending", "Sandboxes whose DanmEps or addresses wait to be written.",
 		func() float64 { return float64(d.publisher.Pending()) })
 	d.metrics.Gauge("patchbay_networks", "Valid networks in the cluster.",
 		func() float64 { return float64(len(d.networks.List())) })
-	return nil
+	d.metrics.Gauge("patchbay_holds_usable", "1 while addresses that are kept ready may be handed out: the Node was there in the last 10 minutes.",
+		func() float64 {
+			if d.own.Usable() {
+				return 1
+			}
+			return 0
+		})
+	d.metrics.Addresses(d.addresses.Stats)
 }
 
 // wireCluster makes what watches and writes the API server's objects.
 func (d *daemon) wireCluster(ctx context.Context) (err error) {
 	d.validity = cluster.NewValidity(d.conn.Direct)
 	d.drain = cluster.NewDrain(d.conn.Cache, d.addresses)
-	d.networks = cluster.NewNetworks(d.conn, d.log, cluster.NetworksOptions{Changed: d.networkChanged, Read: d.networkRead})
-	d.publisher = cluster.NewPublisher(cluster.PublisherConfig{
-		Client: d.conn.Direct, Records: d.journal, Coverage: d.addresses, Recovery: d.addresses, Host: d.hostOf,
+	d.networks = cluster.NewNetworks(d.conn, d.log, cluster.NetworksOptions{
+		Changed: d.networkChanged, Moves: d.addresses, Read: d.networkRead,
 	})
+	if d.own, err = cluster.WatchNode(ctx, d.conn); err != nil {
+		return err
+	}
+	d.publisher = cluster.NewPublisher(cluster.PublisherConfig{
+		Client: d.conn.Direct, Records: d.journal, Coverage: d.addresses, Recovery: d.addresses, Host: d.own.Host,
+	})
+	if d.vanished, err = cluster.WatchEndpoints(ctx, d.conn, d.journal.List, d.publisher.Recheck); err != nil {
+		return err
+	}
 	d.nodes, err = cluster.WatchNodeNetworks(ctx, d.conn, func() { d.watcher.Trigger() })
 	return err
 }

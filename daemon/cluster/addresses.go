@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
@@ -24,9 +25,11 @@ const claimPatience = 10 * time.Second
 // only the API server knows, while DELs must be served from the start.
 type Addresses struct {
 	// opened is closed by Open or Refuse.
-	opened    chan struct{}
-	mu        sync.Mutex
-	allocator *claims.Allocator
+	opened chan struct{}
+	// allocator is nil before Open: what every claim asks takes no lock.
+	allocator atomic.Pointer[claims.Allocator]
+
+	mu sync.Mutex
 	// why there is no allocator.
 	why error
 	// early is what was said before Open, of claims of a former life.
@@ -50,7 +53,7 @@ func NewAddresses() *Addresses {
 func (a *Addresses) Open(allocator *claims.Allocator) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.allocator = allocator
+	a.allocator.Store(allocator)
 	for _, say := range a.early {
 		say(allocator)
 	}
@@ -75,8 +78,7 @@ func (a *Addresses) Err() error {
 
 // Claim implements attach.Addresses. It waits a while for Open.
 func (a *Addresses) Claim(ctx context.Context, net *network.Network, v4, v6 attach.Want) (a4, a6 netip.Addr, err error) {
-	a.await(ctx)
-	allocator, err := a.open()
+	allocator, err := a.awaited(ctx)
 	if err != nil {
 		return a4, a6, err
 	}
@@ -123,8 +125,8 @@ func (a *Addresses) Reassert(key claims.Key) {
 func (a *Addresses) tell(say func(*claims.Allocator)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.allocator != nil {
-		say(a.allocator)
+	if allocator := a.allocator.Load(); allocator != nil {
+		say(allocator)
 		return
 	}
 	a.early = append(a.early, say)
@@ -155,22 +157,26 @@ func (a *Addresses) Forget(key claims.Key, owner string, a4, a6 netip.Addr) {
 	}
 }
 
-// await waits for Open, with patience.
-func (a *Addresses) await(ctx context.Context) {
+// awaited is open, with patience.
+func (a *Addresses) awaited(ctx context.Context) (*claims.Allocator, error) {
+	if allocator := a.allocator.Load(); allocator != nil {
+		return allocator, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, claimPatience)
 	defer cancel()
 	select {
 	case <-a.opened:
 	case <-ctx.Done():
 	}
+	return a.open()
 }
 
 func (a *Addresses) open() (*claims.Allocator, error) {
+	if allocator := a.allocator.Load(); allocator != nil {
+		return allocator, nil
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.allocator != nil {
-		return a.allocator, nil
-	}
 	return nil, fmt.Errorf("addresses of this node: %w: %w", attach.ErrTryAgain, a.why)
 }
 
@@ -194,11 +200,4 @@ func (a *Addresses) Collect(ctx context.Context, key claims.Key) (int64, error) 
 	}
 	freed, err := allocator.Collect(ctx, key)
 	return freed, claimError(err)
-}
-
-// Close ends the allocator's work. What was not written is in the journal.
-func (a *Addresses) Close() {
-	if allocator, err := a.open(); err == nil {
-		allocator.Close()
-	}
 }

@@ -3,6 +3,8 @@
 package cluster
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,16 +41,32 @@ func (h *Holdings) Look(obj client.Object, _ *network.Network, _ error) {
 	}
 }
 
-// With returns the holdings and the networks of uses, each once.
-func (h *Holdings) With(uses []claims.Use) []claims.Key {
+// Add takes note of the networks of uses, and of those where the node has had an
+// entry by its journal.
+func (h *Holdings) Add(uses []claims.Use, seqs map[claims.Key]int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range uses {
 		h.keys[uses[i].Key] = struct{}{}
 	}
-	keys := make([]claims.Key, 0, len(h.keys))
-	for k := range h.keys {
-		keys = append(keys, k)
+	for key := range seqs {
+		h.keys[key] = struct{}{}
 	}
-	return keys
+}
+
+// Keys returns the holdings, each once.
+func (h *Holdings) Keys() []claims.Key {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.keys))
+}
+
+// Recovering reports whether a network that was read is recovering from an older
+// state, and which it is.
+func Recovering(obj client.Object) (claims.Key, bool) {
+	kind, ok := objects.KindOf(obj)
+	if !ok || objects.StatusOf(obj).IPAM == nil || objects.StatusOf(obj).IPAM.Recovering == nil {
+		return claims.Key{}, false
+	}
+	return keyOf(kind, obj), true
 }

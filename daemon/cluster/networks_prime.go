@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
@@ -20,16 +21,27 @@ const primePage = 100
 // prime reads all networks once, in pages, instead of one by one as their
 // metadata arrives.
 func (n *Networks) prime(ctx context.Context) error {
+	return n.each(ctx, func(ref network.Ref, m objects.Model) { n.models.set(ref, m) })
+}
+
+// Reread reads all networks, for those who look into objects. The models are left to
+// the queue's workers: one of these may be older than what they have.
+func (n *Networks) Reread(ctx context.Context) error {
+	return n.each(ctx, func(network.Ref, objects.Model) {})
+}
+
+// each reads all networks in pages.
+func (n *Networks) each(ctx context.Context, do func(network.Ref, objects.Model)) error {
 	for _, kind := range objects.Kinds() {
-		if err := n.primeKind(ctx, kind); err != nil {
+		if err := n.eachOf(ctx, kind, do); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// primeKind stores the models of all objects of one kind.
-func (n *Networks) primeKind(ctx context.Context, kind string) error {
+// eachOf reads all objects of one kind.
+func (n *Networks) eachOf(ctx context.Context, kind string, do func(network.Ref, objects.Model)) error {
 	list, err := objects.NewList(kind)
 	if err != nil {
 		return err
@@ -41,7 +53,7 @@ func (n *Networks) primeKind(ctx context.Context, kind string) error {
 		err := meta.EachListItem(list, func(item runtime.Object) error {
 			if obj, ok := item.(client.Object); ok {
 				m := objects.ModelOf(obj)
-				n.models.set(objects.RefOf(kind, obj), m)
+				do(objects.RefOf(kind, obj), m)
 				n.seen(obj, m.Network, m.Err)
 			}
 			return nil

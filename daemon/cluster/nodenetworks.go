@@ -21,14 +21,15 @@ type NodeNetworks struct {
 	conn *Connection
 	// synced says whether the cache was filled.
 	synced func() bool
-	// changes counts what was watched; nics are the addresses as of one count.
+	// changes counts what was watched; nics are of one count.
 	changes atomic.Uint64
 	nics    atomic.Pointer[nics]
 }
 
-// nics are the addresses of all nodes' NICs.
+// nics are the addresses of all nodes' NICs, and how many nodes there are.
 type nics struct {
 	changes uint64
+	nodes   int
 	all     []netip.Addr
 }
 
@@ -72,16 +73,22 @@ func (n *NodeNetworks) List(ctx context.Context) ([]v1.NodeNetwork, error) {
 }
 
 // NICs returns the addresses of all nodes' NICs: no Pod may get one.
-func (n *NodeNetworks) NICs(ctx context.Context) []netip.Addr {
+func (n *NodeNetworks) NICs(ctx context.Context) []netip.Addr { return n.reading(ctx).all }
+
+// Nodes returns how many nodes there are, at least 1.
+func (n *NodeNetworks) Nodes(ctx context.Context) int { return max(n.reading(ctx).nodes, 1) }
+
+// reading is what the nodes say now; nothing before Ready.
+func (n *NodeNetworks) reading(ctx context.Context) *nics {
 	changes := n.changes.Load()
 	if known := n.nics.Load(); known != nil && known.changes == changes {
-		return known.all
+		return known
 	}
 	nodes, err := n.List(ctx)
 	if err != nil {
-		return nil
+		return &nics{}
 	}
-	all := objects.NICs(nodes)
-	n.nics.Store(&nics{changes: changes, all: all})
-	return all
+	now := &nics{changes: changes, nodes: len(nodes), all: objects.NICs(nodes)}
+	n.nics.Store(now)
+	return now
 }

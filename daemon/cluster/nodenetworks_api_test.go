@@ -67,7 +67,7 @@ func TestNodeNetworkIsWrittenAndSeenByOthers(t *testing.T) {
 		}
 		want := netip.MustParsePrefix(address).Addr()
 		wait(t, "the other node to see it", func(ctx context.Context) error {
-			if nics := other.NICs(ctx); !slices.Contains(nics, want) {
+			if nics := other.NICs(ctx); !slices.Contains(nics, want) || other.Nodes(ctx) < 1 {
 				return fmt.Errorf("addresses %v", nics)
 			}
 			return nil

@@ -69,11 +69,33 @@ func TestHoldingsAreTheNodesOwn(t *testing.T) {
 	h.Look(&v1.ClusterNetwork{}, nil, network.ErrInvalid)
 
 	journalled := claims.Key{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "journalled"}, UID: "journalled"}
+	lost := claims.Key{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "lost"}, UID: "lost"}
 	got := map[string]bool{}
-	for _, key := range h.With([]claims.Use{{Key: journalled}, {Key: journalled}}) {
+	h.Add([]claims.Use{{Key: journalled}, {Key: journalled}}, map[claims.Key]int64{lost: 7})
+	for _, key := range h.Keys() {
 		got[key.UID] = true
 	}
-	if diff := cmp.Diff(map[string]bool{"mine": true, "journalled": true}, got); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"mine": true, "journalled": true, "lost": true}, got); diff != "" {
 		t.Errorf("networks to settle (-want +got):\n%s", diff)
+	}
+}
+
+// A daemon that starts reports to the recoveries that it finds.
+func TestRecoveringIsReadFromTheStatus(t *testing.T) {
+	t.Parallel()
+	cn := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
+	for _, state := range []*v1.IPAMStatus{nil, {}} {
+		cn.Status.IPAM = state
+		if key, ok := Recovering(cn); ok {
+			t.Errorf("status.ipam %+v is recovering as %v", state, key)
+		}
+	}
+	cn.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.Recovering{}}
+	want := claims.Key{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, UID: "u"}
+	if key, ok := Recovering(cn); !ok || key != want {
+		t.Errorf("got %v, %t, want %v", key, ok, want)
+	}
+	if _, ok := Recovering(&v1.DanmEp{}); ok {
+		t.Error("a DanmEp is recovering")
 	}
 }

@@ -18,6 +18,7 @@ type Metrics struct {
 	requests *prometheus.HistogramVec
 	backends *prometheus.HistogramVec
 	writes   *prometheus.HistogramVec
+	claims   *prometheus.HistogramVec
 }
 
 // seconds are the bounds of all histograms: a slave link takes a millisecond, a
@@ -43,12 +44,16 @@ func New(version string) *Metrics {
 			Help: "Writes of a network's addresses, by result (ok, conflict, gone, error). One write may claim and release many.",
 		}, []string{"result"}),
 	}
+	m.claims = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "patchbay_claim_seconds", Buckets: seconds(),
+		Help: "Claims of addresses that were not kept ready, by result (ok, exhausted, again, error).",
+	}, []string{"result"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "patchbay_build_info", Help: "Always 1; the label is the daemon's version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.requests, m.backends, m.writes, build,
+	m.registry.MustRegister(m.requests, m.backends, m.writes, m.claims, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

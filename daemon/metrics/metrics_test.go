@@ -34,6 +34,13 @@ func (preparer) Prepare(context.Context, *attach.Request, *attach.Interface) err
 	return errors.New("prepared")
 }
 
+// addresses is an allocator at work.
+func addresses(_ context.Context, m *metrics.Metrics) {
+	m.Addresses(func() claims.Stats {
+		return claims.Stats{Held: 5, Cooling: 2, Networks: 3, FromHold: 7, Committed: 11, Exhausted: 13}
+	})
+}
+
 // scrape returns what Prometheus would read.
 func scrape(m *metrics.Metrics) string {
 	w := httptest.NewRecorder()
@@ -74,6 +81,36 @@ func TestMetrics(t *testing.T) {
 			},
 			want: `patchbay_network_write_duration_seconds_count{result="conflict"} 1`,
 		},
+		"ClaimWritten": {
+			reason: "a claim that cost a write is timed",
+			do:     func(_ context.Context, m *metrics.Metrics) { m.Claim(time.Second, nil) },
+			want:   `patchbay_claim_seconds_count{result="ok"} 1`,
+		},
+		"ClaimExhausted": {
+			reason: "a pool that is used up is told from a server that is away",
+			do: func(_ context.Context, m *metrics.Metrics) {
+				m.Claim(time.Second, fmt.Errorf("x: %w", claims.ErrExhausted))
+			},
+			want: `patchbay_claim_seconds_count{result="exhausted"} 1`,
+		},
+		"ClaimAgain": {
+			reason: "waiting helps",
+			do: func(_ context.Context, m *metrics.Metrics) {
+				m.Claim(time.Second, fmt.Errorf("x: %w", claims.ErrTryAgain))
+			},
+			want: `patchbay_claim_seconds_count{result="again"} 1`,
+		},
+		"ClaimFailed": {
+			reason: "waiting does not help",
+			do:     func(_ context.Context, m *metrics.Metrics) { m.Claim(time.Second, claims.ErrOutside) },
+			want:   `patchbay_claim_seconds_count{result="error"} 1`,
+		},
+		"Held":      {reason: "how many Pods need no write", do: addresses, want: "patchbay_addresses_held 5"},
+		"Cooling":   {reason: "and who will soon", do: addresses, want: "patchbay_addresses_cooling 2"},
+		"Networks":  {reason: "in how many networks", do: addresses, want: "patchbay_addresses_networks 3"},
+		"FromHold":  {reason: "claims without a write", do: addresses, want: `patchbay_claims_total{source="hold"} 7`},
+		"Committed": {reason: "claims with one", do: addresses, want: `patchbay_claims_total{source="commit"} 11`},
+		"Exhausted": {reason: "claims in vain", do: addresses, want: "patchbay_exhausted_total 13"},
 		"Gauge": {
 			reason: "a gauge is asked when somebody looks",
 			do: func(_ context.Context, m *metrics.Metrics) {
