@@ -21,6 +21,8 @@ import (
 // agree: the bitmap, the nodes' entries, and the DanmEps.
 type ledger struct {
 	bits, held, endpoints map[netip.Addr]bool
+	// byNode are the held addresses of each node.
+	byNode map[string][]netip.Addr
 	// twice are addresses that two DanmEps have.
 	twice []netip.Addr
 }
@@ -28,7 +30,10 @@ type ledger struct {
 // read fills the ledger of a ClusterNetwork. The DanmEps are listed after the
 // network is read, so an address on its way out of an entry is seen there.
 func (c *cluster) ledger(ctx context.Context, name string) (ledger, error) {
-	l := ledger{bits: map[netip.Addr]bool{}, held: map[netip.Addr]bool{}, endpoints: map[netip.Addr]bool{}}
+	l := ledger{
+		bits: map[netip.Addr]bool{}, held: map[netip.Addr]bool{}, endpoints: map[netip.Addr]bool{},
+		byNode: map[string][]netip.Addr{},
+	}
 	var n v1.ClusterNetwork
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, &n); err != nil {
 		return l, err
@@ -65,6 +70,7 @@ func (l *ledger) addStatus(s *v1.IPAMStatus) error {
 			}
 			for a := range r.All() {
 				l.held[a] = true
+				l.byNode[node] = append(l.byNode[node], a)
 			}
 		}
 	}
@@ -121,6 +127,17 @@ func (l *ledger) wrong() string {
 		}
 	}
 	return ""
+}
+
+// unused are the addresses that a node keeps ready: held, and on no endpoint.
+func (l *ledger) unused(node string) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(l.byNode[node]), func(a netip.Addr) bool { return l.endpoints[a] })
+}
+
+// lingering are addresses that have both a DanmEp and a place in an entry, as they
+// may for a moment only.
+func (l *ledger) lingering() []netip.Addr {
+	return slices.DeleteFunc(sorted(l.held), func(a netip.Addr) bool { return !l.endpoints[a] })
 }
 
 func sorted(set map[netip.Addr]bool) []netip.Addr {

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -69,22 +68,18 @@ func (c *cluster) churn(t *testing.T, ns, network string, cidr netip.Prefix, fau
 		t.Fatalf("delete Pods: %v", err)
 	}
 	fault(t.Context())
-	c.await(t.Context(), t, "nothing is left of the Pods", func(ctx context.Context) string {
-		var list corev1.PodList
-		if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
-			return err.Error()
-		}
-		if n := len(list.Items); n > 0 {
-			return fmt.Sprintf("%d Pods are there", n)
-		}
-		return c.settled(ctx, network, cidr, 0)
-	})
+	c.gone(t, ns, network, cidr)
 }
 
-// settled says what is wrong when want Pods are to run on the network: bitmap,
-// DanmEps and the kernels of all nodes have to have the same want addresses, the
-// entries none, and the journals no other sandbox.
+// settled says what is wrong when want Pods are to run on the network: DanmEps and the
+// kernels of all nodes have to have the same want addresses, the bitmap these and what
+// nodes keep ready, and the journals no other sandbox.
 func (c *cluster) settled(ctx context.Context, network string, cidr netip.Prefix, want int) string {
+	return c.settledOn(ctx, c.nodes, network, cidr, want)
+}
+
+// settledOn is settled for the nodes that are on.
+func (c *cluster) settledOn(ctx context.Context, nodes []string, network string, cidr netip.Prefix, want int) string {
 	l, err := c.ledger(ctx, network)
 	if err != nil {
 		return err.Error()
@@ -92,36 +87,18 @@ func (c *cluster) settled(ctx context.Context, network string, cidr netip.Prefix
 	if wrong := l.wrong(); wrong != "" {
 		return wrong
 	}
-	if len(l.endpoints) != want || len(l.held) != 0 {
-		return fmt.Sprintf("%d addresses have a DanmEp and %d are held, want %d and 0", len(l.endpoints), len(l.held), want)
+	if len(l.endpoints) != want {
+		return fmt.Sprintf("%d addresses have a DanmEp, want %d", len(l.endpoints), want)
 	}
-	kernel := map[netip.Addr]bool{}
-	sandboxes := 0
-	for _, node := range c.nodes {
-		found, err := c.sandboxAddresses(ctx, node, cidr)
-		if err != nil {
-			return err.Error()
-		}
-		for _, a := range found {
-			if kernel[a] {
-				return fmt.Sprintf("%v is on two live interfaces", a)
-			}
-			kernel[a] = true
-		}
-		records, err := c.records(ctx, node)
-		if err != nil {
-			return err.Error()
-		}
-		for _, r := range records {
-			for _, i := range r.Interfaces {
-				if i.Network.Ref.Name == network {
-					sandboxes++
-				}
-			}
-		}
+	if both := l.lingering(); len(both) > 0 {
+		return fmt.Sprintf("%v have DanmEps and are held, too", both)
+	}
+	kernel, sandboxes, err := c.onNodes(ctx, nodes, network, cidr)
+	if err != nil {
+		return err.Error()
 	}
 	if !maps.Equal(kernel, l.endpoints) {
-		return fmt.Sprintf("the nodes' kernels have %v, the DanmEps %v", slices.Sorted(maps.Keys(asStrings(kernel))), slices.Sorted(maps.Keys(asStrings(l.endpoints))))
+		return fmt.Sprintf("the nodes' kernels have %v, the DanmEps %v", sorted(kernel), sorted(l.endpoints))
 	}
 	if sandboxes != want {
 		return fmt.Sprintf("the journals have %d sandboxes on the network, want %d", sandboxes, want)
@@ -129,10 +106,28 @@ func (c *cluster) settled(ctx context.Context, network string, cidr netip.Prefix
 	return ""
 }
 
-func asStrings(set map[netip.Addr]bool) map[string]bool {
-	m := make(map[string]bool, len(set))
-	for a := range set {
-		m[a.String()] = true
+// onNodes are the network's addresses in the nodes' kernels, and how many sandboxes
+// their journals have on it. An address on two live interfaces is an error.
+func (c *cluster) onNodes(
+	ctx context.Context, nodes []string, network string, cidr netip.Prefix,
+) (kernel map[netip.Addr]bool, sandboxes int, err error) {
+	kernel = map[netip.Addr]bool{}
+	for _, node := range nodes {
+		found, err := c.sandboxAddresses(ctx, node, cidr)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, a := range found {
+			if kernel[a] {
+				return nil, 0, fmt.Errorf("%v is on two live interfaces", a)
+			}
+			kernel[a] = true
+		}
+		boxes, err := c.sandboxes(ctx, node, network)
+		if err != nil {
+			return nil, 0, err
+		}
+		sandboxes += len(boxes)
 	}
-	return m
+	return kernel, sandboxes, nil
 }

@@ -30,10 +30,15 @@ const (
 	// patience is how long anything may take that users wait for, on a slow
 	// machine with everything on two cores.
 	patience = 5 * time.Minute
+	// long is a wait worth a line in the test's output.
+	long = 5 * time.Second
 )
 
-// cluster is the lab that all tests of this package share: two nodes that run
-// Patchbay from deployments/.
+// nodes is how many the tests have. What two nodes agree on by chance, three do not.
+const nodes = 3
+
+// cluster is the lab that all tests of this package share: nodes that run Patchbay
+// from deployments/.
 type cluster struct {
 	client.Client
 	lab   *lab.Lab
@@ -54,7 +59,7 @@ func run(m *testing.M) (code int) {
 	if !kept {
 		name = fmt.Sprintf("test-%d", os.Getpid())
 	}
-	config := lab.Config{Name: name, Install: true, Progress: os.Stderr}
+	config := lab.Config{Name: name, Nodes: nodes, Install: true, Progress: os.Stderr}
 	if !kept {
 		// What a killed run leaves is found, and removed, by the next one's tests.
 		config.Owner, _ = process.Of(os.Getpid())
@@ -126,12 +131,25 @@ func collect(ctx context.Context, name string) {
 // await polls until check returns "", or fails the test with what it said last.
 func (c *cluster) await(ctx context.Context, t *testing.T, what string, check func(context.Context) string) {
 	t.Helper()
+	c.awaitFor(ctx, t, patience, what, check)
+}
+
+// awaitFor is await for what has a time of its own.
+func (c *cluster) awaitFor(
+	ctx context.Context, t *testing.T, limit time.Duration, what string, check func(context.Context) string,
+) {
+	t.Helper()
 	const pause = 250 * time.Millisecond
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	began := time.Now()
 	for last := ""; ; {
+		asked := time.Now()
 		now := check(ctx)
 		if now == "" {
+			if took := time.Since(began); took > long {
+				t.Logf("waited %v until %s", took.Round(time.Second), what)
+			}
 			return
 		}
 		if ctx.Err() == nil {
@@ -139,8 +157,9 @@ func (c *cluster) await(ctx context.Context, t *testing.T, what string, check fu
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waited %v until %s: %s", patience, what, last)
-		case <-time.After(pause):
+			t.Fatalf("waited %v until %s: %s", limit, what, last)
+		// Who looks all the time slows down what it waits for.
+		case <-time.After(max(pause, time.Since(asked))):
 		}
 	}
 }

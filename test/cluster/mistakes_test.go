@@ -172,8 +172,8 @@ func (c *cluster) left(ctx context.Context, network string, before bool, p clien
 	if before {
 		want = 1
 	}
-	if len(l.bits) != want || len(l.held) != 0 {
-		return fmt.Sprintf("%d addresses are in use and %d held, want %d and 0", len(l.bits), len(l.held), want)
+	if both := l.lingering(); len(l.endpoints) != want || len(both) > 0 {
+		return fmt.Sprintf("%d addresses have a DanmEp, and %v are held, too; want %d and none", len(l.endpoints), both, want)
 	}
 	var eps v1.DanmEpList
 	if err := c.List(ctx, &eps, client.InNamespace(p.GetNamespace())); err != nil {

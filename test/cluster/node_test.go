@@ -78,6 +78,24 @@ func (c *cluster) records(ctx context.Context, node string) ([]*attach.Record, e
 	return j.List()
 }
 
+// sandboxes are the journal's records of a node that have an interface on the
+// network, with that interface.
+func (c *cluster) sandboxes(ctx context.Context, node, network string) ([]sandbox, error) {
+	records, err := c.records(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	var found []sandbox
+	for _, r := range records {
+		for _, i := range r.Interfaces {
+			if i.Network.Ref.Name == network {
+				found = append(found, sandbox{node: node, record: r, address: i.V4.Addr()})
+			}
+		}
+	}
+	return found, nil
+}
+
 // leftOnNode says what a node still has of a Pod that is deleted.
 func (c *cluster) leftOnNode(ctx context.Context, node string, p client.Object) string {
 	records, err := c.records(ctx, node)

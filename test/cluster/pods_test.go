@@ -7,6 +7,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -37,6 +38,72 @@ func pod(namespace, name, node, interfaces string) *corev1.Pod {
 		p.Annotations = map[string]string{v1.InterfacesAnnotation: interfaces}
 	}
 	return p
+}
+
+// asks is the annotation for eth0 and one more interface, with an address of the
+// network: "dynamic" or a static one.
+func asks(network, address string) string {
+	return fmt.Sprintf(`[{"clusterNetwork":"default"},{"clusterNetwork":%q,"ip":%q}]`, network, address)
+}
+
+// keep makes a Pod whose container comes back after whatever ended it.
+func keep(p *corev1.Pod) *corev1.Pod {
+	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	return p
+}
+
+// burst creates n Pods on a node in one go.
+func (c *cluster) burst(t *testing.T, n int, ns, prefix, node, interfaces string) []*corev1.Pod {
+	t.Helper()
+	var pods []*corev1.Pod
+	for i := range n {
+		p := pod(ns, fmt.Sprintf("%s-%d", prefix, i), node, interfaces)
+		if err := c.Create(t.Context(), p); err != nil {
+			t.Fatalf("create Pod: %v", err)
+		}
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+// runningPods counts the Pods of a namespace that run.
+func (c *cluster) runningPods(ctx context.Context, ns string) (int, error) {
+	var list corev1.PodList
+	if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, p := range list.Items {
+		if p.Status.Phase == corev1.PodRunning {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// deletePods deletes all Pods of a namespace and waits until the network's books have
+// no Pod any more.
+func (c *cluster) deletePods(t *testing.T, ns, network string, cidr netip.Prefix) {
+	t.Helper()
+	if err := c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(ns)); err != nil {
+		t.Fatalf("delete Pods: %v", err)
+	}
+	c.gone(t, ns, network, cidr)
+}
+
+// gone waits until nothing is left of a namespace's Pods, anywhere.
+func (c *cluster) gone(t *testing.T, ns, network string, cidr netip.Prefix) {
+	t.Helper()
+	c.await(t.Context(), t, "nothing is left of the Pods", func(ctx context.Context) string {
+		var list corev1.PodList
+		if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
+			return err.Error()
+		}
+		if n := len(list.Items); n > 0 {
+			return fmt.Sprintf("%d Pods are there", n)
+		}
+		return c.settled(ctx, network, cidr, 0)
+	})
 }
 
 // namespace makes a namespace for one test and takes it away at its end.

@@ -55,7 +55,8 @@ func (l *Lab) Install(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil, overlay, base, sum), 0o644); err != nil {
 		return fmt.Errorf("write kustomization: %w", err)
 	}
-	if _, err := l.Kubectl(ctx, "apply", "--server-side", "--kustomize", dir); err != nil {
+	// What a test changed for a while, and did not take back, is no reason to stop.
+	if _, err := l.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--kustomize", dir); err != nil {
 		return err
 	}
 	return l.awaitRollout(ctx, productLabel)

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// A pool has exactly as many addresses as there are Pods, and each node keeps some
+// ready when the most of the Pods come, on one node: what the others keep must not be
+// missing. One Pod more is told so, and runs when another one goes.
+func TestExactExhaustion(t *testing.T) {
+	const pool = 36 // twelve a node: with fewer than eight free nobody keeps any
+	c, ns := shared, shared.namespace(t)
+	cidr := netip.MustParsePrefix("10.78.0.0/24")
+	n := vxlan("exact", "exact", 7800, cidr.String())
+	n.Spec.Options.Pool = &v1.IPPool{Start: "10.78.0.10", End: fmt.Sprintf("10.78.0.%d", 10+pool-1)}
+	c.create(t, n)
+	want := asks("exact", "dynamic")
+
+	first := c.burst(t, 1, ns, "first-1", c.nodes[0], want)
+	for i, node := range c.nodes[1:] {
+		first = append(first, c.burst(t, 1, ns, fmt.Sprintf("first-%d", i+2), node, want)...)
+	}
+	for _, p := range first {
+		c.running(t.Context(), t, p)
+	}
+	c.warm(t, "exact", 1)
+
+	rest := c.burst(t, pool-len(first), ns, "rest", c.nodes[0], want)
+	for _, p := range rest {
+		c.running(t.Context(), t, p)
+	}
+	c.await(t.Context(), t, "each address is on one Pod", func(ctx context.Context) string {
+		return c.settled(ctx, "exact", cidr, pool)
+	})
+
+	late := c.burst(t, 1, ns, "late", c.nodes[1], want)[0]
+	c.await(t.Context(), t, "an Event says what is full, how full, and what to do", func(ctx context.Context) string {
+		messages := c.events(ctx, late)
+		for _, m := range messages {
+			if saysFull(m, "exact", pool) {
+				return ""
+			}
+		}
+		return strings.Join(messages, "\n")
+	})
+	if err := c.Delete(t.Context(), first[2]); err != nil {
+		t.Fatalf("delete Pod: %v", err)
+	}
+	c.running(t.Context(), t, late)
+	c.await(t.Context(), t, "the address has moved", func(ctx context.Context) string {
+		return c.settled(ctx, "exact", cidr, pool)
+	})
+	c.deletePods(t, ns, "exact", cidr)
+}
+
+// saysFull reports whether a message names the network, how many addresses are in use
+// and what to do.
+func saysFull(message, network string, inUse int) bool {
+	number := regexp.MustCompile(fmt.Sprintf(`\b%d\b`, inUse))
+	return strings.Contains(message, network) && number.MatchString(message) &&
+		strings.Contains(message, "delete Pods or enlarge")
+}
+
+// warm waits until each node keeps at least so many addresses of a network ready.
+func (c *cluster) warm(t *testing.T, network string, least int) {
+	t.Helper()
+	c.await(t.Context(), t, fmt.Sprintf("each node keeps %d addresses of %s ready", least, network), func(ctx context.Context) string {
+		l, err := c.ledger(ctx, network)
+		if err != nil {
+			return err.Error()
+		}
+		for _, node := range c.nodes {
+			if has := l.unused(node); len(has) < least {
+				return fmt.Sprintf("%s has %v", node, has)
+			}
+		}
+		return ""
+	})
+}

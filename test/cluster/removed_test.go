@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// leastGrace is the shortest time that patchbay-controller takes for --node-grace.
+const leastGrace = "--node-grace=1m"
+
+// A node loses its power and its Node object is deleted: what its Pods had is freed
+// once the grace is over, and nothing else. Another node's Pod gets the static address
+// of one of them. The node comes back, with a disk that knows it otherwise, and takes
+// nothing of what it lost.
+func TestNodeRemovedForGood(t *testing.T) {
+	const static = "10.82.0.50"
+	c, ns := shared, shared.namespace(t)
+	cidr := netip.MustParsePrefix("10.82.0.0/24")
+	c.create(t, vxlan("removed", "removed", 8200, cidr.String()))
+	c.controllerFlag(t, leastGrace)
+	lost, stay := c.nodes[2], c.nodes[:2]
+	pods := c.burst(t, 3, ns, "lost", lost, asks("removed", "dynamic"))
+	pods = append(pods, c.burst(t, 1, ns, "static", lost, asks("removed", static))...)
+	for i, node := range stay {
+		pods = append(pods, c.burst(t, 1, ns, fmt.Sprintf("stay-%d", i), node, asks("removed", "dynamic"))...)
+	}
+	for _, p := range pods {
+		c.running(t.Context(), t, p)
+	}
+	c.await(t.Context(), t, "books are right with all Pods running", func(ctx context.Context) string {
+		return c.settled(ctx, "removed", cidr, len(pods))
+	})
+	before := c.endpointsOf(t, ns, stay)
+
+	c.remove(t, lost)
+	c.await(t.Context(), t, "what the node's Pods had is freed", func(ctx context.Context) string {
+		l, err := c.ledger(ctx, "removed")
+		if err != nil {
+			return err.Error()
+		}
+		if held := l.byNode[lost]; len(held) > 0 {
+			return fmt.Sprintf("its entry has %v", held)
+		}
+		return c.settledOn(ctx, stay, "removed", cidr, len(stay))
+	})
+	if after := c.endpointsOf(t, ns, stay); !maps.Equal(before, after) {
+		t.Errorf("the other nodes' DanmEps were %v, now they are %v", before, after)
+	}
+	heir := c.burst(t, 1, ns, "heir", stay[0], asks("removed", static))[0]
+	c.running(t.Context(), t, heir)
+	c.orphansGone(t, ns, lost)
+
+	if err := c.lab.StartNode(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	next := c.burst(t, 3, ns, "next", lost, asks("removed", "dynamic"))
+	for _, p := range next {
+		c.running(t.Context(), t, p)
+	}
+	c.await(t.Context(), t, "the node that is back has new addresses only", func(ctx context.Context) string {
+		return c.settled(ctx, "removed", cidr, len(stay)+1+len(next))
+	})
+	if on := c.holders(t, netip.MustParseAddr(static)); !slices.Equal(on, stay[:1]) {
+		t.Errorf("%s is on %v, want it on %s alone", static, on, stay[0])
+	}
+	c.deletePods(t, ns, "removed", cidr)
+}
+
+// remove takes a node out of the cluster as an administrator does after its machine
+// broke.
+func (c *cluster) remove(t *testing.T, node string) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		if err := c.lab.StartNode(ctx, node); err != nil {
+			t.Errorf("bring %s back: %v", node, err)
+		}
+	})
+	if err := c.lab.KillNode(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	n := &corev1.Node{}
+	n.Name = node
+	if err := c.Delete(t.Context(), n); err != nil {
+		t.Fatalf("delete Node: %v", err)
+	}
+}
+
+// endpointsOf are the UIDs of the DanmEps of some nodes, and their addresses.
+func (c *cluster) endpointsOf(t *testing.T, ns string, nodes []string) map[string]string {
+	t.Helper()
+	var list v1.DanmEpList
+	if err := c.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+		t.Fatalf("list DanmEps: %v", err)
+	}
+	found := map[string]string{}
+	for _, ep := range list.Items {
+		if slices.Contains(nodes, ep.Spec.Host) {
+			found[string(ep.UID)] = ep.Spec.Interface.Address
+		}
+	}
+	return found
+}
+
+// orphansGone waits until Kubernetes has deleted the Pods of a Node that is gone.
+func (c *cluster) orphansGone(t *testing.T, ns, node string) {
+	t.Helper()
+	c.await(t.Context(), t, "no Pod is bound to "+node, func(ctx context.Context) string {
+		var list corev1.PodList
+		if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
+			return err.Error()
+		}
+		for _, p := range list.Items {
+			if p.Spec.NodeName == node {
+				return "Pod " + p.Name + " is"
+			}
+		}
+		return ""
+	})
+}
+
+// controllerFlag adds a flag to patchbay-controller's until the test ends.
+func (c *cluster) controllerFlag(t *testing.T, flag string) {
+	t.Helper()
+	var d appsv1.Deployment
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "patchbay-system", Name: "patchbay-controller"}, &d); err != nil {
+		t.Fatalf("get controller: %v", err)
+	}
+	flags := d.Spec.Template.Spec.Containers[0].Args
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		c.setControllerFlags(ctx, t, flags)
+	})
+	c.setControllerFlags(t.Context(), t, append(slices.Clone(flags), flag))
+}
+
+func (c *cluster) setControllerFlags(ctx context.Context, t *testing.T, flags []string) {
+	t.Helper()
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": flags},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := []string{"--namespace", "patchbay-system", "deployment/patchbay-controller"}
+	if _, err := c.lab.Kubectl(ctx, append([]string{"patch", "--type=json", "--patch", string(patch)}, name...)...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.lab.Kubectl(ctx, append([]string{"rollout", "status", "--timeout=240s"}, name...)...); err != nil {
+		t.Fatal(err)
+	}
+}
