@@ -6,6 +6,7 @@ package main
 
 import (
 	"os/exec"
+	"syscall"
 )
 
 // program is the daemon as a process of its own, which can be killed.
@@ -43,6 +44,18 @@ func (p *program) kill() {
 		_ = p.cmd.Wait()
 		p.cmd = nil
 	}
+}
+
+// end ends it with SIGTERM, as kubelet does.
+func (p *program) end() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	if err := p.cmd.Wait(); err != nil {
+		p.n.t.Errorf("the daemon ended with: %v", err)
+	}
+	p.cmd = nil
 }
 
 func (p *program) pid() int { return p.cmd.Process.Pid }

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// keeping are the flags of a daemon that keeps addresses ready.
+func keeping(n *node) { n.args = append(n.args, "--hold=64", "--cool=1s") }
+
+// warm waits until addresses are ready.
+func (n *node) warm() {
+	n.t.Helper()
+	eventually(n.t, "addresses to be ready", func(context.Context) error {
+		held, err := n.metric("patchbay_addresses_held")
+		if err == nil && held == 0 {
+			err = errors.New("none")
+		}
+		return err
+	})
+}
+
+// endpoints waits until there are that many DanmEps of a network, and returns them.
+func (n *node) endpoints(cn *v1.ClusterNetwork, want int) []v1.DanmEp {
+	n.t.Helper()
+	eps := &v1.DanmEpList{}
+	eventually(n.t, "the DanmEps", func(ctx context.Context) error {
+		if err := n.env.Client.List(ctx, eps, client.MatchingFields{"spec.NetworkName": cn.Name}); err != nil {
+			return err
+		}
+		if len(eps.Items) != want {
+			return fmt.Errorf("%d, want %d", len(eps.Items), want)
+		}
+		return nil
+	})
+	return eps.Items
+}
+
+// With addresses ready, an ADD is answered although no write reaches the API server.
+// What it owes is written afterwards; at the end nothing is left, once the daemon has
+// given back what it kept.
+func TestWarmAddWritesNothingBeforeItsAnswer(t *testing.T) {
+	env := apitest.Start(t)
+	n, ns := newNode(t, env), env.Namespace(t)
+	keeping(n)
+	g := n.newGate()
+	cn := n.network("10.25.0.0/24")
+	stop := n.start()
+	n.awaitReady()
+	first, second := n.pod(ns, asks(cn, "dynamic")), n.pod(ns, asks(cn, "dynamic"))
+	if _, err := n.call("ADD", first); err != nil {
+		t.Fatal(err)
+	}
+	n.warm()
+	n.endpoints(cn, 1)
+	n.expectMetric(t, `patchbay_claims_total{source="hold"}`, 0)
+
+	reopen := g.shut()
+	t.Cleanup(reopen)
+	result, err := n.call("ADD", second)
+	if err != nil {
+		t.Fatalf("ADD while no write passes: %v", err)
+	}
+	want := result.IPs[0].Address.String()
+	if got := second.eth0(t); got != want {
+		t.Errorf("eth0 has %s, the result says %s", got, want)
+	}
+	n.expectMetric(t, `patchbay_claims_total{source="hold"}`, 1)
+	if eps := n.endpoints(cn, 1); eps[0].Spec.Interface.Address == want {
+		t.Errorf("%s was in use already", want)
+	}
+	eventually(t, "the DanmEp to wait at the gate", func(context.Context) error {
+		if !g.waits("danmeps") {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	reopen()
+	n.endpoints(cn, 2)
+	for _, p := range []*pod{first, second} {
+		if _, err := n.call("DEL", p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.endpoints(cn, 0)
+	stop()
+	n.unused(cn)
+}
+
+// A DanmEp that was torn away comes back with its address, which nobody else gets
+// meanwhile: the network waits for all nodes to say what they use.
+func TestTornEndpointKeepsItsAddress(t *testing.T) {
+	env := apitest.Start(t)
+	n, ns := newNode(t, env), env.Namespace(t)
+	cn := n.network("10.26.0.0/30") // two addresses
+	n.start()
+	n.awaitReady()
+	p := n.pod(ns, asks(cn, "10.26.0.1"))
+	if _, err := n.call("ADD", p); err != nil {
+		t.Fatal(err)
+	}
+	torn := n.endpoints(cn, 1)[0]
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := errors.Join(env.Client.Patch(t.Context(), &torn, patch), env.Client.Delete(t.Context(), &torn)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the DanmEp to come back, and the network to recover", func(ctx context.Context) error {
+		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
+			return err
+		}
+		if eps := n.endpoints(cn, 1); eps[0].UID == torn.UID || eps[0].Spec.Interface.Address != "10.26.0.1/30" {
+			return fmt.Errorf("DanmEp %s has %s", eps[0].UID, eps[0].Spec.Interface.Address)
+		}
+		if r := cn.Status.IPAM.Recovering; r == nil || len(r.Done) != 1 || r.Done[0] != n.name {
+			return fmt.Errorf("recovering: %+v", r)
+		}
+		return nil
+	})
+	other := n.pod(ns, asks(cn, "10.26.0.2"))
+	if _, err := n.call("ADD", other); err == nil {
+		t.Error("a network that recovers gave out an address")
+	}
+	eventually(t, "the recovery to be ended, as the controller does", func(ctx context.Context) error {
+		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
+			return err
+		}
+		cn.Status.IPAM.Recovering = nil
+		return env.Client.Status().Update(ctx, cn)
+	})
+	if err := other.again(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.call("ADD", other); err != nil {
+		t.Error(err)
+	}
+	for _, p := range []*pod{p, other} {
+		if _, err := n.call("DEL", p); err != nil {
+			t.Error(err)
+		}
+	}
+	n.unused(cn)
+}
