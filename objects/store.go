@@ -42,7 +42,7 @@ func (s *Store) Get(ctx context.Context, ref network.Ref) (*claims.Object, error
 	if err := s.c.Get(ctx, Key(ref), obj); err != nil {
 		return nil, storeError("get", ref, err)
 	}
-	return fromAPI(ref, obj), nil
+	return ObjectOf(ref, obj), nil
 }
 
 // Update implements claims.Store. The UID goes along: the API server refuses it
@@ -64,11 +64,11 @@ func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, e
 	if err := s.c.Status().Update(ctx, obj); err != nil {
 		return nil, storeError("update status of", o.Ref, err)
 	}
-	return fromAPI(o.Ref, obj), nil
+	return ObjectOf(o.Ref, obj), nil
 }
 
-// fromAPI translates an object that was just read or written.
-func fromAPI(ref network.Ref, obj client.Object) *claims.Object {
+// ObjectOf translates an object that was just read or written for ipam/claims.
+func ObjectOf(ref network.Ref, obj client.Object) *claims.Object {
 	m := ModelOf(obj)
 	status := *StatusOf(obj)
 	kept := remainder{status: status, finalizers: obj.GetFinalizers()}

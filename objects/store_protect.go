@@ -43,5 +43,5 @@ func (s *Store) Protect(ctx context.Context, o *claims.Object, on bool) (*claims
 	if err := s.c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return nil, storeError("set finalizer of", o.Ref, err)
 	}
-	return fromAPI(o.Ref, obj), nil
+	return ObjectOf(o.Ref, obj), nil
 }

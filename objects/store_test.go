@@ -22,7 +22,7 @@ func TestStoreReadsInvalidNetworks(t *testing.T) {
 		Spec:       v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.9.0.0/99"}},
 	}
 	cn.Status.IPAM = &v1.IPAMStatus{V4: &v1.AddressBitmap{CIDR: "10.9.0.0/24"}}
-	o := fromAPI(network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, cn)
+	o := ObjectOf(network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, cn)
 	if !errors.Is(o.Invalid, network.ErrInvalid) || !strings.Contains(o.Invalid.Error(), "spec.Options.cidr") {
 		t.Errorf("Invalid is %v, want the field", o.Invalid)
 	}

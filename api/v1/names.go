@@ -28,6 +28,18 @@ const (
 // the token of the reservation. Admission sets it, users cannot.
 const AssignedAnnotation = "danm.io/assigned"
 
+// Annotations that ask patchbay-controller for something. Whoever may write a
+// network may set them: neither can hand out an address that is in use elsewhere.
+const (
+	// RebuildAnnotation on a network, with any value, asks for its bitmap to be
+	// written anew from who holds what. It is gone when that is done.
+	RebuildAnnotation = "danm.io/ipam-rebuild"
+	// SkipAnnotation on a network in recovery names nodes, with commas between
+	// them, that the recovery does not wait for: they are off, and so are the
+	// Pods on them. It is gone when the recovery is over.
+	SkipAnnotation = "danm.io/ipam-skip"
+)
+
 // Finalizers that Patchbay sets.
 const (
 	// NodeFinalizer on a DanmEp is taken off by the Pod's node only, after the
@@ -50,4 +62,31 @@ const (
 	TypeMACVLAN = "macvlan"
 	// TypeSRIOV is a virtual function of a device pool.
 	TypeSRIOV = "sriov"
+)
+
+// Conditions of networks that patchbay-controller writes, with their reasons.
+const (
+	// ConditionAddressesAvailable says whether new Pods get dynamic addresses.
+	ConditionAddressesAvailable = "AddressesAvailable"
+	// ReasonEnough: less than 90 % of the addresses are in use or held.
+	ReasonEnough = "Enough"
+	// ReasonScarce, with status True: 90 % or more are in use or held.
+	ReasonScarce = "Scarce"
+	// ReasonExhausted, with status False: all are in use or held.
+	ReasonExhausted = "Exhausted"
+
+	// ConditionRecovering, only ever True, says that the network's status went
+	// back in time, and that no address is given out before all nodes have said
+	// what they use.
+	ConditionRecovering = "Recovering"
+	// ReasonAwaitingNodes: the message names those who have not.
+	ReasonAwaitingNodes = "AwaitingNodes"
+)
+
+// Reasons of Events on networks that answer RebuildAnnotation.
+const (
+	// ReasonRebuilt: the message says what changed.
+	ReasonRebuilt = "Rebuilt"
+	// ReasonRebuildFailed: the message says why; it is tried again.
+	ReasonRebuildFailed = "RebuildFailed"
 )

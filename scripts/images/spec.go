@@ -27,6 +27,10 @@ func specs() []spec {
 		// The daemon copies the plugin to the node's CNI folder at start.
 		programs:    []string{"patchbayd", "patchbay"},
 		description: "Patchbay's node daemon and its CNI plugin",
+	}, {
+		name:        "patchbay-controller",
+		programs:    []string{"patchbay-controller"},
+		description: "Patchbay's controller",
 	}}
 }
 

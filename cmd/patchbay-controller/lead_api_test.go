@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	apitest.Main(m)
+}
+
+const namespace = "patchbay-system"
+
+// replica is one controller, with the rights of its service account.
+type replica struct {
+	url  string
+	stop func() error
+}
+
+// start runs a replica until it is stopped.
+func start(t *testing.T, env *apitest.Env) *replica {
+	t.Helper()
+	address := free(t)
+	cfg := env.ConfigAs(apitest.Identity{
+		UserName: "system:serviceaccount:" + namespace + ":patchbay-controller", Groups: []string{"system:authenticated"},
+	})
+	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testr.New(t)))
+	m, err := newManager(ctx, cfg, &options{namespace: namespace, http: address, nodeGrace: time.Minute, elect: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- m.Start(ctx) }()
+	r := &replica{url: "http://" + address, stop: func() error { cancel(); return <-done }}
+	t.Cleanup(cancel)
+	return r
+}
+
+// free is an address on the loopback that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// eventually polls until try succeeds.
+func eventually(t *testing.T, what string, within time.Duration, try func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited %s for %s: %v", within, what, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// ready asks a replica whether it could lead.
+func (r *replica) ready(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	reply, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	if text, _ := io.ReadAll(reply.Body); reply.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", reply.Status, text)
+	}
+	return nil
+}
+
+// holder returns who leads.
+func holder(ctx context.Context, env *apitest.Env) (string, error) {
+	lease := &coordinationv1.Lease{}
+	if err := env.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: leaseName}, lease); err != nil {
+		return "", err
+	}
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return "", errors.New("nobody leads")
+	}
+	return *lease.Spec.HolderIdentity, nil
+}
+
+// A leader that ends in order gives the Lease back: the other replica need not wait
+// until it expires, which takes 15 s.
+func TestLeaderHandsOver(t *testing.T) {
+	env := apitest.Start(t)
+	first := start(t, env)
+	eventually(t, "the first replica", time.Minute, first.ready)
+	var leader string
+	eventually(t, "a leader", time.Minute, func(ctx context.Context) (err error) {
+		leader, err = holder(ctx, env)
+		return err
+	})
+	second := start(t, env)
+	eventually(t, "the second replica, which does not lead", time.Minute, second.ready)
+	if now, err := holder(t.Context(), env); err != nil || now != leader {
+		t.Errorf("%s leads, %v, want still %s", now, err, leader)
+	}
+	if err := first.stop(); err != nil {
+		t.Errorf("the leader ended with %v", err)
+	}
+	eventually(t, "the second to lead", 10*time.Second, func(ctx context.Context) error {
+		now, err := holder(ctx, env)
+		if err == nil && now == leader {
+			err = errors.New("the first one still leads")
+		}
+		return err
+	})
+	if err := second.stop(); err != nil {
+		t.Errorf("the second ended with %v", err)
+	}
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// leastGrace keeps a slip of the finger from freeing the addresses of a Node that
+// is being re-registered.
+const leastGrace = time.Minute
+
+// options are the controller's flags.
+type options struct {
+	kubeconfig, namespace string
+	http                  string
+	nodeGrace             time.Duration
+	elect, debug, version bool
+}
+
+// parseOptions reads the flags; the message of a wrong one goes to stderr.
+func parseOptions(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("patchbay-controller", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; the Pod's service account when empty")
+	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the controller's own Lease (environment POD_NAMESPACE)")
+	f.StringVar(&o.http, "http-address", "127.0.0.1:9641", "`address` for /healthz, /readyz and /metrics")
+	f.DurationVar(&o.nodeGrace, "node-grace", 15*time.Minute,
+		"how long a Node must be gone before its addresses are freed; at least "+leastGrace.String())
+	f.BoolVar(&o.elect, "leader-elect", true, "act only while holding the Lease; false is for a single replica")
+	f.BoolVar(&o.debug, "debug", false, "log more")
+	f.BoolVar(&o.version, "version", false, "print the version")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	return o, o.validate(f.NArg())
+}
+
+// validate refuses what the controller must not start with.
+func (o *options) validate(rest int) error {
+	switch {
+	case rest > 0:
+		return errors.New("arguments after the flags: want none")
+	case o.version:
+		return nil
+	case o.elect && o.namespace == "":
+		return errors.New("flag --namespace: the controller must know where its Lease is")
+	case o.nodeGrace < leastGrace:
+		return fmt.Errorf("flag --node-grace: %s is too short, want at least %s", o.nodeGrace, leastGrace)
+	}
+	return nil
+}
+
+// restConfig is the service account's, or that of a kubeconfig.
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/version"
+)
+
+func TestOptions(t *testing.T) {
+	cases := map[string]struct {
+		reason    string
+		env       string
+		args      []string
+		namespace string
+		grace     time.Duration
+		err       string
+	}{
+		"Flag":        {reason: "the flag counts", args: []string{"--namespace=a"}, env: "b", namespace: "a", grace: 15 * time.Minute},
+		"Environment": {reason: "the downward API's variable", env: "b", namespace: "b", grace: 15 * time.Minute},
+		"Grace":       {reason: "a fleet whose machines take long to start", env: "b", args: []string{"--node-grace=1h"}, namespace: "b", grace: time.Hour},
+		"Single":      {reason: "without a Lease no namespace is needed", args: []string{"--leader-elect=false"}, grace: 15 * time.Minute},
+		"Nowhere":     {reason: "two replicas without a Lease would both act", err: "--namespace"},
+		"Hasty":       {reason: "a Node that is registered anew would lose what its Pods have", env: "b", args: []string{"--node-grace=5s"}, err: "at least 1m0s"},
+		"Arguments":   {reason: "a flag that lost its dashes is not ignored", env: "b", args: []string{"debug"}, err: "arguments"},
+		"Unknown":     {reason: "a flag of another version is not ignored", args: []string{"--nope"}, err: "nope"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("POD_NAMESPACE", tc.env)
+			o, err := parseOptions(tc.args, io.Discard)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.err)
+				}
+				return
+			}
+			if err != nil || o.namespace != tc.namespace || o.nodeGrace != tc.grace {
+				t.Errorf("%s: got %+v, %v", tc.reason, o, err)
+			}
+		})
+	}
+}
+
+func TestRunWithoutACluster(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Help":    {reason: "help is no error", args: []string{"--help"}, want: "-node-grace"},
+		"Version": {reason: "the version can be asked for anywhere", args: []string{"--version"}, want: version.String()},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := run(t.Context(), tc.args, &out); err != nil {
+				t.Errorf("%s: %v", tc.reason, err)
+			}
+			if !strings.Contains(out.String(), tc.want) {
+				t.Errorf("%s: %q has no %q", tc.reason, out.String(), tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/go-logr/logr"
+
+	"github.com/patchbay-cni/patchbay/logging"
+	"github.com/patchbay-cni/patchbay/version"
+)
+
+// run is the controller from its arguments to its end; logs go to stderr. It
+// returns an error when it loses the lease: the process must end then.
+func run(ctx context.Context, args []string, stderr io.Writer) error {
+	o, err := parseOptions(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if o.version {
+		_, err := fmt.Fprintln(stderr, version.String())
+		return err
+	}
+	ctx, flush := logging.Into(ctx, o.debug, stderr)
+	defer flush()
+	logr.FromContextOrDiscard(ctx).Info("Starting", "version", version.String())
+	cfg, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read API server's address and credentials: %w", err)
+	}
+	m, err := newManager(ctx, cfg, o)
+	if err != nil {
+		return err
+	}
+	if err := m.Start(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}

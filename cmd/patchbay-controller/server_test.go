@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		path   string
+		synced bool
+		want   int
+	}{
+		"Alive":    {reason: "a restart does not bring the API server back", path: "/healthz", want: http.StatusOK},
+		"NotReady": {reason: "a rollout waits for filled caches", path: "/readyz", want: http.StatusServiceUnavailable},
+		"Ready":    {reason: "it could lead at once", path: "/readyz", synced: true, want: http.StatusOK},
+		"Metrics":  {reason: "also before it is ready", path: "/metrics", want: http.StatusOK},
+		"Else":     {reason: "nothing else is served", path: "/debug/pprof/", want: http.StatusNotFound},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := httptest.NewRecorder()
+			h := handler(prometheus.NewRegistry(), func(context.Context) bool { return tc.synced })
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, tc.path, nil))
+			if w.Code != tc.want {
+				t.Errorf("%s: %s answers %d, want %d", tc.reason, tc.path, w.Code, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
+)
+
+// name is the controller's, in metrics, logs and Events.
+const name = "patchbay-controller"
+
+// Add makes a manager run a Controller while it leads. The manager's client must
+// read from the API server, and its cache be made with Cached.
+func Add(ctx context.Context, m manager.Manager, cfg Config) error {
+	c := &Controller{
+		cfg: cfg.withDefaults(), metrics: newMetrics(cfg.Registry), events: m.GetEventRecorder(name),
+		cached: m.GetCache(), direct: m.GetClient(), steward: cfg.Steward,
+	}
+	if c.steward == nil {
+		c.steward = claims.NewSteward(objects.NewStore(m.GetClient()), c.stewardConfig(ctx))
+	}
+	if err := prepare(ctx, m.GetCache()); err != nil {
+		return err
+	}
+	queued := make(chan event.TypedGenericEvent[network.Ref], 1)
+	ctl, err := controller.NewTyped("addresses", m, controller.TypedOptions[network.Ref]{
+		Reconciler: c, MaxConcurrentReconciles: c.cfg.Workers,
+	})
+	if err != nil {
+		return fmt.Errorf("make controller: %w", err)
+	}
+	if err := ctl.Watch(source.TypedChannel(queued, handler.TypedFuncs[network.Ref, network.Ref]{GenericFunc: take})); err != nil {
+		return fmt.Errorf("take what the sweep finds: %w", err)
+	}
+	for _, kind := range objects.Kinds() {
+		if err := ctl.Watch(source.TypedKind(m.GetCache(), objects.Metadata(kind), c.onChange(kind))); err != nil {
+			return fmt.Errorf("watch %ss: %w", kind, err)
+		}
+	}
+	return m.Add(&sweeper{Controller: c, absences: absences{}, queue: func(ctx context.Context, ref network.Ref) {
+		select {
+		case queued <- event.TypedGenericEvent[network.Ref]{Object: ref}:
+		case <-ctx.Done():
+		}
+	}})
+}
+
+// stewardConfig makes the Steward count as the daemons do.
+func (c *Controller) stewardConfig(ctx context.Context) claims.StewardConfig {
+	log := logr.FromContextOrDiscard(ctx)
+	return claims.StewardConfig{
+		Report:   func(err error) { log.Error(err, "Found a network's addresses damaged") },
+		Reserved: func(n *network.Network) []netip.Addr { return c.reserved(ctx, n) },
+	}
+}
+
+// prepare starts the caches that no controller watches.
+func prepare(ctx context.Context, all cache.Cache) error {
+	if err := all.IndexField(ctx, &v1.DanmEp{}, byNetwork, func(obj client.Object) []string {
+		ep, ok := obj.(*v1.DanmEp)
+		if !ok {
+			return nil
+		}
+		return []string{objects.NetworkOf(ep).Ref.String()}
+	}); err != nil {
+		return fmt.Errorf("index DanmEps by network: %w", err)
+	}
+	for _, obj := range []client.Object{nodeMeta(), &v1.NodeNetwork{}} {
+		if _, err := all.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", obj, err)
+		}
+	}
+	return nil
+}
+
+// take queues what the sweep found.
+func take(_ context.Context, e event.TypedGenericEvent[network.Ref], q workqueue.TypedRateLimitingInterface[network.Ref]) {
+	q.Add(e.Object)
+}
+
+// onChange queues a network whose metadata moved: soon, as every claim moves it, or
+// at once when somebody asks for something. The first sweep sees what is there.
+func (c *Controller) onChange(kind string) handler.TypedEventHandler[*metav1.PartialObjectMetadata, network.Ref] {
+	return handler.TypedFuncs[*metav1.PartialObjectMetadata, network.Ref]{
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*metav1.PartialObjectMetadata],
+			q workqueue.TypedRateLimitingInterface[network.Ref],
+		) {
+			if request(e.ObjectNew) != request(e.ObjectOld) {
+				q.Add(objects.RefOf(kind, e.ObjectNew))
+				return
+			}
+			q.AddAfter(objects.RefOf(kind, e.ObjectNew), c.cfg.Pace)
+		},
+	}
+}
+
+// request is what the annotations of a network ask for.
+func request(obj *metav1.PartialObjectMetadata) string {
+	rebuild, asked := obj.Annotations[v1.RebuildAnnotation]
+	return fmt.Sprint(asked, rebuild, "\n", obj.Annotations[v1.SkipAnnotation])
+}

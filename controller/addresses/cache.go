@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
+)
+
+// byNetwork is the index of cached DanmEps by the network that they name.
+const byNetwork = "network"
+
+// Cached says how the objects that this package caches are slimmed; it is for
+// cache.Options. The rest of the program may add to it, not take from it.
+func Cached() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&v1.DanmEp{}:      {Transform: slimEndpoint},
+		&v1.NodeNetwork{}: {Transform: objects.SlimNodeNetwork},
+		&corev1.Node{}:    {Transform: slimMetadata},
+	}
+}
+
+// slimEndpoint keeps what names a DanmEp, its network, addresses, node and Pod.
+func slimEndpoint(obj any) (any, error) {
+	ep, ok := obj.(*v1.DanmEp)
+	if !ok {
+		return obj, nil
+	}
+	s := ep.Spec
+	return &v1.DanmEp{
+		ObjectMeta: identity(&ep.ObjectMeta),
+		Spec: v1.DanmEpSpec{
+			NetworkName: s.NetworkName, NetworkUID: s.NetworkUID, APIType: s.APIType,
+			Host: s.Host, HostUID: s.HostUID, Pod: s.Pod, PodUID: s.PodUID,
+			Interface: v1.DanmEpInterface{Address: s.Interface.Address, AddressIPv6: s.Interface.AddressIPv6},
+		},
+	}, nil
+}
+
+// slimMetadata keeps what names an object.
+func slimMetadata(obj any) (any, error) {
+	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		return &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: identity(&m.ObjectMeta)}, nil
+	}
+	return obj, nil
+}
+
+func identity(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+}
+
+// nodeMeta is an empty Node as metadata.
+func nodeMeta() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+}
+
+// podMeta is an empty Pod as metadata.
+func podMeta() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+}
+
+// nodes returns the cached Nodes.
+func (c *Controller) nodes(ctx context.Context) (nodes, error) { return listNodes(ctx, c.cached) }
+
+// listNodes reads all Nodes as metadata.
+func listNodes(ctx context.Context, from client.Reader) (nodes, error) {
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
+	if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Nodes: %w", err)
+	}
+	all := nodes{}
+	for i := range list.Items {
+		all[list.Items[i].Name] = string(list.Items[i].UID)
+	}
+	return all, nil
+}
+
+// allEndpoints returns the cached DanmEps; nobody may change them.
+func (c *Controller) allEndpoints(ctx context.Context, opts ...client.ListOption) ([]v1.DanmEp, error) {
+	list := &v1.DanmEpList{}
+	if err := c.cached.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("list cached DanmEps: %w", err)
+	}
+	return list.Items, nil
+}
+
+// endpoints returns the cached DanmEps of a network.
+func (c *Controller) endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoint, error) {
+	eps, err := c.allEndpoints(ctx, client.MatchingFields{byNetwork: ref.String()})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]claims.Endpoint, len(eps))
+	for i := range eps {
+		if all[i], err = objects.EndpointOf(&eps[i]); err != nil {
+			return nil, fmt.Errorf("read DanmEps of %s: %w", ref, err)
+		}
+	}
+	return all, nil
+}

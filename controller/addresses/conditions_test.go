@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// said is a condition that was written before.
+func said(kind, reason string, status metav1.ConditionStatus) metav1.Condition {
+	return metav1.Condition{Type: kind, Reason: reason, Status: status, Message: "as before", ObservedGeneration: 1}
+}
+
+func TestDesiredConditions(t *testing.T) {
+	t.Parallel()
+	const pool, recovering = v1.ConditionAddressesAvailable, v1.ConditionRecovering
+	enough, scarce := said(pool, v1.ReasonEnough, metav1.ConditionTrue), said(pool, v1.ReasonScarce, metav1.ConditionTrue)
+	ready := said("Ready", "Valid", metav1.ConditionTrue)
+	cases := map[string]struct {
+		reason     string
+		before     []metav1.Condition
+		generation int64
+		uses       []use
+		awaited    []string
+		// want is Type=Status Reason of each; message is part of the first.
+		want    []string
+		message string
+		write   bool
+	}{
+		"New": {
+			reason: "a network in use for the first time", generation: 1, uses: []use{{"IPv4", 1, 100}},
+			want: []string{"AddressesAvailable=True Enough"}, message: "1 of 100", write: true,
+		},
+		"Claim": {
+			reason: "a claim alone writes nothing", before: []metav1.Condition{ready, enough}, generation: 1, uses: []use{{"IPv4", 50, 100}},
+			want: []string{"AddressesAvailable=True Enough"}, message: "as before",
+		},
+		"Scarce": {
+			reason: "the numbers and what to do", before: []metav1.Condition{enough}, generation: 1, uses: []use{{"IPv4", 95, 100}},
+			want: []string{"AddressesAvailable=True Scarce"}, message: "95 of 100 IPv4", write: true,
+		},
+		"Exhausted": {
+			reason: "new Pods wait", before: []metav1.Condition{scarce}, generation: 1, uses: []use{{"IPv4", 100, 100}, {"IPv6", 1, 1000}},
+			want: []string{"AddressesAvailable=False Exhausted"}, message: "Widen the allocation pool", write: true,
+		},
+		"Widened": {
+			reason: "a new spec has new numbers", before: []metav1.Condition{enough}, generation: 2, uses: []use{{"IPv4", 1, 200}},
+			want: []string{"AddressesAvailable=True Enough"}, message: "1 of 200", write: true,
+		},
+		"Unreadable": {
+			reason: "a bitmap that cannot be read says nothing new", before: []metav1.Condition{scarce}, generation: 1,
+			want: []string{"AddressesAvailable=True Scarce"},
+		},
+		"NoSubnet": {
+			reason: "a network that lost its addresses loses the condition", before: []metav1.Condition{scarce}, generation: 2, write: true,
+		},
+		"Recovering": {
+			reason: "the awaited nodes are named", before: []metav1.Condition{enough}, generation: 1, uses: []use{{"IPv4", 1, 100}}, awaited: []string{"a", "b"},
+			want: []string{"AddressesAvailable=True Enough", "Recovering=True AwaitingNodes"}, write: true,
+		},
+		"Recovered": {
+			reason: "it goes when the recovery is over", before: []metav1.Condition{enough, said(recovering, v1.ReasonAwaitingNodes, metav1.ConditionTrue)},
+			generation: 1, uses: []use{{"IPv4", 1, 100}}, want: []string{"AddressesAvailable=True Enough"}, write: true,
+		},
+		"Layer2": {reason: "a network without addresses has none of our conditions", before: []metav1.Condition{ready}, generation: 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			after := desired(tc.before, tc.generation, tc.uses, tc.awaited, nil)
+			var got []string
+			for _, c := range after {
+				got = append(got, c.Type+"="+string(c.Status)+" "+c.Reason)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			if tc.message != "" && !strings.Contains(after[0].Message, tc.message) {
+				t.Errorf("%s: message %q has no %q", tc.reason, after[0].Message, tc.message)
+			}
+			if write := !same(tc.before, after); write != tc.write {
+				t.Errorf("%s: writes %t, want %t", tc.reason, write, tc.write)
+			}
+		})
+	}
+}
+
+func TestStampKeepsTheTimeOfAStatus(t *testing.T) {
+	t.Parallel()
+	then, now := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
+	before := []metav1.Condition{{Type: "A", Status: metav1.ConditionTrue, LastTransitionTime: then}, {Type: "B", Status: metav1.ConditionTrue, LastTransitionTime: then}}
+	after := []metav1.Condition{{Type: "A", Status: metav1.ConditionTrue}, {Type: "B", Status: metav1.ConditionFalse}, {Type: "C", Status: metav1.ConditionTrue}}
+	stamp(before, after, now)
+	for kind, want := range map[string]metav1.Time{"A": then, "B": now, "C": now} {
+		if got := meta.FindStatusCondition(after, kind).LastTransitionTime; !got.Equal(&want) {
+			t.Errorf("%s changed at %v, want %v", kind, got, want)
+		}
+	}
+}

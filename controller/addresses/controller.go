@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
+)
+
+// Controller looks after the addresses of all networks, one network at a time.
+type Controller struct {
+	cfg     Config
+	steward Steward
+	events  Recorder
+	metrics *metrics
+	// cached reads Nodes and networks as metadata, and DanmEps; it may be behind.
+	cached client.Reader
+	// direct reads from the API server, and writes.
+	direct client.Client
+
+	departed departed
+	members  members
+	nics     nics
+	// rebuilt is when a network's bitmap was last rebuilt on request.
+	rebuilt sync.Map // claims.Key → time.Time
+}
+
+// fromWatchCache makes a read that the API server answers out of memory.
+func fromWatchCache() *metav1.GetOptions { return &metav1.GetOptions{ResourceVersion: "0"} }
+
+// Reconcile does all that is due for one network. Its error brings the network
+// back after a while.
+func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("network", ref.String()))
+	obj, err := objects.New(ref.Kind)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	if err := c.direct.Get(ctx, objects.Key(ref), obj, &client.GetOptions{Raw: fromWatchCache()}); apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("get %s: %w", ref, err)
+	}
+	return c.serve(ctx, read(ref, obj))
+}
+
+// serve does what a reading of a network asks for. One duty's failure keeps none of
+// the others from being done.
+func (c *Controller) serve(ctx context.Context, r reading) (reconcile.Result, error) {
+	awaited, err := c.recover(ctx, r)
+	again, rebuildErr := c.obeyRebuild(ctx, r)
+	errs := []error{err, rebuildErr, c.evict(ctx, r), c.collect(ctx, r), c.obeySkip(ctx, r), c.tell(ctx, r, awaited)}
+	if r.recovering() != nil && (again == 0 || again > c.cfg.Hurry) {
+		again = c.cfg.Hurry
+	}
+	return reconcile.Result{RequeueAfter: again}, errors.Join(errs...)
+}
+
+// collect frees what nobody covers, if caches say that there may be something. In
+// a recovery who covers what is not known yet.
+func (c *Controller) collect(ctx context.Context, r reading) error {
+	if r.recovering() != nil {
+		return nil
+	}
+	suspect, err := c.suspect(ctx, r)
+	if err != nil || !suspect {
+		return err
+	}
+	drift, err := c.steward.Audit(ctx, r.key(), false)
+	if err != nil {
+		return fmt.Errorf("collect addresses of %s: %w", r.Ref, err)
+	}
+	c.metrics.drifted(drift)
+	if drift.Freed+drift.Marked > 0 {
+		logr.FromContextOrDiscard(ctx).Info("Corrected bits of the bitmap that were wrong", "freed", drift.Freed, "marked", drift.Marked)
+	}
+	return nil
+}
+
+// suspect reports whether there may be bits that nobody covers. The object was
+// read before the cached DanmEps are, so that one published meanwhile counts.
+func (c *Controller) suspect(ctx context.Context, r reading) (bool, error) {
+	eps, err := c.endpoints(ctx, r.Ref)
+	if err != nil {
+		return false, err
+	}
+	loose, err := c.cfg.Uncovered(r.Object, eps)
+	if err != nil {
+		return false, fmt.Errorf("read who covers addresses of %s: %w", r.Ref, err)
+	}
+	return loose > 0, nil
+}
+
+// since reports how long ago a time was, a long time for the zero time.
+func (c *Controller) since(t time.Time) time.Duration { return c.cfg.Now().Sub(t) }

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package addresses is what the leading controller does for the addresses of all
+// networks, where no single node can:
+//
+//   - It frees bits that nobody covers, and counts them as drift.
+//   - It gives back what Nodes held that are gone, and their DanmEps.
+//   - It ends the recovery of a network whose object went back in time, and names
+//     the nodes that are awaited.
+//   - It obeys two annotations: rebuild the bitmap, skip a node in a recovery.
+//   - It says on each network how full its pools are.
+//
+// Every 45 seconds it lists all networks from the API server's watch cache (sweep)
+// and queues those with work to do; a network whose metadata moves is looked at
+// soon after. Caches give hints only: what frees an address is a Steward's quorum
+// read, consistent list and guarded write.
+package addresses

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// life is a Node object from its creation to its deletion: a machine that
+// registers again under its name begins another.
+type life struct {
+	name, uid string
+}
+
+// node reports whether it can be of a Node at all. Entries such as "!quarantine"
+// are not; and what has no UID was not written by us.
+func (l life) node() bool { return l.uid != "" && l.name != "" && !strings.HasPrefix(l.name, "!") }
+
+// lifeOf is whose a DanmEp is.
+func lifeOf(ep *v1.DanmEp) life { return life{ep.Spec.Host, ep.Spec.HostUID} }
+
+// nodes are the UIDs of the Node objects by name.
+type nodes map[string]string
+
+// has reports whether that life goes on.
+func (n nodes) has(l life) bool {
+	uid, ok := n[l.name]
+	return ok && uid == l.uid
+}
+
+// names returns the nodes' names in order.
+func (n nodes) names() []string { return slices.Sorted(maps.Keys(n)) }
+
+// absences remembers since when lives that something rests on have been over.
+type absences map[life]time.Time
+
+// look takes a look at a time: it returns those of suspects that were over at each
+// look for as long as grace, in no order. Who is not suspected any more is
+// forgotten, so that the next absence counts from its own beginning.
+func (a absences) look(now time.Time, grace time.Duration, suspects map[life]bool) []life {
+	maps.DeleteFunc(a, func(l life, _ time.Time) bool { return !suspects[l] })
+	var gone []life
+	for l := range suspects {
+		if _, known := a[l]; !known {
+			a[l] = now
+		}
+		if now.Sub(a[l]) >= grace {
+			gone = append(gone, l)
+		}
+	}
+	return gone
+}
+
+// departed are the lives that are over for good; safe for concurrent use.
+type departed struct {
+	mu    sync.RWMutex
+	lives map[life]bool
+}
+
+// set replaces them.
+func (d *departed) set(lives []life) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lives = map[life]bool{}
+	for _, l := range lives {
+		d.lives[l] = true
+	}
+}
+
+// of returns those of lives that are over for good.
+func (d *departed) of(lives []life) []life {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	var gone []life
+	for _, l := range lives {
+		if d.lives[l] {
+			gone = append(gone, l)
+		}
+	}
+	return gone
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// metrics are those of the leader; another replica has the names without values.
+type metrics struct {
+	drift               *prometheus.CounterVec
+	evicted, endpoints  prometheus.Counter
+	allocated, capacity *prometheus.GaugeVec
+	recovering          prometheus.Gauge
+	swept               prometheus.Gauge
+
+	// known are the networks with values; only the sweep touches it.
+	known map[network.Ref]pool
+}
+
+// pool is status.allocated and status.capacity.
+type pool struct{ allocated, capacity int64 }
+
+// newMetrics registers all metrics.
+func newMetrics(r prometheus.Registerer) *metrics {
+	labels := []string{"kind", "namespace", "name"}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &metrics{
+		drift: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "patchbay_ipam_drift_total",
+			Help: "Bits of networks' bitmaps that were wrong, by kind: freed had nobody who covers them, marked were clear and in use. Above zero is worth a look.",
+		}, []string{"kind"}),
+		evicted:   counter("patchbay_ipam_evicted_addresses_total", "Addresses freed because their Node was deleted."),
+		endpoints: counter("patchbay_ipam_removed_endpoints_total", "DanmEps removed because their Node was deleted."),
+		allocated: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "patchbay_pool_allocated", Help: "Addresses of a network that are in use or held by nodes: status.allocated.",
+		}, labels),
+		capacity: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "patchbay_pool_capacity", Help: "Dynamic addresses of a network: status.capacity.",
+		}, labels),
+		recovering: gauge("patchbay_networks_recovering", "Networks that give out no address until their nodes have said what they use."),
+		swept:      gauge("patchbay_ipam_sweep_timestamp_seconds", "When the leader last looked at all networks, in Unix time."),
+	}
+	r.MustRegister(m.drift, m.evicted, m.endpoints, m.allocated, m.capacity, m.recovering, m.swept)
+	for _, kind := range []string{"freed", "marked"} {
+		m.drift.WithLabelValues(kind)
+	}
+	return m
+}
+
+// drifted counts what an audit corrected.
+func (m *metrics) drifted(d claims.Drift) {
+	m.drift.WithLabelValues("freed").Add(float64(d.Freed))
+	m.drift.WithLabelValues("marked").Add(float64(d.Marked))
+}
+
+// pools notes how full the networks are, and forgets those that are gone.
+func (m *metrics) pools(all map[network.Ref]pool) {
+	for ref := range m.known {
+		if _, ok := all[ref]; !ok {
+			m.allocated.DeleteLabelValues(ref.Kind, ref.Namespace, ref.Name)
+			m.capacity.DeleteLabelValues(ref.Kind, ref.Namespace, ref.Name)
+		}
+	}
+	for ref, p := range all {
+		m.allocated.WithLabelValues(ref.Kind, ref.Namespace, ref.Name).Set(float64(p.allocated))
+		m.capacity.WithLabelValues(ref.Kind, ref.Namespace, ref.Name).Set(float64(p.capacity))
+	}
+	m.known = all
+}

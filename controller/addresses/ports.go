@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+)
+
+// Steward changes status.ipam in the name of the cluster; claims.Steward is one.
+type Steward interface {
+	// Audit frees the bits that nobody covers; with rebuild it writes the
+	// bitmap anew from entries and DanmEps.
+	Audit(ctx context.Context, key claims.Key, rebuild bool) (claims.Drift, error)
+	// Evict removes the entries of nodes (name to UID of the entry), and frees
+	// what they alone covered.
+	Evict(ctx context.Context, key claims.Key, gone map[string]string) (freed int64, err error)
+	// Recover ends the recovery when all of nodes are done or skipped; it
+	// returns who is awaited.
+	Recover(ctx context.Context, key claims.Key, nodes, skip []string) (awaited []string, err error)
+}
+
+// Recorder makes Events; a Kubernetes EventRecorder is one.
+type Recorder interface {
+	// Eventf reports on an object.
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}

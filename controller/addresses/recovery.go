@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// recover ends the recovery of a network when every Node has said what it uses, or
+// is skipped. It returns who is awaited.
+func (c *Controller) recover(ctx context.Context, r reading) ([]string, error) {
+	state := r.recovering()
+	if state == nil {
+		return nil, nil
+	}
+	text, _ := r.skip()
+	skip := parseNames(text)
+	known, err := c.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if left := remaining(known.names(), state.Done, skip); len(left) > 0 {
+		return left, nil // the cache may know too many Nodes for a moment, not too few for long
+	}
+	// The last word is the API server's: a Node that the cache does not know yet
+	// must be waited for.
+	known, err = c.members.get(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	awaited, err := c.steward.Recover(ctx, r.key(), known.names(), skip)
+	if err != nil {
+		return awaited, fmt.Errorf("end the recovery of %s: %w", r.Ref, err)
+	}
+	if len(awaited) == 0 {
+		c.recovered(ctx, r, skip)
+	}
+	return awaited, nil
+}
+
+// recovered says that a network gives out addresses again.
+func (c *Controller) recovered(ctx context.Context, r reading, skipped []string) {
+	text := "every node has said what it uses: addresses are given out again"
+	if len(skipped) > 0 {
+		text += "; left out on request: " + list(skipped)
+	}
+	logr.FromContextOrDiscard(ctx).Info("The network has recovered", "skipped", skipped)
+	c.events.Eventf(r.obj, nil, corev1.EventTypeNormal, "Recovered", "Recover", "%s", text)
+}
+
+// remaining are the nodes that are neither done nor skipped, in order.
+func remaining(nodes, done, skip []string) []string {
+	var left []string
+	for _, n := range nodes {
+		if !slices.Contains(done, n) && !slices.Contains(skip, n) {
+			left = append(left, n)
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+// parseNames reads the value of the annotation danm.io/ipam-skip: names with commas
+// between them.
+func parseNames(text string) []string {
+	var names []string
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// members are the Node objects as the API server has them. When etcd was restored
+// all networks recover at once: one list serves those of a moment.
+type members struct {
+	mu   sync.Mutex
+	at   time.Time
+	list nodes
+}
+
+// membersFor is how long a list of Nodes serves. A Node that is made within this
+// time could as well be made after the recovery.
+const membersFor = 2 * time.Second
+
+// get returns the Nodes.
+func (m *members) get(ctx context.Context, c *Controller) (nodes, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.list != nil && c.since(m.at) < membersFor {
+		return m.list, nil
+	}
+	at := c.cfg.Now()
+	fresh, err := listNodes(ctx, c.direct)
+	if err != nil {
+		return nil, err
+	}
+	m.at, m.list = at, fresh
+	return fresh, nil
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+)
+
+func TestWhoIsAwaited(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason      string
+		nodes, done []string
+		skip        string
+		want        []string
+	}{
+		"All":     {reason: "nobody has reported", nodes: []string{"b", "a"}, want: []string{"a", "b"}},
+		"Some":    {reason: "one has", nodes: []string{"a", "b"}, done: []string{"b"}, want: []string{"a"}},
+		"Skipped": {reason: "one is off", nodes: []string{"a", "b"}, done: []string{"b"}, skip: "a"},
+		"Spaces":  {reason: "as people write lists", nodes: []string{"a", "b", "c"}, skip: " a, b ,,", want: []string{"c"}},
+		"Gone":    {reason: "a node that reported and was deleted", nodes: []string{"a"}, done: []string{"a", "x"}},
+		"None":    {reason: "a cluster without nodes awaits nobody"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, remaining(tc.nodes, tc.done, parseNames(tc.skip))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// An Event of more than 1 KiB is refused, and a condition of more than 32 KiB.
+func TestMessagesAreShortAndSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 1000 {
+		names = append(names, fmt.Sprintf("node-%d.%s.example.com", i, strings.Repeat("x", 30)))
+	}
+	cases := map[string]struct {
+		reason, text, want string
+	}{
+		"Recovering": {reason: "the way out", text: recoveringText(names, nil), want: "kubectl patchbay ipam skip NODE"},
+		"HowMany":    {reason: "how many are awaited", text: recoveringText(names, nil), want: "and 992 more"},
+		"Skipped":    {reason: "who is left out", text: recoveringText([]string{"a"}, []string{"b"}), want: "Left out on request: b"},
+		"Exhausted":  {reason: "the way out", text: poolText(v1.ReasonExhausted, use{"IPv4", 254, 254}), want: "254 of 254 IPv4"},
+		"Enough":     {reason: "where the number is", text: poolText(v1.ReasonEnough, use{"IPv6", 1, 254}), want: "status.allocated"},
+		"Nothing":    {reason: "a rebuild that changed nothing says so", text: rebuiltText(claims.Drift{}), want: "nothing had to change"},
+		"Drift":      {reason: "what a rebuild changed", text: rebuiltText(claims.Drift{Freed: 3, Marked: 2}), want: "3 addresses that nobody has"},
+		"Error":      {reason: "an error is cut", text: short(errors.New(strings.Repeat("é", 1000))), want: "…"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if len(tc.text) > 1024 || !strings.Contains(tc.text, tc.want) {
+				t.Errorf("%s: %d bytes, want at most 1024 with %q: %s", tc.reason, len(tc.text), tc.want, tc.text)
+			}
+		})
+	}
+}

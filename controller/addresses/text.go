@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// mostNames is how many nodes a message names: Events hold 1 KiB.
+const mostNames = 8
+
+// list writes names for a message, the first few and how many more.
+func list(names []string) string {
+	if len(names) <= mostNames {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), len(names)-mostNames)
+}
+
+// poolText says how a pool is, and what to do.
+func poolText(reason string, u use) string {
+	switch reason {
+	case v1.ReasonExhausted:
+		return fmt.Sprintf("%d of %d %s addresses are in use or held ready by nodes: new Pods wait. "+
+			"Widen the allocation pool in spec.Options, or delete Pods; kubelet retries by itself", u.inUse, u.capacity, u.family)
+	case v1.ReasonScarce:
+		return fmt.Sprintf("%d of %d %s addresses are in use or held ready by nodes (as of this change). "+
+			"Widen the allocation pool in spec.Options before it is exhausted", u.inUse, u.capacity, u.family)
+	}
+	return fmt.Sprintf("%d of %d %s addresses are in use or held ready by nodes (as of this change); "+
+		"status.allocated has the number now", u.inUse, u.capacity, u.family)
+}
+
+// recoveringText says whom a recovery waits for, and what to do.
+func recoveringText(awaited, skipped []string) string {
+	text := "status.ipam is older than what a node remembers (was etcd restored?): no address is given out " +
+		"until these nodes have said what they use: " + list(awaited) +
+		". For one that is off: kubectl patchbay ipam skip NODE"
+	if len(skipped) > 0 {
+		text += ". Left out on request: " + list(skipped)
+	}
+	return text
+}
