@@ -19,29 +19,42 @@ import (
 const imported = "/var/lib/containerd/imported/"
 
 // Import gives archives of images to the node's containerd, unless it had them
-// before. They must be in folders of Config.Images or outside of /tmp and /run.
+// before. They are sent, not opened in the node: its kernel goes on showing the former
+// content of a file that was replaced on the machine.
 func (c Config) Import(ctx context.Context, archives ...string) error {
-	const script = `test -e "$1" || {
-		ctr --connect-timeout 60s --namespace k8s.io images import "$0"
-		mkdir -p "${1%/*}"
-		touch "$1"
-	}`
 	for _, file := range archives {
 		sum, err := digest(file)
 		if err != nil {
 			return err
 		}
-		var out strings.Builder
-		code, err := c.Run(ctx, remote.Request{Args: []string{"sh", "-ec", script, file, imported + sum}},
-			remote.Streams{Out: &out, Err: &out})
-		if err != nil {
-			return err
-		}
-		if code != 0 {
-			return fmt.Errorf("import %s on %s: exit code %d: %s", file, c.Name, code, out.String())
+		if err := c.importOne(ctx, file, imported+sum); err != nil {
+			return fmt.Errorf("import %s on %s: %w", file, c.Name, err)
 		}
 	}
 	return nil
+}
+
+// importOne leaves the file mark when containerd has the archive.
+func (c Config) importOne(ctx context.Context, file, mark string) error {
+	var out strings.Builder
+	code, err := c.Run(ctx, remote.Request{Args: []string{"test", "-e", mark}}, remote.Streams{Out: &out, Err: &out})
+	if err != nil || code == 0 {
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const script = `ctr --connect-timeout 60s --namespace k8s.io images import -
+		mkdir -p "${0%/*}"
+		touch "$0"`
+	code, err = c.Run(ctx, remote.Request{Args: []string{"sh", "-ec", script, mark}},
+		remote.Streams{In: f, Out: &out, Err: &out})
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit code %d: %s", code, out.String())
+	}
+	return err
 }
 
 func digest(file string) (sum string, err error) {

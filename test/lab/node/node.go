@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/test/lab/remote"
@@ -45,7 +44,7 @@ func (c Config) boot(ctx context.Context) error {
 	}
 	_, err := uml.Boot(uml.Config{
 		Dir: c.Dir, Memory: c.Memory, Init: c.Init, Spec: c.guest(),
-		Visible: c.visible(), Disks: []string{c.Disk}, Taps: c.taps(), Netns: c.Fabric.Netns,
+		Visible: []string{c.Bin}, Disks: []string{c.Disk}, Taps: c.taps(), Netns: c.Fabric.Netns,
 	})
 	return err
 }
@@ -56,17 +55,6 @@ func (c Config) taps() []uml.Tap {
 		taps = append(taps, uml.Tap{Name: card.Tap, MAC: card.MAC})
 	}
 	return taps
-}
-
-// visible are the machine's folders that the node reads from.
-func (c Config) visible() []string {
-	dirs := []string{c.Bin}
-	for _, file := range c.Images {
-		if dir := filepath.Dir(file); !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs
 }
 
 // prepare makes what is missing and ends what a kernel that died left running.
