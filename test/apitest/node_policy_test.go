@@ -6,6 +6,7 @@ package apitest_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -143,6 +144,110 @@ func TestNodeWritesItsOwnHeldEntry(t *testing.T) {
 			o.Status.IPAM = nil
 			return c.Status().Update(ctx, o, client.DryRunAll)
 		}},
+	})
+}
+
+// recoveringNetwork stores a network in recovery with addresses in quarantine.
+func recoveringNetwork(t *testing.T, env *apitest.Env, done ...string) *v1.ClusterNetwork {
+	t.Helper()
+	n := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("recovering")},
+		Spec: v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24"}}}
+	n.Status.IPAM = &v1.IPAMStatus{
+		Recovering: &v1.Recovering{Since: metav1.NowMicro(), Done: done},
+		Held:       map[string]v1.HeldAddresses{"!quarantine": {V4: "10.0.0.7,10.0.0.9-10.0.0.11", V6: "fd00::7"}},
+	}
+	return store(t, env, n)
+}
+
+// ipamChange is a write of a network's status.ipam.
+func ipamChange(env *apitest.Env, n *v1.ClusterNetwork, change func(*v1.IPAMStatus)) func(context.Context, client.Client) error {
+	return func(ctx context.Context, c client.Client) error {
+		o := n.DeepCopy()
+		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
+			return err
+		}
+		change(o.Status.IPAM)
+		return c.Status().Update(ctx, o, client.DryRunAll)
+	}
+}
+
+func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	calm, recovering := heldNetwork(t, env), recoveringNetwork(t, env, "node-0", "node-2")
+	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+		"Start": {reason: "It found an older state.", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
+			s.Recovering = &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"node-1"}}
+		})},
+		"StartForOther": {
+			reason: "node-2 has not said what it uses.", refused: "own node only",
+			write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
+				s.Recovering = &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"node-1", "node-2"}}
+			}),
+		},
+		"Report": {reason: "It said what it uses.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+			s.Recovering.Done = []string{"node-0", "node-1", "node-2"}
+		})},
+		"ReportForOther": {reason: "node-3 has not.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+			s.Recovering.Done = append(s.Recovering.Done, "node-3")
+		})},
+		"Withdraw": {reason: "node-2 would be waited for again.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+			s.Recovering.Done = s.Recovering.Done[:1]
+		})},
+		"End": {reason: "Others may not have reported.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+			s.Recovering = nil
+		})},
+		"Restart": {reason: "It began when it began.", refused: "since", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+			s.Recovering.Since = metav1.NewMicroTime(s.Recovering.Since.Add(1e9))
+		})},
+		"DropAll": {reason: "The recovery would be over.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+			*s = v1.IPAMStatus{Held: s.Held}
+		})},
+	})
+}
+
+func TestNodeOnlyAddsToTheQuarantine(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	n := recoveringNetwork(t, env)
+	quarantine := func(v4, v6 string) func(context.Context, client.Client) error {
+		return ipamChange(env, n, func(s *v1.IPAMStatus) { s.Held["!quarantine"] = v1.HeldAddresses{V4: v4, V6: v6} })
+	}
+	const v4, v6 = "10.0.0.7,10.0.0.9-10.0.0.11", "fd00::7"
+	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+		"Add":       {reason: "Another address answered.", write: quarantine("10.0.0.5,"+v4, v6+",fd00::9")},
+		"TakeOne":   {reason: "Somebody has 10.0.0.7.", refused: "10.0.0.7", write: quarantine("10.0.0.9-10.0.0.11", v6)},
+		"TakeRange": {reason: "A part of a range.", refused: "10.0.0.9-10.0.0.11", write: quarantine("10.0.0.7,10.0.0.9-10.0.0.10", v6)},
+		"TakeV6":    {reason: "The other family.", refused: "fd00::7", write: quarantine(v4, "")},
+		"Remove": {reason: "All of it.", refused: "10.0.0.7", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
+			delete(s.Held, "!quarantine")
+		})},
+	})
+}
+
+// The rules are evaluated within the API server's limits when thousands of nodes hold
+// addresses of one network, and report to its recovery.
+func TestNodePoliciesInALargeCluster(t *testing.T) {
+	t.Parallel()
+	const nodes = 3000
+	env := apitest.Start(t)
+	n := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("large")},
+		Spec: v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.0.0.0/16"}}}
+	n.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.Recovering{Since: metav1.NowMicro()}, Held: map[string]v1.HeldAddresses{}}
+	for i := range nodes {
+		name := fmt.Sprintf("node-%05d", i)
+		n.Status.IPAM.Held[name] = v1.HeldAddresses{UID: name, Seq: 1, V4: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}
+		n.Status.IPAM.Recovering.Done = append(n.Status.IPAM.Recovering.Done, name)
+	}
+	store(t, env, n)
+	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+		"Report": {reason: "One more.", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
+			s.Recovering.Done = append(s.Recovering.Done, "node-1")
+			s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 1}
+		})},
+		"Steal": {reason: "One of thousands.", refused: "node-00007", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
+			delete(s.Held, "node-00007")
+		})},
 	})
 }
 
