@@ -9,7 +9,7 @@ MODULE      := github.com/patchbay-cni/patchbay
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS     := -s -w -X $(MODULE)/version.version=$(VERSION)
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-PROGRAMS    := patchbay patchbayd patchbay-controller
+PROGRAMS    := patchbay patchbayd patchbay-controller kubectl-patchbay
 NAME        ?= demo
 
 # Set for every recipe: static binaries, the same from any folder.

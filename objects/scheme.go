@@ -32,6 +32,7 @@ func NewMapper() meta.RESTMapper {
 	core, apps, ours := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, v1.SchemeGroupVersion()
 	m.Add(core.WithKind("Pod"), meta.RESTScopeNamespace)
 	m.Add(core.WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(core.WithKind("Event"), meta.RESTScopeNamespace)
 	m.Add(apps.WithKind("DaemonSet"), meta.RESTScopeNamespace)
 	m.Add(ours.WithKind(v1.KindClusterNetwork), meta.RESTScopeRoot)
 	m.Add(ours.WithKind(v1.KindTenantNetwork), meta.RESTScopeNamespace)

@@ -29,7 +29,7 @@ const (
 const AssignedAnnotation = "danm.io/assigned"
 
 // Annotations that ask patchbay-controller for something. Whoever may write a
-// network may set them: neither can hand out an address that is in use elsewhere.
+// network may set them: they reach no other network's addresses.
 const (
 	// RebuildAnnotation on a network, with any value, asks for its bitmap to be
 	// written anew from who holds what. It is gone when that is done.

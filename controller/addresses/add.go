@@ -24,14 +24,15 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// name is the controller's, in metrics, logs and Events.
-const name = "patchbay-controller"
-
 // Add makes a manager run a Controller while it leads. The manager's client must
 // read from the API server, and its cache be made with Cached.
 func Add(ctx context.Context, m manager.Manager, cfg Config) error {
+	events, err := newRecorder(ctx, m.GetConfig(), m.GetScheme())
+	if err != nil {
+		return err
+	}
 	c := &Controller{
-		cfg: cfg.withDefaults(), metrics: newMetrics(cfg.Registry), events: m.GetEventRecorder(name),
+		cfg: cfg.withDefaults(), metrics: newMetrics(cfg.Registry), events: events,
 		cached: m.GetCache(), direct: m.GetClient(), steward: cfg.Steward,
 	}
 	if c.steward == nil {

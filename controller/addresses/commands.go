@@ -39,12 +39,12 @@ func (c *Controller) obeyRebuild(ctx context.Context, r reading) (time.Duration,
 	c.rebuilt.Store(r.key(), c.cfg.Now())
 	drift, err := c.steward.Audit(ctx, r.key(), true)
 	if err != nil {
-		c.events.Eventf(r.obj, nil, corev1.EventTypeWarning, v1.ReasonRebuildFailed, "Rebuild", "%s", short(err))
+		c.events.Event(r.obj, corev1.EventTypeWarning, v1.ReasonRebuildFailed, short(err))
 		return 0, fmt.Errorf("rebuild bitmap of %s: %w", r.Ref, err)
 	}
 	c.metrics.drifted(drift)
 	logr.FromContextOrDiscard(ctx).Info("Rebuilt the bitmap on request", "freed", drift.Freed, "marked", drift.Marked)
-	c.events.Eventf(r.obj, nil, corev1.EventTypeNormal, v1.ReasonRebuilt, "Rebuild", "%s", rebuiltText(drift))
+	c.events.Event(r.obj, corev1.EventTypeNormal, v1.ReasonRebuilt, rebuiltText(drift))
 	return 0, c.unset(ctx, r, v1.RebuildAnnotation, value)
 }
 

@@ -108,9 +108,9 @@ func (c *Controller) announce(r reading, before, after []metav1.Condition) {
 		switch {
 		case old != nil && old.Reason == now.Reason, old == nil && now.Reason == v1.ReasonEnough:
 		case now.Reason == v1.ReasonEnough:
-			c.events.Eventf(r.obj, nil, corev1.EventTypeNormal, now.Reason, "Count", "%s", now.Message)
+			c.events.Event(r.obj, corev1.EventTypeNormal, now.Reason, now.Message)
 		default:
-			c.events.Eventf(r.obj, nil, corev1.EventTypeWarning, now.Reason, "Count", "%s", now.Message)
+			c.events.Event(r.obj, corev1.EventTypeWarning, now.Reason, now.Message)
 		}
 	}
 }

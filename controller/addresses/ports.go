@@ -25,6 +25,6 @@ type Steward interface {
 
 // Recorder makes Events; a Kubernetes EventRecorder is one.
 type Recorder interface {
-	// Eventf reports on an object.
-	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+	// Event reports on an object.
+	Event(object runtime.Object, eventtype, reason, message string)
 }

@@ -53,7 +53,7 @@ func (c *Controller) recovered(ctx context.Context, r reading, skipped []string)
 		text += "; left out on request: " + list(skipped)
 	}
 	logr.FromContextOrDiscard(ctx).Info("The network has recovered", "skipped", skipped)
-	c.events.Eventf(r.obj, nil, corev1.EventTypeNormal, "Recovered", "Recover", "%s", text)
+	c.events.Event(r.obj, corev1.EventTypeNormal, "Recovered", text)
 }
 
 // remaining are the nodes that are neither done nor skipped, in order.

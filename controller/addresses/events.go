@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+)
+
+// Component is the source of the controller's Events.
+const Component = "patchbay-controller"
+
+// newRecorder starts a recorder that stops when ctx ends. It is not the manager's:
+// that one counts a second Event with another message as the first one again, and
+// what a rebuild changed would be lost.
+func newRecorder(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme) (Recorder, error) {
+	c, err := typedcorev1.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client for Events: %w", err)
+	}
+	b := record.NewBroadcaster(record.WithContext(ctx))
+	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Events("")})
+	context.AfterFunc(ctx, b.Shutdown)
+	return b.NewRecorder(scheme, corev1.EventSource{Component: Component}).WithLogger(logr.FromContextOrDiscard(ctx)), nil
+}
