@@ -79,15 +79,17 @@ func TestTable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		less   bool
+		alone  bool
 		want   []string
 	}{
 		"Rates": {reason: "More is better.", want: []string{"x", "ours 100 (100–100) 1.00 (1.00–1.00)", "peer 10.0 (10.0–10.0) 5.00 (5.00–5.00) 10.0×", "nothing – –"}},
 		"Times": {reason: "Less is better.", less: true, want: []string{"x", "ours 100 (100–100) 1.00 (1.00–1.00)", "peer 10.0 (10.0–10.0) 5.00 (5.00–5.00) 0.10×", "nothing – –"}},
+		"Alone": {reason: "Nothing to compare.", alone: true, want: []string{"x", "ours 100 (100–100) 1.00 (1.00–1.00)", "peer 10.0 (10.0–10.0) 5.00 (5.00–5.00)", "nothing – –"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			table := Table{Title: "x", Columns: []string{"a", "b"}, LessIsBetter: tc.less, Rows: rows}
+			table := Table{Title: "x", Columns: []string{"a", "b"}, LessIsBetter: tc.less, Alone: tc.alone, Rows: rows}
 			if err := table.Write(&out); err != nil {
 				t.Fatal(err)
 			}

@@ -23,6 +23,8 @@ type Table struct {
 	Title string
 	// Columns are the headings, with units.
 	Columns []string
+	// Alone says that the rows are no peers of each other: no ratio is printed.
+	Alone bool
 	// LessIsBetter tells times from rates, for the first column.
 	LessIsBetter bool
 	// Rows are the contenders.
@@ -35,7 +37,11 @@ func (t Table) Write(w io.Writer) error {
 		return fmt.Errorf("write table: %w", err)
 	}
 	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(tabs, "\t%s\tours is better by\n", strings.Join(t.Columns, "\t"))
+	headings := append([]string{""}, t.Columns...)
+	if !t.Alone {
+		headings = append(headings, "ours is better by")
+	}
+	fmt.Fprintln(tabs, strings.Join(headings, "\t"))
 	for i, row := range t.Rows {
 		cells := []string{row.Name}
 		for _, s := range row.Columns {
@@ -52,7 +58,7 @@ func (t Table) Write(w io.Writer) error {
 // ratio compares medians; there is none of a contender that measured nothing.
 func (t Table) ratio(i int) string {
 	ours, theirs := t.Rows[0].Columns[0].Median(), t.Rows[i].Columns[0].Median()
-	if i == 0 || ours == 0 || theirs == 0 {
+	if t.Alone || i == 0 || ours == 0 || theirs == 0 {
 		return ""
 	}
 	if t.LessIsBetter {

@@ -121,7 +121,7 @@ func TestLedgerCheck(t *testing.T) {
 			}
 			l := newLedger()
 			for _, a := range tc.given {
-				l.enter(a, 0)
+				l.enter(0, a, 0, 0)
 			}
 			if err := l.check(t.Context(), store, n); !errors.Is(err, tc.want) {
 				t.Errorf("%s\ncheck: got %v, want %v", tc.reason, err, tc.want)
@@ -140,13 +140,13 @@ func TestRunRefusesUnknownFlags(t *testing.T) {
 func TestRow(t *testing.T) {
 	t.Parallel()
 	got := row("x", []outcome{{
-		elapsed: 2 * time.Second, latencies: []time.Duration{time.Millisecond, 3 * time.Millisecond}, writes: 6, conflicts: 4,
+		elapsed: 2 * time.Second, latencies: []time.Duration{time.Millisecond, 3 * time.Millisecond}, first: []time.Duration{2 * time.Millisecond}, writes: 6, conflicts: 4,
 	}})
 	var figures []float64
 	for _, s := range got.Columns {
 		figures = append(figures, s.Median())
 	}
-	if diff := cmp.Diff([]float64{1, 2, 1, 3, 3, 2}, figures); diff != "" {
-		t.Errorf("addresses/s, addresses, p50, p99, writes, conflicts: -want +got\n%s", diff)
+	if diff := cmp.Diff([]float64{1, 2, 1, 3, 2, 3, 2}, figures); diff != "" {
+		t.Errorf("addresses/s, addresses, p50, p99, first, writes, conflicts: -want +got\n%s", diff)
 	}
 }

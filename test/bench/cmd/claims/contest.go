@@ -6,25 +6,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/daemon/cluster"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
-	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/bench/bed"
 )
 
 // contender is a way to claim addresses.
 type contender struct {
 	name string
+	// warm asks for a node that had Pods of the network before.
+	warm bool
 	// join makes the allocator of one client.
 	join func(store claims.Store, n *network.Network, client int) allocator
 }
@@ -42,24 +40,28 @@ type allocator interface {
 type outcome struct {
 	elapsed           time.Duration
 	latencies         []time.Duration // of each address, since its client asked for it
+	first             []time.Duration // until each client had one
 	writes, conflicts int64
 }
 
 // contest lets all clients claim on a fresh network, for at most o.limit, and checks
 // that nobody got what another has and that the stored bitmap agrees.
 func contest(ctx context.Context, env *apitest.Env, c contender, o options) (outcome, error) {
-	n, err := createNetwork(ctx, env.Client)
+	n, err := bed.Network(ctx, env.Client, "10.5.0.0/16")
 	if err != nil {
 		return outcome{}, err
 	}
-	store, err := connect(env)
+	store, err := bed.Store(env)
 	if err != nil {
+		return outcome{}, err
+	}
+	if err := inUse(ctx, store, n); err != nil {
 		return outcome{}, err
 	}
 	counts := &counter{}
 	clients := make([]allocator, o.clients)
 	for i := range clients {
-		own, err := connect(env)
+		own, err := bed.Store(env)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -69,7 +71,13 @@ func contest(ctx context.Context, env *apitest.Env, c contender, o options) (out
 		}
 		clients[i] = c.join(counts.over(own), n, i)
 		defer clients[i].Close()
+		if g, ok := clients[i].(group); ok && c.warm {
+			if err := g.warm(ctx, o.addresses); err != nil {
+				return outcome{}, err
+			}
+		}
 	}
+	counts.reset()
 	l := newLedger()
 	elapsed, err := race(ctx, clients, o, l)
 	if err != nil {
@@ -78,7 +86,20 @@ func contest(ctx context.Context, env *apitest.Env, c contender, o options) (out
 	if err := l.check(ctx, store, n); err != nil {
 		return outcome{}, err
 	}
-	return outcome{elapsed, l.latencies, counts.writes.Load(), counts.conflicts.Load()}, nil
+	return outcome{
+		elapsed, l.latencies, slices.Collect(maps.Values(l.first)), counts.writes.Load(), counts.conflicts.Load(),
+	}, nil
+}
+
+// inUse has one more node use the network once: finalizer and state are there when the
+// contest begins, as on each network but a new one.
+func inUse(ctx context.Context, store claims.Store, n *network.Network) error {
+	a := claims.New(store, claims.Config{Node: "first", NodeUID: "uid-of-first", Life: 1, Hold: -1})
+	defer a.Close()
+	if _, _, err := a.Claim(ctx, n, claims.Want{Dynamic: true}, claims.Want{}); err != nil {
+		return fmt.Errorf("use network: %w", err)
+	}
+	return nil
 }
 
 // race starts all clients at once and returns how long they took together.
@@ -90,7 +111,7 @@ func race(ctx context.Context, clients []allocator, o options, l *ledger) (time.
 	begin := time.Now()
 	for i, c := range clients {
 		all.Go(func() {
-			err := c.Claim(ctx, o.addresses, l.enter)
+			err := c.Claim(ctx, o.addresses, func(a netip.Addr, took time.Duration) { l.enter(i, a, time.Since(begin), took) })
 			if ctx.Err() == nil { // at the limit all that is left fails, as it should
 				errs[i] = err
 			}
@@ -98,32 +119,4 @@ func race(ctx context.Context, clients []allocator, o options, l *ledger) (time.
 	}
 	all.Wait()
 	return time.Since(begin), errors.Join(errs...)
-}
-
-// connect returns the product's own store over a connection that no other client shares.
-func connect(env *apitest.Env) (claims.Store, error) {
-	config := env.Plane.RESTConfig()
-	config.Dial = (&net.Dialer{}).DialContext // a dialer of its own keeps it out of client-go's cache
-	c, err := cluster.Connect(config, "unused")
-	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
-	}
-	return objects.NewStore(c.Direct), nil
-}
-
-func createNetwork(ctx context.Context, c client.Client) (*network.Network, error) {
-	o := &v1.ClusterNetwork{
-		ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("bench")},
-		Spec: v1.NetworkSpec{NetworkID: "bench", NetworkType: v1.TypeMACVLAN, Options: v1.NetworkOptions{
-			Device: "ens4", CIDR: "10.5.0.0/16",
-		}},
-	}
-	if err := c.Create(ctx, o); err != nil {
-		return nil, fmt.Errorf("create network: %w", err)
-	}
-	n, err := network.FromClusterNetwork(o)
-	if err != nil {
-		return nil, fmt.Errorf("read network: %w", err)
-	}
-	return n, nil
 }

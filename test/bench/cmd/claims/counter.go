@@ -15,6 +15,12 @@ type counter struct {
 	writes, conflicts atomic.Int64
 }
 
+// reset begins anew.
+func (c *counter) reset() {
+	c.writes.Store(0)
+	c.conflicts.Store(0)
+}
+
 // over returns the store with its writes counted.
 func (c *counter) over(s claims.Store) claims.Store { return counted{s, c} }
 

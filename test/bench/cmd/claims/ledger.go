@@ -26,15 +26,22 @@ type ledger struct {
 	mu        sync.Mutex
 	addresses map[netip.Addr]int // how often each was given
 	latencies []time.Duration
+	first     map[int]time.Duration // when each client had one
 }
 
-func newLedger() *ledger { return &ledger{addresses: map[netip.Addr]int{}} }
+func newLedger() *ledger {
+	return &ledger{addresses: map[netip.Addr]int{}, first: map[int]time.Duration{}}
+}
 
-func (l *ledger) enter(a netip.Addr, took time.Duration) {
+// enter notes that a client got an address, since it began and since it asked for it.
+func (l *ledger) enter(client int, a netip.Addr, since, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.addresses[a]++
 	l.latencies = append(l.latencies, took)
+	if _, has := l.first[client]; !has {
+		l.first[client] = since
+	}
 }
 
 // check compares what was given with what is stored. Bits that nobody got are fine: the

@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	table := measure.Table{
 		Title: fmt.Sprintf("%d clients × %d addresses of one /16; real etcd and API server on the same machine; "+
 			"%d run(s) of at most %s each: median (least–most)", o.clients, o.addresses, o.runs, o.limit),
-		Columns: []string{"addresses/s", "addresses", "p50 ms", "p99 ms", "writes/address", "conflicts/address"},
+		Columns: []string{"addresses/s", "addresses", "p50 ms", "p99 ms", "first p50 ms", "writes/address", "conflicts/address"},
 	}
 	contenders := contenders()
 	results := make([][]outcome, len(contenders))
@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 }
 
 func row(name string, outcomes []outcome) measure.Row {
-	columns := make([]measure.Series, 6)
+	columns := make([]measure.Series, 7)
 	for _, o := range outcomes {
 		n := float64(len(o.latencies))
 		for i, v := range []float64{
@@ -94,6 +94,7 @@ func row(name string, outcomes []outcome) measure.Row {
 			n,
 			measure.Millis(measure.Quantile(o.latencies, 0.5)),
 			measure.Millis(measure.Quantile(o.latencies, 0.99)),
+			measure.Millis(measure.Quantile(o.first, 0.5)),
 			float64(o.writes) / n,
 			float64(o.conflicts) / n,
 		} {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/test/bench/measure"
+)
+
+// cell is a store of one object that does nothing but compare its version.
+type cell struct {
+	claims.Store // what an allocator without DanmEps does not call
+	mu           sync.Mutex
+	object       claims.Object
+	version      int
+}
+
+// Get implements claims.Store.
+func (c *cell) Get(context.Context, network.Ref) (*claims.Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return copyOf(c.object), nil
+}
+
+// Protect implements claims.Store.
+func (c *cell) Protect(ctx context.Context, o *claims.Object, on bool) (*claims.Object, error) {
+	protected := *o
+	protected.Protected = on
+	return c.Update(ctx, &protected)
+}
+
+// Update implements claims.Store.
+func (c *cell) Update(_ context.Context, o *claims.Object) (*claims.Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.ResourceVersion != c.object.ResourceVersion {
+		return nil, claims.ErrConflict
+	}
+	c.version++
+	c.object = *copyOf(*o)
+	c.object.ResourceVersion = strconv.Itoa(c.version)
+	return copyOf(c.object), nil
+}
+
+// Endpoints implements claims.Store.
+func (c *cell) Endpoints(context.Context, network.Ref) ([]claims.Endpoint, error) { return nil, nil }
+
+func copyOf(o claims.Object) *claims.Object {
+	o.IPAM = o.IPAM.DeepCopy()
+	return &o
+}
+
+// subnet is a network with a /16.
+func subnet(name string) *network.Network {
+	return &network.Network{
+		Ref: network.Ref{Kind: "ClusterNetwork", Name: name}, UID: "uid-" + name, Generation: 1, Type: "macvlan",
+		V4: &network.Subnet{CIDR: netip.MustParsePrefix("10.5.0.0/16")},
+	}
+}
+
+// compareClaims times claims through the allocator of a node.
+func compareClaims(ctx context.Context, o options) (measure.Table, error) {
+	table := measure.Table{
+		Title: fmt.Sprintf("one address through Allocator.Claim, store in memory; at most %d claims × %d runs: median (least–most)",
+			o.claims, o.runs),
+		Columns: []string{"ns/claim", "allocations/claim"}, LessIsBetter: true,
+	}
+	warm, cold := measure.Row{Name: "from a warm hold"}, measure.Row{Name: "by a write (in memory, no API server)"}
+	for _, c := range []struct {
+		row  *measure.Row
+		hold int
+	}{{&warm, 2 * o.claims}, {&cold, -1}} {
+		c.row.Columns = make([]measure.Series, 2)
+		for range o.runs {
+			ns, allocations, err := timeClaims(ctx, o.claims, c.hold)
+			if err != nil {
+				return table, err
+			}
+			c.row.Columns[0] = append(c.row.Columns[0], ns)
+			c.row.Columns[1] = append(c.row.Columns[1], allocations)
+		}
+	}
+	table.Rows = []measure.Row{warm, cold}
+	return table, nil
+}
+
+// timeClaims makes at most n claims one after the other and returns what each took. A
+// hold is filled before, by as many at once.
+func timeClaims(ctx context.Context, n, hold int) (ns, allocations float64, err error) {
+	net := subnet("speed")
+	store := &cell{object: claims.Object{Ref: net.Ref, UID: net.UID, Generation: 1, Network: net}}
+	a := claims.New(store, claims.Config{Node: "node", NodeUID: "uid", Life: 1, Hold: hold})
+	defer a.Close()
+	if hold > 0 {
+		if n, err = fill(ctx, a, net, n); err != nil {
+			return 0, 0, err
+		}
+	} else if err := claim(ctx, a, net); err != nil { // the first one builds the state
+		return 0, 0, err
+	}
+	served := a.Stats().FromHold
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	begin := time.Now()
+	for range n {
+		if err := claim(ctx, a, net); err != nil {
+			return 0, 0, err
+		}
+	}
+	took := time.Since(begin)
+	runtime.ReadMemStats(&after)
+	if served = a.Stats().FromHold - served; hold > 0 && served != int64(n) {
+		return 0, 0, fmt.Errorf("the hold served %d of %d claims", served, n)
+	}
+	return float64(took.Nanoseconds()) / float64(n), float64(after.Mallocs-before.Mallocs) / float64(n), nil
+}
+
+func claim(ctx context.Context, a *claims.Allocator, net *network.Network) error {
+	_, _, err := a.Claim(ctx, net, claims.Want{Dynamic: true}, claims.Want{})
+	return err
+}
+
+// fill lets n Pods come at once, and again until the allocator keeps enough for half of
+// them. It returns how many claims the hold serves before more is wanted.
+func fill(ctx context.Context, a *claims.Allocator, net *network.Network, n int) (ready int, err error) {
+	for range 20 {
+		errs := make(chan error, n)
+		for range n {
+			go func() { errs <- claim(ctx, a, net) }()
+		}
+		for range n {
+			if err := <-errs; err != nil {
+				return 0, err
+			}
+		}
+		if ready = a.Stats().Held / 2; ready >= n/4 {
+			return ready, nil
+		}
+	}
+	return 0, fmt.Errorf("%d addresses are held after 20 times %d claims", a.Stats().Held, n)
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command latency measures how long one claim takes that needs a write, through a real
+// API server, on a /16 that is empty, half full, and 99 % full: it should be the same.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/bench/measure"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "latency:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the size of the benchmark.
+type options struct{ runs, claims int }
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("latency", flag.ContinueOnError)
+	flags.IntVar(&o.runs, "runs", 5, "runs on each network")
+	flags.IntVar(&o.claims, "claims", 100, "claims in a run, one after the other")
+	if err := flags.Parse(args); err != nil {
+		return o, fmt.Errorf("parse flags: %w", err)
+	}
+	return o, nil
+}
+
+// fills are how full the networks are, in percent.
+func fills() []int { return []int{0, 50, 99} }
+
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	env, err := apitest.Launch(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, env.Close(context.WithoutCancel(ctx))) }()
+	clients := make([]*client, len(fills()))
+	for i, percent := range fills() {
+		if clients[i], err = newClient(ctx, env, percent); err != nil {
+			return err
+		}
+		defer clients[i].close()
+	}
+	results := make([][][]time.Duration, len(clients))
+	for turn := range o.runs + 1 {
+		for i, c := range clients {
+			took, err := c.claims(ctx, o.claims)
+			if err != nil {
+				return err
+			}
+			if turn > 0 { // the first warms caches up
+				results[i] = append(results[i], took)
+			}
+		}
+	}
+	return table(o, results).Write(out)
+}
+
+// table has a row for each fill, with its ratio to the empty network in the same run.
+func table(o options, results [][][]time.Duration) measure.Table {
+	t := measure.Table{
+		Title:   fmt.Sprintf("one client, one claim after the other, nothing held; %d claims × %d runs: median (least–most)", o.claims, o.runs),
+		Columns: []string{"p50 ms", "p99 ms", "p50 ÷ empty"}, Alone: true,
+	}
+	for i, percent := range fills() {
+		row := measure.Row{Name: fmt.Sprintf("/16, %d %% in use", percent), Columns: make([]measure.Series, 3)}
+		for turn, took := range results[i] {
+			p50, empty := measure.Quantile(took, 0.5), measure.Quantile(results[0][turn], 0.5)
+			for column, v := range []float64{
+				measure.Millis(p50), measure.Millis(measure.Quantile(took, 0.99)), float64(p50) / float64(max(empty, 1)),
+			} {
+				row.Columns[column] = append(row.Columns[column], v)
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
