@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/patchbay-cni/patchbay/tenant/reserve"
+	"github.com/patchbay-cni/patchbay/webhook/cert"
+)
+
+// Names in deployments/webhooks.
+const (
+	// ConfigurationName is that of both webhook configurations.
+	ConfigurationName = "patchbay"
+	// ServiceName is the Service in front of the controller.
+	ServiceName = "patchbay-webhook"
+	// SecretName is the Secret of the certificates.
+	SecretName = "patchbay-webhook-certificates"
+)
+
+// Options says how admission is served.
+type Options struct {
+	// Namespace is where Service and Secret are.
+	Namespace string
+	// Port to listen on; 0 means 9443. Host is the address, all when empty.
+	Port int
+	Host string
+	// MoreHosts are names or addresses of the server besides those of the Service.
+	MoreHosts []string
+	// NamingScheme is that of the CNI configuration; see network.InterfaceNames.
+	NamingScheme string
+}
+
+// Register adds admission to a manager: the server in every replica, and the sweeper
+// in the one that leads. The context is that of the manager's life.
+func Register(ctx context.Context, mgr manager.Manager, o Options) error {
+	c, err := newClient(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	watches, err := newCache(mgr)
+	if err != nil {
+		return err
+	}
+	log := mgr.GetLogger().WithName("admission")
+	keeper := newKeeper(c, o, log)
+	known, desk := newCatalog(), reserve.New(ctx, store{c})
+	sweeper := &sweeper{reader: c, desk: desk, log: log, wake: make(chan struct{}, 1)}
+	server := newServer(o, keeper, handlers{
+		"/assign-tenantnetwork":  &assigner{reader: c, catalog: known, desk: desk},
+		"/validate-network":      &networks{reader: c, catalog: known},
+		"/validate-tenantconfig": &tenantConfigs{reader: c},
+		"/validate-pod":          &pods{reader: c, catalog: known, scheme: o.NamingScheme},
+		"/validate-service":      services{},
+	})
+	follower := newFollower(watches, c, known, sweeper.soon)
+	for _, part := range []manager.Runnable{keeper, server, watches, follower, sweeper} {
+		if err := mgr.Add(part); err != nil {
+			return fmt.Errorf("add admission: %w", err)
+		}
+	}
+	return nil
+}
+
+// newCache holds the metadata of networks, for the follower alone.
+func newCache(mgr manager.Manager) (cache.Cache, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := cache.New(mgr.GetConfig(), cache.Options{
+		Scheme: scheme, Mapper: newMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make cache of networks: %w", err)
+	}
+	return c, nil
+}
+
+func newKeeper(c client.Client, o Options, log logr.Logger) *cert.Keeper {
+	host := ServiceName + "." + o.Namespace + ".svc"
+	return cert.NewKeeper(cert.Config{
+		Client: c, Namespace: o.Namespace, Secret: SecretName, Hosts: append([]string{host}, o.MoreHosts...),
+		Mutating: []string{ConfigurationName}, Validating: []string{ConfigurationName}, Log: log,
+	})
+}
+
+// handlers by the path of the webhook configurations.
+type handlers map[string]admission.Handler
+
+func newServer(o Options, keeper *cert.Keeper, all handlers) crwebhook.Server {
+	s := crwebhook.NewServer(crwebhook.Options{
+		Host: o.Host, Port: o.Port, WebhookMux: http.NewServeMux(),
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			c.MinVersion = tls.VersionTLS13
+			c.GetCertificate = keeper.Get
+		}},
+	})
+	for path, h := range all {
+		s.Register(path, &admission.Webhook{Handler: h})
+	}
+	return s
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/tenant"
+	"github.com/patchbay-cni/patchbay/tenant/reserve"
+)
+
+// How often the sweeper looks: soon after a deletion, never more often than it takes
+// to list all networks, and now and then without a reason.
+const (
+	sweepRest  = 2 * time.Second
+	sweepEvery = 5 * time.Minute
+)
+
+// sweeper compares reservations with networks, in one replica at a time.
+type sweeper struct {
+	reader client.Reader
+	desk   *reserve.Desk
+	log    logr.Logger
+	wake   chan struct{}
+	memory tenant.Sweeper
+}
+
+// soon makes the sweeper look; it never blocks.
+func (s *sweeper) soon() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// NeedLeaderElection says that one replica sweeps.
+func (s *sweeper) NeedLeaderElection() bool { return true }
+
+// Start sweeps until ctx ends.
+func (s *sweeper) Start(ctx context.Context) error {
+	for {
+		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error(err, "Compare reservations with networks")
+		}
+		if !s.rest(ctx) {
+			return nil
+		}
+	}
+}
+
+// rest waits for a reason to look again, and reports whether ctx goes on.
+func (s *sweeper) rest(ctx context.Context) bool {
+	wait := sweepEvery
+	if next, ok := s.memory.Next(time.Now()); ok {
+		wait = next
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(max(wait, sweepRest)):
+		return true
+	case <-s.wake:
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(sweepRest):
+		return true
+	}
+}
+
+// sweep first reads the reservations, then lists the networks: a reservation whose
+// network is not in that list either lost it or waits for it.
+func (s *sweeper) sweep(ctx context.Context) error {
+	reservations, err := s.desk.Reserved(ctx)
+	if err != nil {
+		return fmt.Errorf("read reservations: %w", err)
+	}
+	alive, err := s.assigned(ctx)
+	if err != nil {
+		return err
+	}
+	reserved := map[string]bool{}
+	for _, r := range reservations {
+		reserved[r.Owner.Token] = true
+	}
+	living := map[string]bool{}
+	for token, r := range alive {
+		living[token] = true
+		if !reserved[token] {
+			s.adopt(ctx, r)
+		}
+	}
+	gone := s.memory.Look(time.Now(), reserved, living)
+	if len(gone) == 0 {
+		return nil
+	}
+	s.log.Info("Releasing reservations of TenantNetworks that are gone", "count", len(gone))
+	return s.desk.Release(ctx, gone...)
+}
+
+// assigned lists what the networks say that they were assigned, by token.
+func (s *sweeper) assigned(ctx context.Context) (map[string]tenant.Reservation, error) {
+	found := map[string]tenant.Reservation{}
+	fresh := func() client.ObjectList {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("TenantNetworkList"))
+		return list
+	}
+	err := eachPage(ctx, s.reader, fresh, func(obj client.Object) {
+		a, err := network.ParseAssignment(obj.GetAnnotations()[v1.AssignedAnnotation])
+		if err != nil {
+			return // the daemon refuses it too
+		}
+		owner := tenant.Owner{Namespace: obj.GetNamespace(), Name: obj.GetName(), Token: a.Token}
+		found[a.Token] = tenant.Reservation{Place: a.Place, Owner: owner}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list TenantNetworks: %w", err)
+	}
+	return found, nil
+}
+
+// adopt gives a network back its reservation, which a backup tool or another API
+// server did not restore.
+func (s *sweeper) adopt(ctx context.Context, r tenant.Reservation) {
+	err := s.desk.Adopt(ctx, r)
+	switch {
+	case errors.Is(err, tenant.ErrTaken):
+		s.log.Error(err, "A TenantNetwork says that it was assigned what another one has: delete it", "network", r.Owner.String(), "place", r.Place.String())
+	case err != nil:
+		s.log.Error(err, "Reserve again what a TenantNetwork was assigned", "network", r.Owner.String())
+	}
+}
