@@ -41,6 +41,17 @@ func TestOurConfiguration(t *testing.T) {
 	}
 }
 
+// Pods of the cluster are those that it knows; each sandbox is another.
+func TestSandboxes(t *testing.T) {
+	t.Parallel()
+	pods := []pod{{"a", "uid-a"}, {"b", "uid-b"}}
+	got := []sandbox{inCluster(options{}, pods).sandbox(2, 3, "/n"), ours(options{}).sandbox(2, 3, "/n")}
+	want := []sandbox{{pods[1], "r2p3", "/n"}, {pod{"r2p3", "r2p3"}, "r2p3", "/n"}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(sandbox{}, pod{})); diff != "" {
+		t.Errorf("sandboxes: -want +got\n%s", diff)
+	}
+}
+
 func TestOneAddress(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

@@ -15,7 +15,7 @@ import (
 // most is the largest number of Pods in flight.
 const most = 16
 
-// compare prints a table for 1 and for 16 Pods in flight.
+// compare prints tables for 1 and for 16 Pods in flight.
 func compare(ctx context.Context, o options, out io.Writer) (err error) {
 	pods, err := host(o.dir, most)
 	if err != nil {
@@ -26,45 +26,57 @@ func compare(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
+	c, err := startCluster(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop(context.WithoutCancel(ctx))) }()
+	contenders := []contender{ours(o), inCluster(o, c.pods), debians(o)}
 	for _, flight := range []int{1, most} {
-		table, err := contest(ctx, o, pods[:flight])
+		results, err := contest(ctx, o, contenders, pods[:flight])
 		if err != nil {
 			return err
 		}
-		if err := table.Write(out); err != nil {
-			return err
+		for _, us := range []int{0, 1} {
+			if err := table(o, flight, contenders, results, us, 2).Write(out); err != nil {
+				return err
+			}
+			fmt.Fprintln(out)
 		}
-		fmt.Fprintln(out)
 	}
-	return nil
+	return c.report(ctx, contenders[1], pods[0], out)
 }
 
 // contest lets the contenders take turns, so that a slow minute of the machine
 // hits all of them.
-func contest(ctx context.Context, o options, pods []string) (measure.Table, error) {
-	table := measure.Table{
-		Title: fmt.Sprintf("ADD, then DEL of one MACVLAN interface with one address; %d in flight; %d Pods × %d runs: median (least–most) of the runs",
-			len(pods), o.pods, o.runs),
-		Columns:      []string{"ADD+DEL p50 ms", "ADD p50", "ADD p99", "DEL p50", "DEL p99", "Pods/s"},
-		LessIsBetter: true,
-	}
-	contenders := []contender{ours(o), debians(o)}
+func contest(ctx context.Context, o options, contenders []contender, pods []string) ([][]outcome, error) {
 	results := make([][]outcome, len(contenders))
 	for run := range o.runs + 1 {
 		for i, c := range contenders {
 			r, err := race(ctx, c, pods, o.pods, run)
 			if err != nil {
-				return table, err
+				return nil, err
 			}
-			if run > 0 { // the first warms caches up
+			if run > 0 { // the first warms caches and holds up
 				results[i] = append(results[i], r)
 			}
 		}
 	}
-	for i, c := range contenders {
-		table.Rows = append(table.Rows, row(c.name, results[i]))
+	return results, nil
+}
+
+// table compares some of the contenders.
+func table(o options, flight int, contenders []contender, results [][]outcome, rows ...int) measure.Table {
+	t := measure.Table{
+		Title: fmt.Sprintf("ADD, then DEL of one MACVLAN interface with one address; %d in flight; %d Pods × %d runs: median (least–most) of the runs",
+			flight, o.pods, o.runs),
+		Columns:      []string{"ADD+DEL p50 ms", "ADD p50", "ADD p99", "DEL p50", "DEL p99", "Pods/s"},
+		LessIsBetter: true,
 	}
-	return table, nil
+	for _, i := range rows {
+		t.Rows = append(t.Rows, row(contenders[i].name, results[i]))
+	}
+	return t
 }
 
 // startDaemon runs the daemon as a process of its own, as on a node, and waits

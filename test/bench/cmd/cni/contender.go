@@ -19,6 +19,27 @@ type contender struct {
 	plugin string
 	path   string
 	config string
+	// pods are the Pods of a contender whose cluster has some; others name theirs
+	// after the sandbox.
+	pods []pod
+}
+
+// pod is a Pod by its name and UID.
+type pod struct{ name, uid string }
+
+// sandbox is one Pod's sandbox.
+type sandbox struct {
+	pod
+	id, netns string
+}
+
+// sandbox returns the i-th of a run.
+func (c contender) sandbox(run, i int, netns string) sandbox {
+	id := fmt.Sprintf("r%dp%d", run, i)
+	if len(c.pods) > 0 {
+		return sandbox{c.pods[i%len(c.pods)], id, netns}
+	}
+	return sandbox{pod{id, id}, id, netns}
 }
 
 // ours is our plugin before the daemon that listens in dir.
@@ -27,6 +48,14 @@ func ours(o options) contender {
 		name: "patchbay", plugin: o.plugin, path: o.peers,
 		config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":"bench","type":"patchbay","socket":%q}`, socketIn(o.dir)),
 	}
+}
+
+// inCluster is our plugin before the node daemon of a cluster.
+func inCluster(o options, pods []pod) contender {
+	c := ours(o)
+	c.name, c.pods = "patchbay in a cluster", pods
+	c.config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":"bench","type":"patchbay","socket":%q}`, clusterSocket(o.dir))
+	return c
 }
 
 // debians does the same with Debian's plugins.
@@ -39,6 +68,9 @@ func debians(o options) contender {
 	}
 }
 
+// podNamespace is where all Pods are.
+const podNamespace = "bench"
+
 // result is what is looked at of a plugin's output.
 type result struct {
 	IPs []struct {
@@ -47,11 +79,11 @@ type result struct {
 }
 
 // call runs the plugin once and returns how long its caller waited.
-func (c contender) call(ctx context.Context, command, id, netns string) (time.Duration, error) {
+func (c contender) call(ctx context.Context, command string, s sandbox) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, c.plugin)
 	cmd.Env = []string{
-		"CNI_COMMAND=" + command, "CNI_CONTAINERID=" + id, "CNI_NETNS=" + netns, "CNI_IFNAME=eth0", "CNI_PATH=" + c.path,
-		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=bench;K8S_POD_NAME=" + id + ";K8S_POD_UID=" + id,
+		"CNI_COMMAND=" + command, "CNI_CONTAINERID=" + s.id, "CNI_NETNS=" + s.netns, "CNI_IFNAME=eth0", "CNI_PATH=" + c.path,
+		"CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=" + podNamespace + ";K8S_POD_NAME=" + s.name + ";K8S_POD_UID=" + s.uid,
 	}
 	cmd.Stdin = strings.NewReader(c.config)
 	var stdout bytes.Buffer
@@ -60,7 +92,7 @@ func (c contender) call(ctx context.Context, command, id, netns string) (time.Du
 	err := cmd.Run()
 	took := time.Since(start)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %s %s: %w: %s", c.name, command, id, err, stdout.Bytes())
+		return 0, fmt.Errorf("%s: %s %s: %w: %s", c.name, command, s.id, err, stdout.Bytes())
 	}
 	if command == "ADD" {
 		err = oneAddress(stdout.Bytes())

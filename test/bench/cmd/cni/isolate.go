@@ -32,10 +32,12 @@ func isolate(ctx context.Context, o options, args []string, out io.Writer) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if o.plugin, err = filepath.Abs(o.plugin); err != nil {
-		return err
+	for _, program := range []*string{&o.plugin, &o.daemon} {
+		if *program, err = filepath.Abs(*program); err != nil {
+			return err
+		}
 	}
-	inner := again(ctx, append(args, "-stage", stageInner, "-dir", dir, "-plugin", o.plugin)...)
+	inner := again(ctx, append(args, "-stage", stageInner, "-dir", dir, "-plugin", o.plugin, "-daemon", o.daemon)...)
 	inner.Stdout = out
 	inner.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS}
 	if err := inner.Run(); err != nil {
@@ -61,7 +63,7 @@ func host(dir string, n int) ([]string, error) {
 	if err := netlink.LinkAdd(veth); err != nil {
 		return nil, fmt.Errorf("add %s: %w", parent, err)
 	}
-	for _, name := range []string{parent, parent + "-peer"} {
+	for _, name := range []string{"lo", parent, parent + "-peer"} {
 		link, err := netlink.LinkByName(name)
 		if err == nil {
 			err = netlink.LinkSetUp(link)

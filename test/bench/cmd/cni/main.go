@@ -2,7 +2,8 @@
 
 // Command cni measures what a container runtime waits for: ADD and DEL of one
 // MACVLAN interface with one address, by our plugin and daemon without a
-// cluster, and by Debian's macvlan with host-local, in turns on the same kernel.
+// cluster, by the same with a real etcd and API server, and by Debian's macvlan
+// with host-local, in turns on the same kernel.
 // It also measures how soon our plugin speaks to the daemon. It needs root, and
 // works in namespaces of its own that end with it.
 package main
@@ -29,9 +30,9 @@ func main() {
 
 // options are the size of the benchmark and where its programs are.
 type options struct {
-	plugin, peers, dir string
-	runs, pods         int
-	stage              string
+	plugin, daemon, peers, dir string
+	runs, pods                 int
+	stage                      string
 }
 
 // Stages of the program: it starts itself again in new namespaces, and there
@@ -46,6 +47,7 @@ func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("cni", flag.ContinueOnError)
 	flags.StringVar(&o.plugin, "plugin", "bin/patchbay", "our plugin")
+	flags.StringVar(&o.daemon, "daemon", "bin/patchbayd", "our node daemon, for the cluster")
 	flags.StringVar(&o.peers, "peers", "/usr/lib/cni", "folder of Debian's plugins")
 	flags.IntVar(&o.runs, "runs", 5, "runs of each contender")
 	flags.IntVar(&o.pods, "pods", 160, "Pods added and deleted in a run")

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -32,7 +31,7 @@ func race(ctx context.Context, c contender, pods []string, n, run int) (outcome,
 		all.Go(func() {
 			for i := w; i < n && errs[w] == nil; i += len(pods) {
 				var s sample
-				s, errs[w] = live(ctx, c, fmt.Sprintf("r%dp%d", run, i), netns)
+				s, errs[w] = live(ctx, c, c.sandbox(run, i, netns))
 				mu.Lock()
 				out.samples = append(out.samples, s)
 				mu.Unlock()
@@ -45,11 +44,11 @@ func race(ctx context.Context, c contender, pods []string, n, run int) (outcome,
 }
 
 // live is one Pod from ADD to DEL.
-func live(ctx context.Context, c contender, id, netns string) (s sample, err error) {
-	if s.add, err = c.call(ctx, "ADD", id, netns); err != nil {
+func live(ctx context.Context, c contender, box sandbox) (s sample, err error) {
+	if s.add, err = c.call(ctx, "ADD", box); err != nil {
 		return s, err
 	}
-	s.del, err = c.call(ctx, "DEL", id, netns)
+	s.del, err = c.call(ctx, "DEL", box)
 	return s, err
 }
 
