@@ -26,7 +26,7 @@ func Cached() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&v1.DanmEp{}:      {Transform: slimEndpoint},
 		&v1.NodeNetwork{}: {Transform: objects.SlimNodeNetwork},
-		&corev1.Node{}:    {Transform: slimMetadata},
+		&corev1.Node{}:    {Transform: slimNode},
 	}
 }
 
@@ -47,12 +47,17 @@ func slimEndpoint(obj any) (any, error) {
 	}, nil
 }
 
-// slimMetadata keeps what names an object.
-func slimMetadata(obj any) (any, error) {
-	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
-		return &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: identity(&m.ObjectMeta)}, nil
+// slimNode keeps what names a Node, and its operating system.
+func slimNode(obj any) (any, error) {
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
 	}
-	return obj, nil
+	slim := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: identity(&m.ObjectMeta)}
+	if os, ok := m.Labels[corev1.LabelOSStable]; ok {
+		slim.Labels = map[string]string{corev1.LabelOSStable: os}
+	}
+	return slim, nil
 }
 
 func identity(m *metav1.ObjectMeta) metav1.ObjectMeta {
@@ -80,7 +85,9 @@ func listNodes(ctx context.Context, from client.Reader) (nodes, error) {
 	}
 	all := nodes{}
 	for i := range list.Items {
-		all[list.Items[i].Name] = string(list.Items[i].UID)
+		n := &list.Items[i]
+		os, labelled := n.Labels[corev1.LabelOSStable]
+		all[n.Name] = node{uid: string(n.UID), linux: !labelled || os == "linux"}
 	}
 	return all, nil
 }

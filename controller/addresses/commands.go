@@ -48,6 +48,16 @@ func (c *Controller) obeyRebuild(ctx context.Context, r reading) (time.Duration,
 	return 0, c.unset(ctx, r, v1.RebuildAnnotation, value)
 }
 
+// forgetRebuilds drops what holds no network back any more.
+func (c *Controller) forgetRebuilds() {
+	c.rebuilt.Range(func(key, at any) bool {
+		if t, ok := at.(time.Time); !ok || c.since(t) >= rebuildEvery {
+			c.rebuilt.Delete(key)
+		}
+		return true
+	})
+}
+
 // rebuiltText says what a rebuild changed.
 func rebuiltText(d claims.Drift) string {
 	if d == (claims.Drift{}) {

@@ -63,7 +63,10 @@ func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.
 func (c *Controller) serve(ctx context.Context, r reading) (reconcile.Result, error) {
 	awaited, err := c.recover(ctx, r)
 	again, rebuildErr := c.obeyRebuild(ctx, r)
-	errs := []error{err, rebuildErr, c.evict(ctx, r), c.collect(ctx, r), c.obeySkip(ctx, r), c.tell(ctx, r, awaited)}
+	errs := []error{err, rebuildErr, c.evict(ctx, r), c.collect(ctx, r), c.obeySkip(ctx, r)}
+	if err == nil { // else nobody can tell who is awaited
+		errs = append(errs, c.tell(ctx, r, awaited))
+	}
 	if r.recovering() != nil && (again == 0 || again > c.cfg.Hurry) {
 		again = c.cfg.Hurry
 	}

@@ -52,20 +52,17 @@ func (c *Controller) confirm(ctx context.Context, lives []life) ([]life, error) 
 	return over, nil
 }
 
-// removeEndpoints removes the DanmEps of departed lives.
-func (c *Controller) removeEndpoints(ctx context.Context, eps []*v1.DanmEp, known nodes) error {
+// removeEndpoints removes the DanmEps of a departed life.
+func (c *Controller) removeEndpoints(ctx context.Context, l life, eps []*v1.DanmEp, known nodes) error {
+	if len(eps) == 0 {
+		return nil
+	}
+	if over, err := c.confirm(ctx, []life{l}); err != nil || len(over) == 0 {
+		return err
+	}
 	var errs []error
-	sure := map[life]bool{}
 	for _, ep := range eps {
-		l := lifeOf(ep)
-		if _, asked := sure[l]; !asked {
-			over, err := c.confirm(ctx, []life{l})
-			errs = append(errs, err)
-			sure[l] = len(over) > 0
-		}
-		if sure[l] {
-			errs = append(errs, c.removeEndpoint(ctx, ep, known))
-		}
+		errs = append(errs, c.removeEndpoint(ctx, ep, known))
 	}
 	return errors.Join(errs...)
 }

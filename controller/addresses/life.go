@@ -18,24 +18,40 @@ type life struct {
 	name, uid string
 }
 
-// node reports whether it can be of a Node at all. Entries such as "!quarantine"
+// ofNode reports whether it can be of a Node at all. Entries such as "!quarantine"
 // are not; and what has no UID was not written by us.
-func (l life) node() bool { return l.uid != "" && l.name != "" && !strings.HasPrefix(l.name, "!") }
+func (l life) ofNode() bool { return l.uid != "" && l.name != "" && !strings.HasPrefix(l.name, "!") }
 
 // lifeOf is whose a DanmEp is.
 func lifeOf(ep *v1.DanmEp) life { return life{ep.Spec.Host, ep.Spec.HostUID} }
 
-// nodes are the UIDs of the Node objects by name.
-type nodes map[string]string
+// node is what is known of a Node object.
+type node struct {
+	uid string
+	// linux says that a daemon of ours may run there.
+	linux bool
+}
+
+// nodes are the Node objects by name.
+type nodes map[string]node
 
 // has reports whether that life goes on.
 func (n nodes) has(l life) bool {
-	uid, ok := n[l.name]
-	return ok && uid == l.uid
+	known, ok := n[l.name]
+	return ok && known.uid == l.uid
 }
 
-// names returns the nodes' names in order.
-func (n nodes) names() []string { return slices.Sorted(maps.Keys(n)) }
+// names returns those that may use addresses of ours, in order.
+func (n nodes) names() []string {
+	var names []string
+	for name, known := range n {
+		if known.linux {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // absences remembers since when lives that something rests on have been over.
 type absences map[life]time.Time

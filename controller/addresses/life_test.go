@@ -51,7 +51,7 @@ func TestAbsences(t *testing.T) {
 
 func TestNodesHaveLives(t *testing.T) {
 	t.Parallel()
-	known := nodes{"a": "1"}
+	known := nodes{"a": {uid: "1", linux: true}, "w": {uid: "2"}}
 	cases := map[string]struct {
 		reason    string
 		of        life
@@ -66,10 +66,19 @@ func TestNodesHaveLives(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tc.of.node() != tc.node || known.has(tc.of) != tc.has {
-				t.Errorf("%s: node %t, known %t", tc.reason, tc.of.node(), known.has(tc.of))
+			if tc.of.ofNode() != tc.node || known.has(tc.of) != tc.has {
+				t.Errorf("%s: node %t, known %t", tc.reason, tc.of.ofNode(), known.has(tc.of))
 			}
 		})
+	}
+}
+
+// No daemon of ours runs on another operating system: nobody would ever report.
+func TestOnlyLinuxIsAwaited(t *testing.T) {
+	t.Parallel()
+	known := nodes{"b": {linux: true}, "a": {linux: true}, "windows": {}}
+	if diff := cmp.Diff([]string{"a", "b"}, known.names()); diff != "" {
+		t.Errorf("awaited (-want +got):\n%s", diff)
 	}
 }
 

@@ -41,7 +41,7 @@ func (r reading) lives() []life {
 	}
 	var all []life
 	for name, held := range r.IPAM.Held {
-		if l := (life{name, held.UID}); l.node() {
+		if l := (life{name, held.UID}); l.ofNode() {
 			all = append(all, l)
 		}
 	}

@@ -4,6 +4,7 @@ package addresses
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,6 +71,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	for _, ref := range found.due {
 		s.queue(ctx, ref)
 	}
+	s.forgetRebuilds()
 	if err := s.farewell(ctx, found.holders); err != nil {
 		return err
 	}
@@ -141,22 +143,23 @@ func (s *sweeper) farewell(ctx context.Context, holders map[life][]network.Ref) 
 		suspects[l] = !known.has(l)
 	}
 	for i := range eps {
-		if l := lifeOf(&eps[i]); l.node() {
+		if l := lifeOf(&eps[i]); l.ofNode() {
 			owned[l] = append(owned[l], &eps[i])
 			suspects[l] = !known.has(l)
 		}
 	}
 	gone := s.absences.look(s.cfg.Now(), s.cfg.Grace, only(suspects))
 	s.departed.set(gone)
+	var errs []error
 	for _, l := range gone {
-		if err := s.removeEndpoints(ctx, owned[l], known); err != nil {
-			return fmt.Errorf("remove DanmEps of node %s: %w", l.name, err)
+		if err := s.removeEndpoints(ctx, l, owned[l], known); err != nil {
+			errs = append(errs, fmt.Errorf("remove DanmEps of node %s: %w", l.name, err))
 		}
 		for _, ref := range holders[l] {
 			s.queue(ctx, ref)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // only returns the lives that are true.

@@ -45,6 +45,10 @@ func laws() []law {
 			reason: "the version is a leaf that every program prints",
 		},
 		{
+			who: "logging", forbidden: []string{module},
+			reason: "how programs log is a leaf",
+		},
+		{
 			who: "ipam", except: []string{"ipam/claims", "ipam/ipamtest"},
 			forbidden: append([]string{module}, pure...), allowed: []string{module + "/ipam"},
 			deep:   true,
@@ -90,7 +94,7 @@ func laws() []law {
 			reason: "a program sets its logs up once; everybody else finds the logger in the context",
 		},
 		{
-			who: "", except: []string{"objects", "daemon", "controller", "cmd", "test"},
+			who: "", except: []string{"objects", "daemon", "controller", "webhook", "cmd", "test"},
 			forbidden: []string{module + "/objects"},
 			reason:    "what talks to the API server is the rim: pure packages and use cases know ports",
 		},

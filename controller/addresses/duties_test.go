@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+)
+
+// cluster is an API server with Nodes only; it notes what is written.
+type cluster struct {
+	client.Client
+	nodes  map[string]string
+	writes []string
+}
+
+func (c *cluster) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	uid, ok := c.nodes[key.Name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, key.Name)
+	}
+	obj.SetUID(types.UID(uid))
+	return nil
+}
+
+func (c *cluster) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	into, ok := list.(*metav1.PartialObjectMetadataList)
+	if !ok {
+		return nil // no DanmEp
+	}
+	for name, uid := range c.nodes {
+		into.Items = append(into.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}})
+	}
+	return nil
+}
+
+func (c *cluster) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(obj)
+	c.writes = append(c.writes, string(data))
+	return err
+}
+
+// Status is what conditions are written through.
+func (c *cluster) Status() client.SubResourceWriter { return conditionWriter{to: c} }
+
+type conditionWriter struct {
+	client.SubResourceWriter
+	to *cluster
+}
+
+func (w conditionWriter) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+	w.to.writes = append(w.to.writes, "conditions")
+	return nil
+}
+
+// steward notes what it is asked for, and answers as it is told.
+type steward struct {
+	calls   []string
+	drift   claims.Drift
+	awaited []string
+	err     error
+}
+
+func (s *steward) Audit(_ context.Context, _ claims.Key, rebuild bool) (claims.Drift, error) {
+	s.calls = append(s.calls, fmt.Sprintf("audit rebuild=%t", rebuild))
+	return s.drift, s.err
+}
+
+func (s *steward) Evict(_ context.Context, _ claims.Key, gone map[string]string) (int64, error) {
+	s.calls = append(s.calls, fmt.Sprintf("evict %v", gone))
+	return 1, s.err
+}
+
+func (s *steward) Recover(_ context.Context, _ claims.Key, nodes, skip []string) ([]string, error) {
+	s.calls = append(s.calls, fmt.Sprintf("recover %v without %v", nodes, skip))
+	return s.awaited, s.err
+}
+
+// recorder notes Events.
+type recorder []string
+
+func (r *recorder) Event(_ runtime.Object, kind, reason, message string) {
+	*r = append(*r, kind+" "+reason+": "+message)
+}
+
+// bench is a Controller with fakes around it.
+type bench struct {
+	*Controller
+	cluster *cluster
+	steward *steward
+	events  *recorder
+	now     time.Time
+}
+
+func newBench(loose int64) *bench {
+	b := &bench{cluster: &cluster{nodes: map[string]string{"a": "1", "b": "2"}}, steward: &steward{}, events: &recorder{}, now: time.Unix(1_000_000, 0)}
+	cfg := Config{
+		Uncovered: func(*claims.Object, []claims.Endpoint) (int64, error) { return loose, nil },
+		Now:       func() time.Time { return b.now },
+	}
+	b.Controller = &Controller{
+		cfg: cfg.withDefaults(), steward: b.steward, events: b.events, metrics: newMetrics(prometheus.NewRegistry()),
+		cached: b.cluster, direct: b.cluster,
+	}
+	return b
+}
+
+func TestDuties(t *testing.T) {
+	t.Parallel()
+	recovering := func(done ...string) func(*v1.ClusterNetwork) {
+		return func(cn *v1.ClusterNetwork) { cn.Status.IPAM.Recovering = &v1.Recovering{Done: done} }
+	}
+	annotated := func(name, value string, others ...func(*v1.ClusterNetwork)) func(*v1.ClusterNetwork) {
+		return func(cn *v1.ClusterNetwork) {
+			cn.Annotations = map[string]string{name: value}
+			for _, f := range others {
+				f(cn)
+			}
+		}
+	}
+	held := func(cn *v1.ClusterNetwork) {
+		cn.Status.IPAM.Held = map[string]v1.HeldAddresses{"a": {UID: "1"}, "b": {UID: "old"}, "c": {UID: "3"}}
+	}
+	cases := map[string]struct {
+		reason   string
+		network  func(*v1.ClusterNetwork)
+		loose    int64
+		departed []life
+		err      error
+		calls    []string
+		writes   []string // parts of what is written, in order
+		events   []string // the same for Events
+		fails    bool
+	}{
+		"Quiet":   {reason: "nothing is due, nothing is asked", network: func(*v1.ClusterNetwork) {}, writes: []string{"conditions"}},
+		"Suspect": {reason: "caches say that a bit is loose", network: func(*v1.ClusterNetwork) {}, loose: 1, calls: []string{"audit rebuild=false"}, writes: []string{"conditions"}},
+		"LooseInRecovery": {
+			reason:  "who covers a bit is not known yet: nothing is freed",
+			network: recovering("a"), loose: 1, writes: []string{"conditions"}, events: []string{"Warning AwaitingNodes: "},
+		},
+		"Recovered": {
+			reason:  "all nodes have reported",
+			network: recovering("a", "b"), calls: []string{"recover [a b] without []"}, writes: []string{"conditions"}, events: []string{"Normal Recovered: every node"},
+		},
+		"RecoverFails": {
+			reason:  "the condition stays when nobody can tell who is awaited",
+			network: recovering("a", "b"), err: errors.New("away"), calls: []string{"recover [a b] without []"}, fails: true,
+		},
+		"Skipped": {
+			reason:  "one is off",
+			network: annotated(v1.SkipAnnotation, "b", recovering("a")), calls: []string{"recover [a b] without [b]"},
+			writes: []string{"conditions"}, events: []string{"left out on request: b"},
+		},
+		"SkipIsOver": {
+			reason: "it must not count for a later recovery", network: annotated(v1.SkipAnnotation, "b"), writes: []string{`"/metadata/annotations/danm.io~1ipam-skip"`, "conditions"},
+		},
+		"Rebuild": {
+			reason: "asked for, done, told, and the request taken off", network: annotated(v1.RebuildAnnotation, "x"),
+			calls: []string{"audit rebuild=true"}, writes: []string{`"value":"x"`, "conditions"}, events: []string{"Normal Rebuilt: "},
+		},
+		"RebuildWaits": {
+			reason:  "in a recovery nobody can tell what is in use",
+			network: annotated(v1.RebuildAnnotation, "x", recovering("a")), writes: []string{"conditions"}, events: []string{"AwaitingNodes"},
+		},
+		"RebuildFails": {
+			reason: "the request stays and is tried again", network: annotated(v1.RebuildAnnotation, "x"), err: errors.New("entry is rubbish"),
+			calls: []string{"audit rebuild=true"}, writes: []string{"conditions"}, events: []string{"Warning RebuildFailed: entry is rubbish"}, fails: true,
+		},
+		"Evict": {
+			reason:  "those that were gone for long, and are still gone now",
+			network: held, departed: []life{{"a", "1"}, {"b", "old"}, {"c", "3"}, {"d", "4"}},
+			calls: []string{"evict map[b:old c:3]"}, writes: []string{"conditions"},
+		},
+		"NotYetGone": {reason: "absence alone takes nothing", network: held, writes: []string{"conditions"}},
+		"Deleting": {
+			reason: "nobody reads the conditions of a network in deletion; its addresses are still looked after", loose: 1,
+			network: func(cn *v1.ClusterNetwork) { cn.DeletionTimestamp = &metav1.Time{} }, calls: []string{"audit rebuild=false"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(tc.loose)
+			b.steward.err = tc.err
+			b.departed.set(tc.departed)
+			_, err := b.serve(t.Context(), dual(tc.network))
+			if (err != nil) != tc.fails {
+				t.Errorf("%s: got error %v, want one: %t", tc.reason, err, tc.fails)
+			}
+			if diff := cmp.Diff(tc.calls, b.steward.calls); diff != "" {
+				t.Errorf("%s: asked of the steward (-want +got):\n%s", tc.reason, diff)
+			}
+			for what, pair := range map[string][2][]string{"writes": {tc.writes, b.cluster.writes}, "Events": {tc.events, *b.events}} {
+				if !slices.EqualFunc(pair[0], pair[1], func(part, all string) bool { return strings.Contains(all, part) }) {
+					t.Errorf("%s: %s are %q, want %q", tc.reason, what, pair[1], pair[0])
+				}
+			}
+		})
+	}
+}
+
+// Whoever may write a network may ask for a rebuild in a loop.
+func TestRebuildsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(0)
+	r := dual(func(cn *v1.ClusterNetwork) { cn.Annotations = map[string]string{v1.RebuildAnnotation: "x"} })
+	for range 3 {
+		if again, err := b.obeyRebuild(t.Context(), r); err != nil || len(b.steward.calls) > 1 {
+			t.Fatalf("%d rebuilds at once, again in %s, %v", len(b.steward.calls), again, err)
+		}
+		b.forgetRebuilds()
+	}
+	b.now = b.now.Add(rebuildEvery)
+	b.forgetRebuilds()
+	if _, err := b.obeyRebuild(t.Context(), r); err != nil || len(b.steward.calls) != 2 {
+		t.Errorf("%d rebuilds after a while, %v, want 2", len(b.steward.calls), err)
+	}
+}
