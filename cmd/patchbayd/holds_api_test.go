@@ -8,8 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -151,4 +154,43 @@ func TestTornEndpointKeepsItsAddress(t *testing.T) {
 		}
 	}
 	n.unused(cn)
+}
+
+// A node that has nothing of a network reports to its recovery all the same.
+func TestIdleNodeReportsToARecovery(t *testing.T) {
+	env := apitest.Start(t)
+	n := newNode(t, env)
+	before, during := n.network("10.28.0.0/24"), n.network("10.29.0.0/24")
+	recoverNow := func(cn *v1.ClusterNetwork) {
+		t.Helper()
+		eventually(t, "the recovery to begin", func(ctx context.Context) error {
+			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
+				return err
+			}
+			cn.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"another"}}}
+			// As the controller does while it waits for nodes.
+			meta.SetStatusCondition(&cn.Status.Conditions, metav1.Condition{
+				Type: v1.ConditionRecovering, Status: metav1.ConditionTrue, Reason: v1.ReasonAwaitingNodes,
+			})
+			return env.Client.Status().Update(ctx, cn)
+		})
+	}
+	reported := func(cn *v1.ClusterNetwork) {
+		t.Helper()
+		eventually(t, "the node to report", func(ctx context.Context) error {
+			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
+				return err
+			}
+			if r := cn.Status.IPAM.Recovering; r == nil || !slices.Contains(r.Done, n.name) || !slices.Contains(r.Done, "another") {
+				return fmt.Errorf("recovering: %+v", r)
+			}
+			return nil
+		})
+	}
+	recoverNow(before)
+	n.start()
+	n.awaitReady()
+	reported(before)
+	recoverNow(during)
+	reported(during)
 }

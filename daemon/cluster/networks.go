@@ -40,8 +40,8 @@ type Moves interface {
 	Look(net claims.Key, resourceVersion string)
 	// Gone says that there is no such network any more.
 	Gone(net claims.Key)
-	// Reassert says that the network is recovering, once for each recovery: this
-	// node is to report what it has of it, be it nothing.
+	// Reassert says that the network has begun to recover: this node is to report
+	// what it has of it, be it nothing.
 	Reassert(net claims.Key)
 }
 
