@@ -20,8 +20,9 @@ const (
 	// lateWrites is after how long no write of a former life is under way any more:
 	// the API server works on a request for a minute at most.
 	lateWrites = 2 * time.Minute
-	// settleEvery is the time between later looks at what nobody seems to use.
-	settleEvery = 10 * time.Minute
+	// settleEvery is the time between later looks at what nobody seems to use. Each
+	// reads all networks that this node has had addresses of.
+	settleEvery = 30 * time.Minute
 	// giveBackPatience bounds the last writes. With the grace of requests in work, it
 	// stays below the Pod's termination grace period of 30 s.
 	giveBackPatience = 4 * time.Second
@@ -96,18 +97,24 @@ func (d *daemon) former() (f former, err error) {
 	return f, nil
 }
 
-// settle frees what former lives left: at once, again when no write of theirs can
-// come any more, with a fresh look at where this node has an entry, and then now and
-// then, for what was spared because an interface had it.
+// settle frees what former lives left, until ctx ends.
 func (d *daemon) settle(ctx context.Context) {
-	look := func(ctx context.Context) error { return d.addresses.Settle(ctx, d.holdings.Keys()...) }
-	_ = cluster.Persist(ctx, look) // ends with ctx at the latest
+	settleNowAndThen(ctx, d.networks.Reread, func(ctx context.Context) error {
+		return d.addresses.Settle(ctx, d.holdings.Keys()...)
+	})
+}
+
+// settleNowAndThen settles at once; again when no write of a former life can come any
+// more, with a fresh look at where this node has an entry; and then now and then, for
+// what was spared because an interface had it.
+func settleNowAndThen(ctx context.Context, reread, settle func(context.Context) error) {
+	_ = cluster.Persist(ctx, settle) // ends with ctx at the latest
 	if !sleep(ctx, lateWrites) {
 		return
 	}
-	_ = cluster.Persist(ctx, d.networks.Reread)
+	_ = cluster.Persist(ctx, reread)
 	for {
-		_ = cluster.Persist(ctx, look)
+		_ = cluster.Persist(ctx, settle)
 		if !sleep(ctx, settleEvery/2+rand.N(settleEvery)) {
 			return
 		}
