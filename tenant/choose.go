@@ -24,6 +24,8 @@ type Wish struct {
 	NamespaceLabels map[string]string
 	// Type is as in network.Network.
 	Type string
+	// NetworkID is the tenant's own.
+	NetworkID string
 	// Device or DevicePool is what the tenant would like; at most one is set.
 	Device, DevicePool string
 }
@@ -38,14 +40,17 @@ type Choice struct {
 	NetworkID string
 }
 
+// Taken reports whether a network with this NetworkID cannot be at a place: another
+// one is there without a reservation, or has the name that its link would get.
+type Taken func(p network.Place, networkID string) bool
+
 // maxShared is how many networks share a device that has no IDs, or a plugin.
 const maxShared = 1 << 20
 
 // Choose finds a free place for a network: the device with the fewest IDs in use,
 // and its lowest free ID. A device without IDs comes after all that have some: its
-// networks share one segment. Taken reports IDs that other networks use without a
-// reservation; it may be nil. The error is a *network.InvalidError.
-func Choose(w Wish, configs []Config, taken func(network.Place) bool) (Choice, error) {
+// networks share one segment. Taken may be nil. The error is a *network.InvalidError.
+func Choose(w Wish, configs []Config, taken Taken) (Choice, error) {
 	mine := serving(configs, w.NamespaceLabels)
 	if len(mine) == 0 {
 		return Choice{}, w.nothing()
@@ -68,7 +73,7 @@ func Choose(w Wish, configs []Config, taken func(network.Place) bool) (Choice, e
 		if o.kind == network.PlaceNIC && offers[0].kind != network.PlaceNIC {
 			break // better refused than on a shared segment by surprise
 		}
-		if place, ok := o.config.free(o.kind, o.device, o.ranges, o.skip(taken)); ok {
+		if place, ok := o.config.free(o.kind, o.device, o.ranges, o.skip(taken, cmp.Or(id, w.NetworkID))); ok {
 			return Choice{Config: o.config, Place: place, NetworkID: id}, nil
 		}
 	}
@@ -138,11 +143,11 @@ func (o offer) rank() int {
 }
 
 // skip leaves out IDs that are taken; those of a shared device only count.
-func (o offer) skip(taken func(network.Place) bool) func(network.Place) bool {
-	if o.kind == network.PlaceNIC {
+func (o offer) skip(taken Taken, networkID string) func(network.Place) bool {
+	if o.kind == network.PlaceNIC || taken == nil {
 		return nil
 	}
-	return taken
+	return func(p network.Place) bool { return taken(p, networkID) }
 }
 
 // offers are the devices that suit the type and the tenant's own choice.

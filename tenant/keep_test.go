@@ -3,6 +3,7 @@
 package tenant_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -155,6 +156,10 @@ func TestSweeper(t *testing.T) {
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("%s: Look: -want +got\n%s", step.reason, diff)
 		}
+	}
+	s.Saw("c")
+	if got := s.Look(begin.Add(62*time.Second), set("b", "c"), nil); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("c was there and is not: Look: got %v", got)
 	}
 	if wait, ok := s.Next(begin.Add(70 * time.Second)); !ok || wait != 52*time.Second {
 		t.Errorf("Next: got %v, %v, want 52s", wait, ok)

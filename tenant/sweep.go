@@ -16,6 +16,14 @@ type Sweeper struct {
 	missing map[string]time.Time
 }
 
+// Saw notes that a network with the token was there.
+func (s *Sweeper) Saw(token string) {
+	if s.seen == nil {
+		s.seen = map[string]bool{}
+	}
+	s.seen[token] = true
+}
+
 // Look returns the tokens to release, given all tokens that are reserved, those
 // that networks have, and the time.
 func (s *Sweeper) Look(now time.Time, reserved, alive map[string]bool) []string {

@@ -19,6 +19,8 @@ type catalog struct {
 	models map[network.Ref]objects.Model
 	// places counts the networks at each place, reserved or not.
 	places map[network.Place]int
+	// names counts the networks that give or use a link of the name.
+	names map[string]int
 	// complete says that all networks were read once.
 	complete bool
 }
@@ -44,7 +46,7 @@ func (c *catalog) completed() {
 }
 
 func newCatalog() *catalog {
-	return &catalog{models: map[network.Ref]objects.Model{}, places: map[network.Place]int{}}
+	return &catalog{models: map[network.Ref]objects.Model{}, places: map[network.Place]int{}, names: map[string]int{}}
 }
 
 // knows reports whether the model of this version is there.
@@ -80,9 +82,15 @@ func (c *catalog) count(n *network.Network, by int) {
 	if n == nil {
 		return
 	}
-	p := placeOf(n)
-	if c.places[p] += by; c.places[p] == 0 {
-		delete(c.places, p)
+	add(c.places, placeOf(n), by)
+	add(c.names, n.LinkName(), by)
+	add(c.names, n.Device, by)
+}
+
+// add changes a count; one of 0 is not kept.
+func add[K comparable](counts map[K]int, key K, by int) {
+	if counts[key] += by; counts[key] == 0 {
+		delete(counts, key)
 	}
 }
 
@@ -98,14 +106,17 @@ func placeOf(n *network.Network) network.Place {
 	return network.Place{Kind: network.PlaceNIC, Device: device}
 }
 
-// taken reports whether any network is on the VLAN or VXLAN of a place.
-func (c *catalog) taken(p network.Place) bool {
-	if p.Kind == network.PlaceVXLAN {
-		p.Device = ""
-	}
+// taken reports whether any network is on the VLAN or VXLAN of a place, or has the
+// name that the link of this NetworkID would get there: a tenant then gets another
+// VLAN. A VXLAN's name does not depend on its ID, so another one would not help.
+func (c *catalog) taken(p network.Place, networkID string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.places[p] > 0
+	if p.Kind == network.PlaceVXLAN {
+		return c.places[network.Place{Kind: p.Kind, ID: p.ID}] > 0
+	}
+	link := network.Network{ID: networkID, VLAN: p.ID}
+	return c.places[p] > 0 || c.names[link.LinkName()] > 0
 }
 
 // get returns a network, nil when it is not there or not valid.

@@ -31,10 +31,10 @@ type follower struct {
 	catalog *catalog
 	queue   workqueue.TypedRateLimitingInterface[network.Ref]
 	// gone is called when a TenantNetwork was deleted.
-	gone func()
+	gone func(client.Object)
 }
 
-func newFollower(c cache.Cache, reader client.Client, known *catalog, gone func()) *follower {
+func newFollower(c cache.Cache, reader client.Client, known *catalog, gone func(client.Object)) *follower {
 	return &follower{cache: c, reader: reader, catalog: known, gone: gone, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[network.Ref](100*time.Millisecond, 30*time.Second))}
 }
@@ -76,7 +76,7 @@ func (f *follower) lose(kind string, obj any) {
 	}
 	f.queue.Add(objects.RefOf(kind, meta))
 	if kind == v1.KindTenantNetwork {
-		f.gone()
+		f.gone(meta)
 	}
 }
 

@@ -64,7 +64,7 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) error {
 		"/validate-pod":          &pods{reader: c, catalog: known, scheme: o.NamingScheme},
 		"/validate-service":      services{},
 	})
-	follower := newFollower(watches, c, known, sweeper.soon)
+	follower := newFollower(watches, c, known, sweeper.gone)
 	for _, part := range []manager.Runnable{keeper, server, watches, follower, sweeper} {
 		if err := mgr.Add(part); err != nil {
 			return fmt.Errorf("add admission: %w", err)

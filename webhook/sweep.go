@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -31,11 +32,29 @@ type sweeper struct {
 	desk   *reserve.Desk
 	log    logr.Logger
 	wake   chan struct{}
-	memory tenant.Sweeper
+
+	mu sync.Mutex
+	// deleted are the tokens of networks that were deleted since the last look.
+	deleted []string
+	memory  tenant.Sweeper
 }
 
-// soon makes the sweeper look; it never blocks.
-func (s *sweeper) soon() {
+// maxDeleted bounds what a replica that does not sweep remembers. What it forgets is
+// released a minute later.
+const maxDeleted = 10000
+
+// gone notes the deletion of a TenantNetwork and makes the sweeper look; it never
+// blocks.
+func (s *sweeper) gone(obj client.Object) {
+	a, err := network.ParseAssignment(obj.GetAnnotations()[v1.AssignedAnnotation])
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	if len(s.deleted) < maxDeleted {
+		s.deleted = append(s.deleted, a.Token)
+	}
+	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -100,6 +119,12 @@ func (s *sweeper) sweep(ctx context.Context) error {
 			s.adopt(ctx, r)
 		}
 	}
+	s.mu.Lock()
+	for _, token := range s.deleted {
+		s.memory.Saw(token)
+	}
+	s.deleted = nil
+	s.mu.Unlock()
 	gone := s.memory.Look(time.Now(), reserved, living)
 	if len(gone) == 0 {
 		return nil

@@ -131,7 +131,7 @@ func (h *assigner) wish(ctx context.Context, obj *v1.TenantNetwork) (tenant.Wish
 		return tenant.Wish{}, fmt.Errorf("read labels of namespace %s: %w", obj.Namespace, err)
 	}
 	return tenant.Wish{
-		Namespace: obj.Namespace, NamespaceLabels: ns.Labels, Type: network.TypeOf(&obj.Spec),
+		Namespace: obj.Namespace, NamespaceLabels: ns.Labels, Type: network.TypeOf(&obj.Spec), NetworkID: obj.Spec.NetworkID,
 		Device: obj.Spec.Options.Device, DevicePool: obj.Spec.Options.DevicePool,
 	}, nil
 }

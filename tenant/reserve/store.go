@@ -7,7 +7,6 @@ import (
 	"errors"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/tenant"
 )
 
@@ -34,9 +33,8 @@ type Request struct {
 	Wish tenant.Wish
 	// Owner has the token that the network will bear.
 	Owner tenant.Owner
-	// Taken reports IDs in use without a reservation; it may be nil. It is called
-	// from another goroutine.
-	Taken func(network.Place) bool
+	// Taken may be nil. It is called from another goroutine.
+	Taken tenant.Taken
 	// DryRun decides without reserving anything.
 	DryRun bool
 }
