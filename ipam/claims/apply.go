@@ -20,6 +20,10 @@ func (d *desk) apply(p *plan, w work) {
 	if p.reassert {
 		d.book.missing = false
 	}
+	if p.dead {
+		d.later(deadEvery)
+		d.retry = true
+	}
 	d.book.seq = max(d.book.seq, p.entry.seq)
 	d.book.fenced = d.book.fenced || p.entry.present
 	d.book.wrote(p.entry)
@@ -43,7 +47,7 @@ func (d *desk) restock(p *plan) {
 	now := time.Now()
 	d.measure(p.served, now)
 	d.allowed = p.mark
-	if p.keep && p.entry.present && d.shelf.Load() == nil && d.a.ctx.Err() == nil {
+	if p.keep && p.entry.present && d.shelf.Load() == nil && d.a.ctx.Err() == nil && !d.a.closing.Load() {
 		s := newShelf(p.next.Network, d.a.cfg.Hold)
 		d.book.door = &s.door
 		d.shelf.Store(s)

@@ -38,10 +38,8 @@ func (d *desk) attempt(ctx context.Context) error {
 // entry's seq is never more than what the object has: it forgets before the entry
 // goes, and learns after the entry has come.
 func (d *desk) write(ctx context.Context, obj *Object, p *plan) (*Object, error) {
-	if p.reassert {
-		d.a.versions.restart(d.key, obj.ResourceVersion)
-	}
 	if !p.changed {
+		d.note(p, obj)
 		return obj, d.remember(p.entry)
 	}
 	if !p.entry.present {
@@ -55,8 +53,17 @@ func (d *desk) write(ctx context.Context, obj *Object, p *plan) (*Object, error)
 	if err != nil {
 		return nil, err
 	}
-	d.a.versions.saw(d.key, written.ResourceVersion)
+	d.note(p, written)
 	return written, d.remember(p.entry)
+}
+
+// note takes the object's version as the newest. That of a recovery begins anew, once
+// the recovery is written.
+func (d *desk) note(p *plan, obj *Object) {
+	if p.reassert {
+		d.a.versions.forget(d.key)
+	}
+	d.a.versions.saw(d.key, obj.ResourceVersion)
 }
 
 // remember journals the seq of an entry, or that there is none.
@@ -102,7 +109,7 @@ func (d *desk) read(ctx context.Context) (*Object, error) {
 	if d.lost != obj.ResourceVersion {
 		d.lost = "" // a write on another version is refused for good
 	}
-	if len(d.claims) == 0 || obj.answers() {
+	if len(d.claims) == 0 || obj.answers() || d.doubts(obj) {
 		return obj, nil
 	}
 	return d.protect(ctx, obj)
@@ -121,6 +128,13 @@ func (d *desk) found(ctx context.Context, obj *Object) (*Object, error) {
 		return nil, fmt.Errorf("write first status of network %v: %w", d.key.Ref, err)
 	}
 	return obj, nil
+}
+
+// doubts reports whether an object without finalizer or bitmap cannot be a new one: then
+// the plan starts a recovery, before another write hides that the object is older.
+func (d *desk) doubts(obj *Object) bool {
+	return d.a.versions.older(d.key, obj.ResourceVersion) ||
+		obj.IPAM == nil && (d.book.remembered > 0 || d.book.missing)
 }
 
 // answers reports whether claims can be granted or refused without the

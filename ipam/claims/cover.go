@@ -36,8 +36,10 @@ func (p *planner) drop(kept map[netip.Addr]bool) {
 		switch {
 		case kept[a], !known && p.adopt(a):
 		case !known, u.state == freeing:
-			p.family(a).release(a)
 			p.entry.of(a).Remove(a)
+			if !p.claimedElsewhere(a) {
+				p.family(a).release(a)
+			}
 		case u.state == published:
 			p.entry.of(a).Remove(a)
 		}
@@ -56,7 +58,7 @@ func (p *planner) cover() {
 		if u.state == published || u.state == freeing || p.entry.contains(a) {
 			continue
 		}
-		if p.foreign(a) {
+		if p.foreign(a) && !p.reassert {
 			p.gone = append(p.gone, a)
 			p.report(fmt.Errorf("%v was this node's, but another node's entry has it", a))
 			continue
@@ -64,6 +66,12 @@ func (p *planner) cover() {
 		p.family(a).mark(a)
 		p.entry.of(a).Add(a)
 	}
+}
+
+// claimedElsewhere reports whether somebody else covers an address that this node's
+// entry has: possible only when an older state has brought one of the two back.
+func (p *planner) claimedElsewhere(a netip.Addr) bool {
+	return p.next.IPAM.Recovering != nil && (p.foreign(a) || p.owners != nil && p.owners.has(a))
 }
 
 // foreign reports whether another entry has the address. One that cannot be

@@ -29,6 +29,8 @@ type desk struct {
 	lost string
 	// naps counts the goroutine's ends in failure, for the next wake-up.
 	naps int
+	// retry has the object read again when the timer fires.
+	retry bool
 	// starved says that claims wait for what other nodes may give back.
 	starved bool
 	// look says that the object has moved since it was read, at looked.

@@ -10,6 +10,9 @@ import (
 // lookEvery is how often a holder reads an object whose metadata moves.
 const lookEvery = 5 * time.Second
 
+// deadEvery is how often a recovering node looks whether its dead DanmEps are gone.
+const deadEvery = time.Second
+
 // Look says that the metadata of a network has moved to that resourceVersion, as a
 // watch tells. It returns at once. If this node holds addresses there, it reads the
 // object before long: others may want them, or the network is being deleted. A

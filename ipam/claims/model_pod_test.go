@@ -40,9 +40,9 @@ func (n *node) add(id string) *record {
 	if n.m.chance(10) {
 		v4 = static("10.0.0.2")
 	}
-	for start := time.Now(); ; {
-		if time.Since(start) > time.Hour {
-			n.m.failf("%s was not served in an hour: a pool of %s %s has %+v", id, n.m.V4, n.m.V6, n.m.store.Object(n.m.net.Ref).IPAM)
+	for start := time.Now(); !n.lost(); {
+		if time.Since(start) > 3*time.Minute {
+			n.m.failf("%s was not served in 3 minutes: a pool of %s %s has %+v", id, n.m.V4, n.m.V6, n.m.store.Object(n.m.net.Ref).IPAM)
 			return nil
 		}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -54,7 +54,7 @@ func (n *node) add(id string) *record {
 		cancel()
 		switch {
 		case err == nil:
-			if r := n.write(a, id, a4, a6); r != nil {
+			if r := n.write(a, id, v4 != dynamic, a4, a6); r != nil {
 				return r
 			}
 		case errors.Is(err, claims.ErrTryAgain), errors.Is(err, claims.ErrClosed),
@@ -65,13 +65,14 @@ func (n *node) add(id string) *record {
 			return nil
 		}
 	}
+	return nil
 }
 
 // write journals a claim and makes the interface, unless the daemon died.
-func (n *node) write(a *claims.Allocator, id string, addrs ...netip.Addr) *record {
+func (n *node) write(a *claims.Allocator, id string, static bool, addrs ...netip.Addr) *record {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.a != a {
+	if n.a != a || n.dead {
 		return nil
 	}
 	n.m.mu.Lock()
@@ -86,7 +87,7 @@ func (n *node) write(a *claims.Allocator, id string, addrs ...netip.Addr) *recor
 		}
 	}
 	n.m.mu.Unlock()
-	r := &record{id: id, a4: addrs[0], a6: addrs[1], phase: claims.Claimed}
+	r := &record{id: id, a4: addrs[0], a6: addrs[1], static: static, phase: claims.Claimed}
 	n.journal[id] = r
 	return r
 }
@@ -95,6 +96,9 @@ func (n *node) write(a *claims.Allocator, id string, addrs ...netip.Addr) *recor
 func (n *node) unplug(r *record) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.dead {
+		return // the fire took it
+	}
 	n.m.mu.Lock()
 	delete(n.m.live, r.a4)
 	delete(n.m.live, r.a6)
@@ -121,10 +125,21 @@ func (n *node) discard(r *record) {
 // publish makes the DanmEp; the journal may hear of it or not, and the
 // allocator after that.
 func (n *node) publish(r *record) {
+	n.m.backup.RLock()
+	defer n.m.backup.RUnlock()
+	n.mu.Lock()
+	due := r.phase == claims.Claimed && !n.dead && n.journal[r.id] == r
+	n.mu.Unlock()
+	if !due {
+		return
+	}
 	n.m.store.AddEndpoint(n.m.net.Ref, n.endpoint(r))
 	n.m.sleep(10 * time.Millisecond)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if r.phase != claims.Claimed || n.dead {
+		return
+	}
 	r.phase = claims.Published
 	if n.m.chance(95) {
 		n.a.Published(claims.KeyOf(n.m.net), r.id, r.a4, r.a6)
@@ -139,12 +154,12 @@ func (n *node) endpoint(r *record) claims.Endpoint {
 func (n *node) release(r *record) {
 	n.unplug(r)
 	key := claims.KeyOf(n.m.net)
-	for {
+	for !n.lost() {
 		a := n.daemon()
 		err := a.Return(context.Background(), key, r.id, r.a4, r.a6)
 		if err == nil {
 			n.m.sleep(10 * time.Millisecond)
-			n.m.store.RemoveEndpoint("ns", r.id)
+			n.unpublish(r)
 			err = a.Free(context.Background(), key, r.id, r.a4, r.a6)
 		}
 		if err == nil && n.forget(a, r) {
@@ -155,6 +170,13 @@ func (n *node) release(r *record) {
 			return
 		}
 		n.m.sleep(20 * time.Millisecond)
+	}
+}
+
+// unpublish removes the DanmEp, unless the machine is gone and the controller's.
+func (n *node) unpublish(r *record) {
+	if !n.lost() {
+		n.m.store.RemoveEndpoint("ns", r.id)
 	}
 }
 

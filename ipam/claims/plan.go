@@ -43,6 +43,9 @@ type plan struct {
 	starved bool
 	// reassert says that the node reports to a recovery.
 	reassert bool
+	// dead says that there are DanmEps of this node that it has removed: an older
+	// state brought them back.
+	dead bool
 }
 
 // planner makes a plan from an object just read and from the ledger; nothing of
@@ -124,8 +127,10 @@ func (p *planner) open() error {
 	if p.needsList() && p.owners == nil {
 		return errNeedList
 	}
-	if p.first = !p.book.verified; p.first || p.reassert {
+	if p.first = !p.book.verified; p.first {
 		p.verify()
+	} else if p.reassert {
+		p.dead = p.book.compare(p.owners)
 	}
 	v4, v6 := p.obj.subnets()
 	p.v4 = family{name: "IPv4", fields: "spec.Options.allocation_pool or cidr", spec: v4}
@@ -157,7 +162,7 @@ func (p *planner) verify() {
 	if p.owners != nil {
 		o = *p.owners
 	}
-	for _, a := range p.book.verify(p.entry, o) {
+	for _, a := range p.book.verify(p.entry, o, p.next.IPAM.Recovering != nil) {
 		p.report(fmt.Errorf("%v is in use on this node, but a DanmEp of another node has it", a))
 	}
 }

@@ -21,7 +21,7 @@ func (p *planner) lookBack() {
 	why := p.past()
 	if why != "" {
 		p.report(fmt.Errorf("%s: its addresses are recovered from what all nodes have in use", why))
-		if p.next.IPAM.Recovering == nil {
+		if p.next.IPAM.Recovering == nil || p.older { // an older recovery has nobody's report
 			p.next.IPAM.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(p.now)}
 		}
 	}
@@ -57,6 +57,9 @@ func (p *planner) restore() {
 		p.family(a).mark(a)
 	}
 	rec := p.next.IPAM.Recovering
+	if p.dead {
+		return // not before these are gone: somebody else may use what they name
+	}
 	if !slices.Contains(rec.Done, p.cfg.Node) {
 		rec.Done = append(rec.Done, p.cfg.Node)
 		slices.Sort(rec.Done)

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
 )
 
@@ -27,6 +30,9 @@ type StewardConfig struct {
 type Steward struct {
 	store Store
 	cfg   Config
+	// versions are the newest that were seen: a write on an older object would hide
+	// from the nodes that it is older.
+	versions versions
 }
 
 // NewSteward returns a Steward. Any number of them may be at work, beside the nodes.
@@ -34,6 +40,12 @@ func NewSteward(store Store, cfg StewardConfig) *Steward {
 	c := Config{Reserved: cfg.Reserved, Timeout: cfg.Timeout, Backoff: cfg.Backoff, Report: cfg.Report, Rand: cfg.Rand}
 	return &Steward{store: store, cfg: c.withDefaults()}
 }
+
+// Look says that the metadata of a network is at that version, as a watch tells.
+func (s *Steward) Look(key Key, resourceVersion string) { s.versions.saw(key, resourceVersion) }
+
+// Gone says that the watch knows a network no more.
+func (s *Steward) Gone(key Key) { s.versions.forget(key) }
 
 // Drift is by how much a bitmap was wrong.
 type Drift struct {
@@ -137,12 +149,28 @@ func (s *Steward) attempt(ctx context.Context, a *Allocator, key Key, f func(*pl
 	if err != nil {
 		return fmt.Errorf("list DanmEps: %w", err)
 	}
+	older := s.versions.older(key, obj.ResourceVersion)
+	if older {
+		f = (*planner).startRecovery
+	}
 	next, changed, err := s.plan(obj, endpoints, f)
-	if err != nil || !changed {
+	if err == nil && changed {
+		obj, err = ask(ctx, a, func(ctx context.Context) (*Object, error) { return s.store.Update(ctx, next) })
+	}
+	if err != nil {
 		return err
 	}
-	_, err = ask(ctx, a, func(ctx context.Context) (*Object, error) { return s.store.Update(ctx, next) })
-	return err
+	s.versions.restart(key, obj.ResourceVersion)
+	if older {
+		return fmt.Errorf("%w: it is older than it was, and recovers", ErrTryAgain)
+	}
+	return nil
+}
+
+// startRecovery starts the recovery of an object that is older than it was.
+func (p *planner) startRecovery() error {
+	p.next.IPAM.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(time.Now())}
+	return nil
 }
 
 // plan is what f makes of an object.

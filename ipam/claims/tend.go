@@ -25,8 +25,8 @@ func (d *desk) tend(now time.Time) {
 	if s != nil && d.level(now) == 0 {
 		d.clear()
 	}
-	if d.naps > 0 || d.moved(now) || d.book.slack() || d.book.owing() {
-		d.dirty = true
+	if d.retry || d.naps > 0 || d.moved(now) || d.book.slack() || d.book.owing() {
+		d.dirty, d.retry = true, false
 		d.poke()
 	}
 	d.schedule(now)
@@ -40,7 +40,7 @@ func (d *desk) schedule(now time.Time) {
 	if d.shelf.Load() != nil {
 		d.later(d.a.cfg.Rest / ebbs)
 	}
-	if d.look {
+	if d.look && !d.moved(now) {
 		d.later(d.looked.Add(lookEvery).Sub(now))
 	}
 }

@@ -42,8 +42,9 @@ func in(set map[netip.Addr]string, a netip.Addr) bool {
 
 // verify compares what the journal said with the entry and with a consistent
 // list of the DanmEps, made after the entry was read. It returns the addresses
-// that are in use here by the journal and have another owner.
-func (l *ledger) verify(e entry, o owners) []netip.Addr {
+// that are in use here by the journal and have another owner; in a recovery that is
+// no proof, since the other's DanmEp may be what an older state brought back.
+func (l *ledger) verify(e entry, o owners, recovering bool) []netip.Addr {
 	var stolen []netip.Addr
 	for a := range l.rivals {
 		l.decide(a, o.mine[a])
@@ -62,7 +63,7 @@ func (l *ledger) verify(e entry, o owners) []netip.Addr {
 		switch {
 		case (u.state == returning || u.state == freeing) && !covered:
 			l.end(a) // the release was over before the journal knew
-		case !covered && in(o.theirs, a):
+		case !covered && in(o.theirs, a) && !recovering:
 			l.end(a)
 			stolen = append(stolen, a)
 		case u.state == published && !in(o.mine, a):
@@ -71,4 +72,21 @@ func (l *ledger) verify(e entry, o owners) []netip.Addr {
 	}
 	l.verified = true
 	return stolen
+}
+
+// compare is for a book that knows all of this life, beside a state that may be older:
+// what lost its DanmEp is covered by the entry again. It reports whether there are
+// DanmEps of this node that the book does not know: these are to be removed.
+func (l *ledger) compare(o *owners) (dead bool) {
+	for a, u := range l.uses {
+		if u.state == published && !in(o.mine, a) {
+			l.set(a, claimed)
+		}
+	}
+	for a := range o.mine {
+		if _, known := l.uses[a]; !known {
+			return true
+		}
+	}
+	return false
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 )
 
+// ErrLeak says that a bit is set which nobody covers, and nothing worse: that is what
+// a node leaves that is gone, until the controller has looked.
+var ErrLeak = errors.New("leak")
+
 // Covered checks the law of the bitmap on one object and the DanmEps of its
 // network: each set bit is covered by a node's entry or by a DanmEp, each of
 // these has its bit set, and no two entries have one address, nor an entry and
@@ -30,6 +34,7 @@ func Covered(o *claims.Object, endpoints []claims.Endpoint) error {
 			c.add(ep.Node, ep.V6)
 		}
 	}
+	var leaks []error
 	set := map[netip.Addr]bool{}
 	for _, b := range []*v1.AddressBitmap{o.IPAM.V4, o.IPAM.V6} {
 		used, err := Bits(b)
@@ -37,7 +42,7 @@ func Covered(o *claims.Object, endpoints []claims.Endpoint) error {
 		for _, a := range used {
 			set[a] = true
 			if c.by[a] == "" {
-				c.fail(fmt.Errorf("bit of %v is set, and nobody covers it", a))
+				leaks = append(leaks, fmt.Errorf("%w: bit of %v is set, and nobody covers it", ErrLeak, a))
 			}
 		}
 	}
@@ -45,6 +50,9 @@ func Covered(o *claims.Object, endpoints []claims.Endpoint) error {
 		if !set[a] {
 			c.fail(fmt.Errorf("%v is covered by node %q, and its bit is not set", a, node))
 		}
+	}
+	if len(c.errs) == 0 {
+		return errors.Join(leaks...)
 	}
 	return errors.Join(c.errs...)
 }
