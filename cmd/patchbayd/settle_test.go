@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,8 +22,19 @@ func TestSettleLooksAgainAfterLateWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		start, tries := time.Now(), 0
+		var mu sync.Mutex
 		var calls []string
-		note := func(what string) { calls = append(calls, fmt.Sprint(what, " ", time.Since(start).Round(time.Second))) }
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, fmt.Sprint(what, " ", time.Since(start).Round(time.Second)))
+		}
+		made := func() []string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(calls)
+		}
 		go settleNowAndThen(ctx,
 			func(context.Context) error { note("reread"); return nil },
 			func(context.Context) error {
@@ -32,14 +45,12 @@ func TestSettleLooksAgainAfterLateWrites(t *testing.T) {
 				return nil
 			})
 		time.Sleep(lateWrites + time.Minute)
-		synctest.Wait()
 		want := []string{"settle 0s", "settle 0s", "reread 2m0s", "settle 2m0s"}
-		if diff := cmp.Diff(want, calls); diff != "" {
+		if diff := cmp.Diff(want, made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 		time.Sleep(2 * settleEvery)
-		synctest.Wait()
-		if len(calls) <= len(want) {
+		if len(made()) <= len(want) {
 			t.Error("nobody looks again after what an interface had")
 		}
 		cancel()
