@@ -8,8 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
@@ -194,4 +197,41 @@ func TestRecoveryWaitsForEveryNode(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Each claim moves a network's metadata; the object, which holds the bitmap, is read
+// once in a while.
+func TestClaimsDoNotStreamToTheController(t *testing.T) {
+	env := apitest.New(t) // alone, for its requests to be counted
+	var reads atomic.Int64
+	env.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, &reads} })
+	f := startWith(t, env, func(cfg *Config) { cfg.Every, cfg.Pace = time.Hour, time.Second })
+	node := f.node("node")
+	cn := f.network(&v1.IPAMStatus{V4: bitmap()})
+	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonEnough, "")
+	before, begin := reads.Load(), time.Now()
+	for i := range 50 {
+		f.write(cn, func(s *v1.NetworkStatus) {
+			s.IPAM = &v1.IPAMStatus{V4: bitmap(1), Held: map[string]v1.HeldAddresses{node.Name: {UID: string(node.UID), Seq: int64(i), V4: "10.9.0.1"}}}
+		})
+	}
+	if got, most := reads.Load()-before, int64(time.Since(begin)/time.Second)+2; got > most {
+		t.Errorf("50 claims in %s made %d reads of the network, want at most %d", time.Since(begin), got, most)
+	}
+}
+
+// counting counts the reads of networks by the controller: those that the API
+// server answers out of its watch cache.
+type counting struct {
+	next  http.RoundTripper
+	reads *atomic.Int64
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	q := r.URL.Query()
+	if strings.Contains(r.URL.Path, "/clusternetworks/") && q.Get("resourceVersion") == "0" {
+		c.reads.Add(1)
+	}
+	return c.next.RoundTrip(r)
 }

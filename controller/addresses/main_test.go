@@ -48,10 +48,17 @@ type fixture struct {
 // start runs a controller with the rights that deployments/ gives it, and no more.
 func start(t *testing.T, env *apitest.Env) *fixture {
 	t.Helper()
+	return startWith(t, env, func(*Config) {})
+}
+
+// startWith is start with another configuration.
+func startWith(t *testing.T, env *apitest.Env, change func(*Config)) *fixture {
+	t.Helper()
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testr.New(t)))
 	f := &fixture{T: t, env: env, metrics: prometheus.NewRegistry()}
 	m := f.manager(ctx)
 	cfg := Config{Grace: grace, Registry: f.metrics, Every: 200 * time.Millisecond, Pace: 100 * time.Millisecond, Hurry: 100 * time.Millisecond}
+	change(&cfg)
 	if err := Add(ctx, m, cfg); err != nil {
 		t.Fatal(err)
 	}
