@@ -19,4 +19,15 @@
 // no lease, no leader and no lock object. After a conflict, and after any answer
 // that leaves open whether the write was applied, the object is read again and
 // everything planned afresh; the node's own entry tells what was applied.
+//
+// A node keeps some addresses ready, its hold: the shelf of a desk. A claim takes
+// from it without a lock and without a request. How many follows demand (water), is
+// none in a scarce pool, and goes back when another node finds the pool exhausted
+// (pressure), when nobody claims for a while, and at an orderly end (GiveBack). An
+// address leaves the shelf before the write that gives it back is sent. Released
+// addresses rest in the node's entry before they are ready again.
+//
+// An object that is older than what the node knows was restored from a backup:
+// claims wait until every node has said what it has in use there (lookBack). What
+// nodes cannot do for each other, the Steward does for the controller.
 package claims
