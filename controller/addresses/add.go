@@ -33,11 +33,10 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	}
 	c := &Controller{
 		cfg: cfg.withDefaults(), metrics: newMetrics(cfg.Registry), events: events,
-		cached: m.GetCache(), direct: m.GetClient(), steward: cfg.Steward,
+		cached: m.GetCache(), direct: m.GetClient(),
 	}
-	if c.steward == nil {
-		c.steward = claims.NewSteward(objects.NewStore(m.GetClient()), c.stewardConfig(ctx))
-	}
+	steward := claims.NewSteward(objects.NewStore(m.GetClient()), c.stewardConfig(ctx))
+	c.steward = steward
 	if err := prepare(ctx, m.GetCache()); err != nil {
 		return err
 	}
@@ -52,7 +51,7 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 		return fmt.Errorf("take what the sweep finds: %w", err)
 	}
 	for _, kind := range objects.Kinds() {
-		if err := ctl.Watch(source.TypedKind(m.GetCache(), objects.Metadata(kind), c.onChange(kind))); err != nil {
+		if err := ctl.Watch(source.TypedKind(m.GetCache(), objects.Metadata(kind), c.onChange(kind, steward))); err != nil {
 			return fmt.Errorf("watch %ss: %w", kind, err)
 		}
 	}
@@ -99,17 +98,25 @@ func take(_ context.Context, e event.TypedGenericEvent[network.Ref], q workqueue
 
 // onChange queues a network whose metadata moved: soon, as every claim moves it, or
 // at once when somebody asks for something. The first sweep sees what is there.
-func (c *Controller) onChange(kind string) handler.TypedEventHandler[*metav1.PartialObjectMetadata, network.Ref] {
-	return handler.TypedFuncs[*metav1.PartialObjectMetadata, network.Ref]{
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*metav1.PartialObjectMetadata],
-			q workqueue.TypedRateLimitingInterface[network.Ref],
-		) {
+func (c *Controller) onChange(kind string, w Witness) handler.TypedEventHandler[*metav1.PartialObjectMetadata, network.Ref] {
+	type (
+		object = *metav1.PartialObjectMetadata
+		queue  = workqueue.TypedRateLimitingInterface[network.Ref]
+	)
+	key := func(o object) claims.Key { return claims.Key{Ref: objects.RefOf(kind, o), UID: string(o.UID)} }
+	return handler.TypedFuncs[object, network.Ref]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[object], _ queue) {
+			w.Look(key(e.Object), e.Object.ResourceVersion)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[object], q queue) {
+			w.Look(key(e.ObjectNew), e.ObjectNew.ResourceVersion)
 			if request(e.ObjectNew) != request(e.ObjectOld) {
 				q.Add(objects.RefOf(kind, e.ObjectNew))
 				return
 			}
 			q.AddAfter(objects.RefOf(kind, e.ObjectNew), c.cfg.Pace)
 		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[object], _ queue) { w.Gone(key(e.Object)) },
 	}
 }
 

@@ -4,6 +4,7 @@ package addresses
 
 import (
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,13 +16,12 @@ import (
 
 // tell brings the network's conditions up to what was read, and reports what got
 // better or worse.
-func (c *Controller) tell(ctx context.Context, r reading, awaited []string) error {
+func (c *Controller) tell(ctx context.Context, r reading, w waiting) error {
 	if r.Deleting {
 		return nil
 	}
-	text, _ := r.skip()
 	before := objects.StatusOf(r.obj).Conditions
-	after := desired(before, r.Generation, usesOf(r.Object, c.reserved(ctx, r.Network)), awaited, parseNames(text))
+	after := desired(before, r.Generation, usesOf(r.Object, c.reserved(ctx, r.Network)), w)
 	if same(before, after) {
 		return nil
 	}
@@ -37,20 +37,28 @@ func (c *Controller) tell(ctx context.Context, r reading, awaited []string) erro
 func ours() []string { return []string{v1.ConditionAddressesAvailable, v1.ConditionRecovering} }
 
 // desired are our conditions as they are to be, without times.
-func desired(before []metav1.Condition, generation int64, uses []use, awaited, skipped []string) []metav1.Condition {
+func desired(before []metav1.Condition, generation int64, uses []use, w waiting) []metav1.Condition {
 	var after []metav1.Condition
 	if u, ok := fullest(uses); ok {
 		after = append(after, available(before, generation, u))
 	} else if c := meta.FindStatusCondition(before, v1.ConditionAddressesAvailable); c != nil && c.ObservedGeneration == generation {
 		after = append(after, *c) // the bitmap cannot be read for the moment
 	}
-	if len(awaited) > 0 {
+	if len(w.awaited) > 0 && !another(before, w) {
 		after = append(after, metav1.Condition{
 			Type: v1.ConditionRecovering, Status: metav1.ConditionTrue, Reason: v1.ReasonAwaitingNodes,
-			Message: recoveringText(awaited, skipped), ObservedGeneration: generation,
+			Message: recoveringText(w), ObservedGeneration: generation,
 		})
 	}
 	return after
+}
+
+// another reports whether the condition speaks of another recovery. It is removed
+// then, and set again at the next look: nodes that do not use the network, and so do
+// not read it, report when they see it set.
+func another(before []metav1.Condition, w waiting) bool {
+	c := meta.FindStatusCondition(before, v1.ConditionRecovering)
+	return c != nil && !strings.Contains(c.Message, w.since)
 }
 
 // available is the condition for a pool. The numbers in its message are those of

@@ -29,7 +29,7 @@ func TestDesiredConditions(t *testing.T) {
 		before     []metav1.Condition
 		generation int64
 		uses       []use
-		awaited    []string
+		waiting    waiting
 		// want is Type=Status Reason of each; message is part of the first.
 		want    []string
 		message string
@@ -63,19 +63,28 @@ func TestDesiredConditions(t *testing.T) {
 			reason: "a network that lost its addresses loses the condition", before: []metav1.Condition{scarce}, generation: 2, write: true,
 		},
 		"Recovering": {
-			reason: "the awaited nodes are named", before: []metav1.Condition{enough}, generation: 1, uses: []use{{"IPv4", 1, 100}}, awaited: []string{"a", "b"},
+			reason: "the awaited nodes are named", before: []metav1.Condition{enough}, generation: 1, uses: []use{{"IPv4", 1, 100}}, waiting: waiting{since: "noon", awaited: []string{"a", "b"}},
 			want: []string{"AddressesAvailable=True Enough", "Recovering=True AwaitingNodes"}, write: true,
 		},
 		"Recovered": {
 			reason: "it goes when the recovery is over", before: []metav1.Condition{enough, said(recovering, v1.ReasonAwaitingNodes, metav1.ConditionTrue)},
 			generation: 1, uses: []use{{"IPv4", 1, 100}}, want: []string{"AddressesAvailable=True Enough"}, write: true,
 		},
+		"Fewer": {
+			reason: "one less is awaited", before: []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
+			waiting: waiting{since: "noon", awaited: []string{"b"}}, want: []string{"Recovering=True AwaitingNodes"}, message: "what they use: b.", write: true,
+		},
+		"Again": {
+			reason:  "of a second recovery idle nodes learn by the condition: it must be seen to come",
+			before:  []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
+			waiting: waiting{since: "one", awaited: []string{"b"}}, write: true,
+		},
 		"Layer2": {reason: "a network without addresses has none of our conditions", before: []metav1.Condition{ready}, generation: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			after := desired(tc.before, tc.generation, tc.uses, tc.awaited, nil)
+			after := desired(tc.before, tc.generation, tc.uses, tc.waiting)
 			var got []string
 			for _, c := range after {
 				got = append(got, c.Type+"="+string(c.Status)+" "+c.Reason)

@@ -31,8 +31,6 @@ type Config struct {
 	Workers int
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
-	// Steward changes status.ipam; claims.NewSteward's when nil.
-	Steward Steward
 	// Uncovered counts the bits that neither an entry nor one of the endpoints
 	// covers; claims.Uncovered when nil.
 	Uncovered func(*claims.Object, []claims.Endpoint) (int64, error)

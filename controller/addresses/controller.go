@@ -61,11 +61,11 @@ func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.
 // serve does what a reading of a network asks for. One duty's failure keeps none of
 // the others from being done.
 func (c *Controller) serve(ctx context.Context, r reading) (reconcile.Result, error) {
-	awaited, err := c.recover(ctx, r)
+	waiting, err := c.recover(ctx, r)
 	again, rebuildErr := c.obeyRebuild(ctx, r)
 	errs := []error{err, rebuildErr, c.evict(ctx, r), c.collect(ctx, r), c.obeySkip(ctx, r)}
 	if err == nil { // else nobody can tell who is awaited
-		errs = append(errs, c.tell(ctx, r, awaited))
+		errs = append(errs, c.tell(ctx, r, waiting))
 	}
 	if r.recovering() != nil && (again == 0 || again > c.cfg.Hurry) {
 		again = c.cfg.Hurry

@@ -23,6 +23,15 @@ type Steward interface {
 	Recover(ctx context.Context, key claims.Key, nodes, skip []string) (awaited []string, err error)
 }
 
+// Witness is told what a watch sees of networks, and knows by it when an object went
+// back in time; claims.Steward is one.
+type Witness interface {
+	// Look says that a network's metadata is at that version.
+	Look(key claims.Key, resourceVersion string)
+	// Gone says that there is no such network any more.
+	Gone(key claims.Key)
+}
+
 // Recorder makes Events; a Kubernetes EventRecorder is one.
 type Recorder interface {
 	// Event reports on an object.

@@ -14,36 +14,43 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// waiting is a recovery that is not over.
+type waiting struct {
+	// since tells it from another recovery of the same network.
+	since string
+	// awaited are the nodes that have not reported; nobody when it is over. skipped
+	// are left out.
+	awaited, skipped []string
+}
+
 // recover ends the recovery of a network when every Node has said what it uses, or
 // is skipped. It returns who is awaited.
-func (c *Controller) recover(ctx context.Context, r reading) ([]string, error) {
+func (c *Controller) recover(ctx context.Context, r reading) (waiting, error) {
 	state := r.recovering()
 	if state == nil {
-		return nil, nil
+		return waiting{}, nil
 	}
 	text, _ := r.skip()
-	skip := parseNames(text)
+	w := waiting{since: state.Since.UTC().Format(time.RFC3339Nano), skipped: parseNames(text)}
 	known, err := c.nodes(ctx)
 	if err != nil {
-		return nil, err
+		return w, err
 	}
-	if left := remaining(known.names(), state.Done, skip); len(left) > 0 {
-		return left, nil // the cache may know too many Nodes for a moment, not too few for long
+	if w.awaited = remaining(known.names(), state.Done, w.skipped); len(w.awaited) > 0 {
+		return w, nil // the cache may know too many Nodes for a moment: it will know better
 	}
 	// The last word is the API server's: a Node that the cache does not know yet
 	// must be waited for.
-	known, err = c.members.get(ctx, c)
-	if err != nil {
-		return nil, err
+	if known, err = c.members.get(ctx, c); err != nil {
+		return w, err
 	}
-	awaited, err := c.steward.Recover(ctx, r.key(), known.names(), skip)
-	if err != nil {
-		return awaited, fmt.Errorf("end the recovery of %s: %w", r.Ref, err)
+	if w.awaited, err = c.steward.Recover(ctx, r.key(), known.names(), w.skipped); err != nil {
+		return w, fmt.Errorf("end the recovery of %s: %w", r.Ref, err)
 	}
-	if len(awaited) == 0 {
-		c.recovered(ctx, r, skip)
+	if len(w.awaited) == 0 {
+		c.recovered(ctx, r, w.skipped)
 	}
-	return awaited, nil
+	return w, nil
 }
 
 // recovered says that a network gives out addresses again.

@@ -49,9 +49,9 @@ func TestMessagesAreShortAndSayWhatToDo(t *testing.T) {
 	cases := map[string]struct {
 		reason, text, want string
 	}{
-		"Recovering": {reason: "the way out", text: recoveringText(names, nil), want: "kubectl patchbay ipam skip NODE"},
-		"HowMany":    {reason: "how many are awaited", text: recoveringText(names, nil), want: "and 992 more"},
-		"Skipped":    {reason: "who is left out", text: recoveringText([]string{"a"}, []string{"b"}), want: "Left out on request: b"},
+		"Recovering": {reason: "the way out", text: recoveringText(waiting{since: "noon", awaited: names}), want: "kubectl patchbay ipam skip NODE"},
+		"HowMany":    {reason: "how many are awaited", text: recoveringText(waiting{since: "noon", awaited: names}), want: "and 992 more"},
+		"Skipped":    {reason: "who is left out", text: recoveringText(waiting{awaited: []string{"a"}, skipped: []string{"b"}}), want: "Left out on request: b"},
 		"Exhausted":  {reason: "the way out", text: poolText(v1.ReasonExhausted, use{"IPv4", 254, 254}), want: "254 of 254 IPv4"},
 		"Enough":     {reason: "where the number is", text: poolText(v1.ReasonEnough, use{"IPv6", 1, 254}), want: "status.allocated"},
 		"Nothing":    {reason: "a rebuild that changed nothing says so", text: rebuiltText(claims.Drift{}), want: "nothing had to change"},

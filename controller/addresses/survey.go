@@ -71,5 +71,5 @@ func (s *sweeper) due(ctx context.Context, r reading) bool {
 		return true
 	}
 	before := objects.StatusOf(r.obj).Conditions
-	return !r.Deleting && !same(before, desired(before, r.Generation, usesOf(r.Object, s.reserved(ctx, r.Network)), nil, nil))
+	return !r.Deleting && !same(before, desired(before, r.Generation, usesOf(r.Object, s.reserved(ctx, r.Network)), waiting{}))
 }

@@ -35,12 +35,12 @@ func poolText(reason string, u use) string {
 }
 
 // recoveringText says whom a recovery waits for, and what to do.
-func recoveringText(awaited, skipped []string) string {
-	text := "status.ipam is older than what a node remembers (was etcd restored?): no address is given out " +
-		"until these nodes have said what they use: " + list(awaited) +
+func recoveringText(w waiting) string {
+	text := "status.ipam was older than what a node remembers (was etcd restored?) at " + w.since +
+		": no address is given out until these nodes have said what they use: " + list(w.awaited) +
 		". For one that is off: kubectl patchbay ipam skip NODE"
-	if len(skipped) > 0 {
-		text += ". Left out on request: " + list(skipped)
+	if len(w.skipped) > 0 {
+		text += ". Left out on request: " + list(w.skipped)
 	}
 	return text
 }
