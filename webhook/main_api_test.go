@@ -191,7 +191,7 @@ func kubectl(t *testing.T, env *apitest.Env, manifest string, args ...string) (s
 }
 
 // object reads one object from YAML.
-func object(t *testing.T, kind, namespace, name, text string) *unstructured.Unstructured {
+func object(t testing.TB, kind, namespace, name, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {

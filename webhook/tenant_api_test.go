@@ -19,7 +19,7 @@ import (
 
 // offer creates a TenantConfig for one namespace. A "%" in the text becomes a name
 // that no other test has, for devices.
-func offer(t *testing.T, env *apitest.Env, ns, text string) (name, device string) {
+func offer(t testing.TB, env *apitest.Env, ns, text string) (name, device string) {
 	t.Helper()
 	name = apitest.Name("tc")
 	device = "d" + name[len(name)-8:]
@@ -34,7 +34,7 @@ func offer(t *testing.T, env *apitest.Env, ns, text string) (name, device string
 }
 
 // tenantNetwork is a TenantNetwork with this spec.
-func tenantNetwork(t *testing.T, ns, name, spec string) *v1.TenantNetwork {
+func tenantNetwork(t testing.TB, ns, name, spec string) *v1.TenantNetwork {
 	t.Helper()
 	tn := &v1.TenantNetwork{}
 	tn.Namespace, tn.Name, tn.Spec.NetworkID = ns, name, "n"+ns[len(ns)-8:] // so that links have names of their own
@@ -140,7 +140,7 @@ func checkReserved(t *testing.T, env *apitest.Env, config string, want int) {
 	}
 }
 
-func reserved(t *testing.T, env *apitest.Env, config string) []string {
+func reserved(t testing.TB, env *apitest.Env, config string) []string {
 	t.Helper()
 	tc := &v1.TenantConfig{}
 	if err := env.Client.Get(t.Context(), client.ObjectKey{Name: config}, tc); err != nil {

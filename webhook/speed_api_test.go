@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package webhook_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// BenchmarkCreate fills one range with TenantNetworks from 20 clients, all on this
+// machine: API server, etcd, admission and clients. It prints the latency that the
+// clients see; b.N is not used.
+func BenchmarkCreate(b *testing.B) {
+	const networks, clients = 5000, 20
+	env := apitest.Start(b)
+	stop, err := serve(b.Context(), env)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer stop()
+	ns := env.Namespace(b)
+	config, _ := offer(b, env, ns, fmt.Sprintf(`{hostDevices: [{name: "%%", vniType: vxlan, vniRange: "1-%d"}]}`, networks))
+	var mu sync.Mutex
+	var took []time.Duration
+	jobs := make(chan int)
+	var g errgroup.Group
+	for range clients {
+		c, err := client.New(env.Config, client.Options{Scheme: env.Client.Scheme()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		g.Go(func() error {
+			for i := range jobs {
+				tn := tenantNetwork(b, ns, fmt.Sprintf("net%d", i), fmt.Sprintf("{NetworkID: n%d}", i))
+				begin := time.Now()
+				if err := c.Create(b.Context(), tn); err != nil {
+					return err
+				}
+				mu.Lock()
+				took = append(took, time.Since(begin))
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	begin := time.Now()
+	for i := range networks {
+		jobs <- i
+		if i%1000 == 999 {
+			mu.Lock()
+			part := slices.Clone(took[max(0, len(took)-1000):])
+			mu.Unlock()
+			slices.Sort(part)
+			b.Logf("%d networks: p50 %v, p99 %v", i+1, part[len(part)/2], part[len(part)*99/100])
+		}
+	}
+	close(jobs)
+	if err := g.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "p99-ms")
+	b.ReportMetric(float64(took[len(took)/2].Milliseconds()), "p50-ms")
+	b.ReportMetric(networks/time.Since(begin).Seconds(), "networks/s")
+	if got := reserved(b, env, config); len(got) != networks {
+		b.Errorf("%d reservations, want %d", len(got), networks)
+	}
+}
