@@ -4,31 +4,75 @@
 
 package rules
 
+// claimsDir is where most rules are kept.
+const claimsDir = "ipam/claims/"
+
 // coverRules are about who covers a bit, and in which order that changes.
 func coverRules() []row {
 	return []row{
 		{
-			name: "ClaimAndEntryInOneWrite",
+			name: "ClaimIsCovered",
 			rule: "Claim: set the bit and add the address to the own entry, in one write",
-			file: "ipam/claims/grant.go",
-			old:  "\t\tp.entry.of(a).Add(a)\n",
+			file: claimsDir + "grant.go",
+			old:  "\t\tp.entry.of(a).Add(a)\n\t\taddrs = append(addrs, a)\n", new: "\t\taddrs = append(addrs, a)\n",
 			test: "^TestClaimWritesBitAndEntryAtOnce$",
 		},
 		{
-			name: "ListAfterRead",
-			rule: "garbage collection: GET, then LIST, then a write with that GET's resourceVersion",
-			file: "ipam/claims/rebuild.go",
-			old:  "p.owners.has(a) {\n\t\treturn true",
-			new:  "p.owners.has(a) {\n\t\treturn false",
-			test: "^TestCollect",
+			name: "HoldIsCovered",
+			rule: "a set bit is always covered: what is held, by the node's entry",
+			file: claimsDir + "stock.go",
+			old:  "\t\t\tp.entry.of(a).Add(a)\n\t\t\tp.stock", new: "\t\t\tp.stock",
+			test: "^TestHoldServesWithoutAWrite$",
 		},
 		{
-			name: "SeqIsRaised",
-			rule: "raises seq in its entry: a real change, so delayed writes of its former life fail",
-			file: "ipam/claims/entry.go",
-			old:  "return max(p.entry.seq+1, p.cfg.Life)",
-			new:  "return max(p.entry.seq, p.cfg.Life)",
-			test: "^TestDelayedWriteOfAFormerLife$",
+			name: "StaysUntilPublished",
+			rule: "the address leaves the entry only in a write sent after its DanmEp exists",
+			file: claimsDir + "cover.go",
+			old:  "case u.state == published:", new: "case u.state == published, u.state == claimed:",
+			and:  change{"if u.state == published || u", "if u.state == published || u.state == claimed || u"},
+			test: "^(TestFirstClaimSettles|TestSettle)$",
+		},
+		{
+			name: "ReturnsToTheEntry",
+			rule: "Release: (1) the address back into the own entry",
+			file: claimsDir + "steps.go",
+			old:  "\t\tcase published:\n\t\t\tl.set(a, returning)\n",
+			test: "^TestLifeOfAnAddress$",
+		},
+		{
+			name: "BitAndEntryGoTogether",
+			rule: "Release: (3) bit and entry are cleared in one write",
+			file: claimsDir + "cover.go",
+			old:  "\t\t\tp.family(a).release(a)\n",
+			test: "^TestLifeOfAnAddress$",
+		},
+		{
+			name: "SecondReleaseIsANoop",
+			rule: "only the owner releases, and a second release is a no-op",
+			file: claimsDir + "steps.go",
+			old:  "over || !known || u.owner", new: "over && !known || u.owner",
+			test: "^(TestReleaseRepeatedAfterTheNextClaim|TestSecondReleaseFreesNobodyElse)$",
+		},
+		{
+			name: "OnlyTheOwnerReleases",
+			rule: "only the owner releases",
+			file: claimsDir + "steps.go",
+			old:  "|| u.owner != \"\" && u.owner != owner {", new: "{",
+			test: "^TestOnlyTheOwnerReleases$",
+		},
+		{
+			name: "LostCoverIsPutBack",
+			rule: "every step keeps it true: what is in use here and lost its cover gets it back",
+			file: claimsDir + "cover.go",
+			old:  "\t\tp.family(a).mark(a)\n\t\tp.entry.of(a).Add(a)\n",
+			test: "^TestLostCoverIsPutBack$",
+		},
+		{
+			name: "AnothersIsLeftAlone",
+			rule: "no address is on two live interfaces: not after older state",
+			file: claimsDir + "cover.go",
+			old:  "if p.foreign(a) && !p.reassert {", new: "if false {",
+			test: "^TestReturnOfWhatIsNotOurs$",
 		},
 	}
 }

@@ -63,11 +63,12 @@ func mutate(t *testing.T, r row) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errMoved, err)
 	}
-	if n := bytes.Count(source, []byte(r.old)); n != 1 {
-		return "", fmt.Errorf("%w: %s has the text %d times, want once:\n%s", errMoved, r.file, n, r.old)
+	for _, c := range []change{{r.old, r.new}, r.and} {
+		if source, err = c.apply(source); err != nil {
+			return "", fmt.Errorf("%s: %w", r.file, err)
+		}
 	}
 	changed := filepath.Join(t.TempDir(), filepath.Base(r.file))
-	source = bytes.Replace(source, []byte(r.old), []byte(r.new), 1)
 	if err := os.WriteFile(changed, source, 0o600); err != nil {
 		return "", err
 	}
@@ -77,6 +78,17 @@ func mutate(t *testing.T, r row) (string, error) {
 		return "", err
 	}
 	return overlay, os.WriteFile(overlay, content, 0o600)
+}
+
+// apply makes a change, unless it is none.
+func (c change) apply(source []byte) ([]byte, error) {
+	if c.old == "" {
+		return source, nil
+	}
+	if n := bytes.Count(source, []byte(c.old)); n != 1 {
+		return nil, fmt.Errorf("%w: the text is there %d times, want once:\n%s", errMoved, n, c.old)
+	}
+	return bytes.Replace(source, []byte(c.old), []byte(c.new), 1), nil
 }
 
 // build compiles the tests of a package; with an overlay unless that is empty.

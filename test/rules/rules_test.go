@@ -21,12 +21,17 @@ type row struct {
 	// file is where it is kept, below the module's folder; old is the text there
 	// that does, once, and new what stands there without the rule.
 	file, old, new string
+	// and is a second change to the same file, for a rule that is kept twice.
+	and change
 	// in is the package whose tests notice; the file's own when empty. tags are
 	// the build tags of the test.
 	in, tags string
 	// test matches the test that has to fail.
 	test string
 }
+
+// change is one text in place of another.
+type change struct{ old, new string }
 
 // suite is where a row's test is.
 func (r row) suite() suite {
@@ -38,7 +43,22 @@ func (r row) suite() suite {
 
 // rules are all rows.
 func rules() []row {
-	return slices.Concat(coverRules(), daemonRules(), apiRules())
+	return slices.Concat(coverRules(), attemptRules(), fenceRules(), holdRules(), recoveryRules(), poolRules(), daemonRules(), apiRules())
+}
+
+// Each row finds its place in the source: a second's look before the long one.
+func TestRowsAreUpToDate(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, r := range rules() {
+		if _, err := mutate(t, r); err != nil {
+			t.Errorf("%s: %v", r.name, err)
+		}
+		if names[r.name] {
+			t.Errorf("two rows are called %s", r.name)
+		}
+		names[r.name] = true
+	}
 }
 
 // Each rule, switched off, makes a test fail.

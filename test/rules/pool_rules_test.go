@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build rules
+
+package rules
+
+// poolRules are about subnets, and which addresses are handed out when.
+func poolRules() []row {
+	return []row{
+		{
+			name: "SubnetStaysWhileHeld",
+			rule: "a subnet changes only when no entry holds and no DanmEp exists",
+			file: claimsDir + "rebuild.go",
+			old:  "is4 && !r.Empty() {\n\t\t\treturn true\n\t\t}\n\t\tif r := entries[i].v6",
+			new:  "is4 && !r.Empty() {\n\t\t\treturn false\n\t\t}\n\t\tif r := entries[i].v6",
+			test: "^TestSubnetChange$",
+		},
+		{
+			name: "SubnetStaysWhileInUse",
+			rule: "a subnet changes only when no entry holds and no DanmEp exists",
+			file: claimsDir + "rebuild.go",
+			old:  "\t\t\tif a.Is4() == is4 {\n", new: "\t\t\tif !a.IsValid() {\n",
+			test: "^TestSubnetChange$",
+		},
+		{
+			name: "SubnetChangeResetsThePages",
+			rule: "the next write resets the pages",
+			file: claimsDir + "rebuild.go",
+			old:  "\t\tif err := f.reset(); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\treturn nil\n",
+			new:  "\t}\n\treturn nil\n",
+			test: "^TestSubnetChange$",
+		},
+		{
+			name: "HoldOfThatGeneration",
+			rule: "reads the object when (uid, generation) differ in any way",
+			file: claimsDir + "shelf.go",
+			old:  "s == nil || s.generation != net.Generation ||", new: "s == nil ||",
+			test: "^TestSubnetChangeClosesTheHold$",
+		},
+		{
+			name: "CallersSubnetIsTheNetworks",
+			rule: "a subnet changes only when nobody holds: nobody gets an address with the former mask",
+			file: claimsDir + "grant.go",
+			old:  "case c.stale(p.obj.Network):", new: "case false:",
+			test: "^TestSubnetChange$",
+		},
+		{
+			name: "GatewaysAreReserved",
+			rule: "gateway addresses are never handed out dynamically",
+			file: claimsDir + "family.go",
+			old:  "\t\tcfg.Reserved = append(cfg.Reserved, r.Gateway)\n", new: "\t\t_ = r\n",
+			test: "^TestReservedAndGatewaysStayFree$",
+		},
+		{
+			name: "NICsAreReserved",
+			rule: "the nodes' own NIC addresses in the subnet are never handed out dynamically",
+			file: claimsDir + "family.go",
+			old:  "End: f.spec.End, Reserved: f.reserved}", new: "End: f.spec.End}",
+			test: "^TestReservedAndGatewaysStayFree$",
+		},
+		{
+			name: "ReservedLaterIsNotHeld",
+			rule: "gateway addresses and the nodes' own are never handed out dynamically, by no hold either",
+			file: claimsDir + "stock.go",
+			old:  "case p.mark == 0, !f.gives(a), p", new: "case p.mark == 0, !f.gives(a) && false, p",
+			test: "^TestRebuiltHold$",
+		},
+		{
+			name: "EndsAreReserved",
+			rule: "network and broadcast (not in /31, /32, /127, /128) are never handed out",
+			file: "ipam/take.go",
+			old:  "case p.hasEnds() && (off == u128{} || off == p.last):", new: "case false:",
+			test: "^(TestClaim|TestPool)",
+		},
+		{
+			name: "NextFit",
+			rule: "next-fit from cursor, so a freed address rests as long as possible",
+			file: "ipam/take.go",
+			old:  "\t\tp.cursor = off.inc()\n",
+			in:   "ipam/claims", test: "^TestNextFitAcrossRestarts$",
+		},
+		{
+			name: "CursorIsKept",
+			rule: "next-fit across restarts",
+			file: claimsDir + "family.go",
+			old:  "ipam.State{CIDR: rec.CIDR, Cursor: rec.Cursor, Pages", new: "ipam.State{CIDR: rec.CIDR, Pages",
+			test: "^TestNextFitAcrossRestarts$",
+		},
+		{
+			name: "StaticAnywhereInTheSubnet",
+			rule: "static addresses claim their bit wherever it lies in the subnet",
+			file: claimsDir + "grant.go",
+			old:  "\terr := f.pool.Claim(a)\n", new: "\terr := f.pool.Claim(a)\n\tif err == nil && !f.pool.Gives(a) {\n\t\terr = ErrOutside\n\t}\n",
+			test: "^(TestReservedAndGatewaysStayFree|TestClaim)",
+		},
+	}
+}
