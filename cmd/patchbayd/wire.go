@@ -65,7 +65,10 @@ func (d *daemon) wireCluster(ctx context.Context) (err error) {
 	d.publisher = cluster.NewPublisher(cluster.PublisherConfig{
 		Client: d.conn.Direct, Records: d.journal, Coverage: d.addresses, Recovery: d.addresses, Host: d.own.Host,
 	})
-	if d.vanished, err = cluster.WatchEndpoints(ctx, d.conn, d.journal.List, d.publisher.Recheck); err != nil {
+	d.vanished, err = cluster.WatchEndpoints(ctx, d.conn, cluster.VanishedOptions{
+		Records: d.journal.List, Recheck: d.publisher.Recheck, NodeGone: d.own.Gone,
+	})
+	if err != nil {
 		return err
 	}
 	d.nodes, err = cluster.WatchNodeNetworks(ctx, d.conn, func() { d.watcher.Trigger() })

@@ -78,6 +78,9 @@ func (n *NodeState) Host() (Host, bool) {
 	return Host{}, false
 }
 
+// Gone reports whether the last reading found no Node.
+func (n *NodeState) Gone() bool { return n.gone.Load() }
+
 // Usable reports whether addresses that the node keeps ready may be handed out: the
 // Node was there less than 10 minutes ago. It takes no lock and some 50 ns.
 func (n *NodeState) Usable() bool {

@@ -69,6 +69,12 @@ func TestNodeIsFollowedToItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("the Node's end to be known", false)
+	wait(t, "a reading to say so", func(context.Context) error {
+		if !n.Gone() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 	if h, ok := n.Host(); !ok || h.UID != string(first.UID) {
 		t.Errorf("the Node is %+v, want still UID %s: DanmEps of what runs are its", h, first.UID)
 	}

@@ -27,29 +27,36 @@ const vanishedAfter = time.Second
 // daemon did not remove them: by force, or because the API server's store was put
 // back to an older state. Nothing covers their addresses then.
 type Vanished struct {
-	cached  client.Reader
-	synced  func() bool
-	records func() ([]*attach.Record, error)
-	recheck func(*attach.Record)
+	VanishedOptions
+	cached client.Reader
+	synced func() bool
 	// queue has one key: a look.
 	queue workqueue.TypedRateLimitingInterface[string]
+}
+
+// VanishedOptions are whom a Vanished asks and tells; all are required.
+type VanishedOptions struct {
+	// Records returns the journal, as far as it can be read.
+	Records func() ([]*attach.Record, error)
+	// Recheck is called for each record with a DanmEp that the cache does not have. The
+	// cache may be stale: whether the DanmEp is gone is for a read to say.
+	Recheck func(*attach.Record)
+	// NodeGone reports whether this node's Node was deleted. Then the controller removes
+	// the DanmEps, and to make them again would go on for ever. When the Node is back,
+	// the daemon starts anew.
+	NodeGone func() bool
 }
 
 // theLook is that key.
 const theLook = "DanmEps of this node"
 
-// WatchEndpoints starts to watch the metadata of this node's DanmEps. Records
-// returns the journal, as far as it can be read. Recheck is called for each record
-// with a DanmEp that the cache does not have: the cache may be stale, so whether it
-// is gone is for a read to say.
-func WatchEndpoints(ctx context.Context, conn *Connection, records func() ([]*attach.Record, error), recheck func(*attach.Record)) (*Vanished, error) {
+// WatchEndpoints starts to watch the metadata of this node's DanmEps.
+func WatchEndpoints(ctx context.Context, conn *Connection, opts VanishedOptions) (*Vanished, error) {
 	i, err := conn.Cache.GetInformer(ctx, endpointMeta(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch DanmEps: %w", err)
 	}
-	v := &Vanished{
-		cached: conn.Cache, synced: i.HasSynced, records: records, recheck: recheck, queue: newQueue[string](),
-	}
+	v := &Vanished{VanishedOptions: opts, cached: conn.Cache, synced: i.HasSynced, queue: newQueue[string]()}
 	_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(any) { v.queue.AddAfter(theLook, vanishedAfter) },
 	})
@@ -72,7 +79,10 @@ func (v *Vanished) Run(ctx context.Context) error {
 
 // look compares the journal with the cache.
 func (v *Vanished) look(ctx context.Context) error {
-	records, err := v.records()
+	if v.NodeGone() {
+		return nil
+	}
+	records, err := v.Records()
 	if err != nil { // one that cannot be read stays so
 		logr.FromContextOrDiscard(ctx).Error(err, "Cannot tell for all sandboxes whether their DanmEps are there")
 	}
@@ -82,7 +92,7 @@ func (v *Vanished) look(ctx context.Context) error {
 			return err
 		}
 		if gone {
-			v.recheck(rec)
+			v.Recheck(rec)
 		}
 	}
 	return nil

@@ -26,7 +26,9 @@ import (
 func (b *bench) watchEndpoints(t *testing.T) *Vanished {
 	t.Helper()
 	ctx, conn := logged(t), connect(t, b.env)
-	v, err := WatchEndpoints(ctx, conn, b.journal.List, b.Recheck)
+	v, err := WatchEndpoints(ctx, conn, VanishedOptions{
+		Records: b.journal.List, Recheck: b.Recheck, NodeGone: func() bool { return false },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,12 +146,16 @@ func TestStaleCacheIsNoLoss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := 0
-	v := &Vanished{
-		cached:  interceptor.NewClient(b.env.Client, interceptor.Funcs{Get: empty}),
-		records: func() ([]*attach.Record, error) { return []*attach.Record{rec}, errors.New("another one is damaged") },
-		recheck: func(rec *attach.Record) { asked++; b.Recheck(rec) },
+	asked, gone := 0, true
+	v := &Vanished{cached: interceptor.NewClient(b.env.Client, interceptor.Funcs{Get: empty}), VanishedOptions: VanishedOptions{
+		Records:  func() ([]*attach.Record, error) { return []*attach.Record{rec}, errors.New("another one is damaged") },
+		Recheck:  func(rec *attach.Record) { asked++; b.Recheck(rec) },
+		NodeGone: func() bool { return gone },
+	}}
+	if err := v.look(logged(t)); err != nil || asked != 0 {
+		t.Errorf("look: %v, asked %d times: the controller removes what a deleted Node had", err, asked)
 	}
+	gone = false
 	if err := v.look(logged(t)); err != nil || asked != 1 {
 		t.Errorf("look: %v, asked %d times, want once", err, asked)
 	}
