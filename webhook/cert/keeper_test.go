@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// api is the part of an API server that a Keeper uses.
+type api struct {
+	client.Client
+
+	secret   *corev1.Secret
+	hooks    admissionv1.ValidatingWebhookConfiguration
+	missing  bool // the webhook configuration
+	conflict int  // writes of the Secret to refuse
+	writes   int
+}
+
+func (a *api) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	switch o := obj.(type) {
+	case *corev1.Secret:
+		if a.secret == nil {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
+		}
+		a.secret.DeepCopyInto(o)
+	case *admissionv1.ValidatingWebhookConfiguration:
+		if a.missing {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "validatingwebhookconfigurations"}, key.Name)
+		}
+		a.hooks.DeepCopyInto(o)
+	}
+	return nil
+}
+
+func (a *api) Create(ctx context.Context, obj client.Object, _ ...client.CreateOption) error {
+	return a.Update(ctx, obj)
+}
+
+func (a *api) Update(_ context.Context, obj client.Object, _ ...client.UpdateOption) error {
+	a.writes++
+	switch o := obj.(type) {
+	case *corev1.Secret:
+		if a.conflict--; a.conflict >= 0 {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, o.Name, errors.New("another replica was first"))
+		}
+		a.secret = o.DeepCopy()
+	case *admissionv1.ValidatingWebhookConfiguration:
+		a.hooks = *o.DeepCopy()
+	}
+	return nil
+}
+
+// trusts does what the API server does with a server's certificate.
+func (a *api) trusts(k *Keeper, now time.Time) error {
+	c, err := k.Get(&tls.ClientHelloInfo{})
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(a.hooks.Webhooks[0].ClientConfig.CABundle)
+	_, err = c.Leaf.Verify(x509.VerifyOptions{DNSName: hosts()[0], Roots: pool, CurrentTime: now})
+	return err
+}
+
+func newWorld() (*api, func(clock *time.Time) *Keeper) {
+	a := &api{}
+	a.hooks.Webhooks = make([]admissionv1.ValidatingWebhook, 2)
+	return a, func(clock *time.Time) *Keeper {
+		return NewKeeper(Config{
+			Client: a, Namespace: "ns", Secret: "s", Hosts: hosts(), Validating: []string{"patchbay"}, Log: logr.Discard(),
+			Now: func() time.Time { return *clock },
+		})
+	}
+}
+
+// Replicas share one Secret, and each look leaves what the API server trusts.
+func TestKeepers(t *testing.T) {
+	t.Parallel()
+	a, keeper := newWorld()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	one, two := keeper(&now), keeper(&now)
+	if _, err := one.Get(nil); !errors.Is(err, ErrNotReady) || one.Ready() {
+		t.Errorf("before the first look: got %v, want ErrNotReady", err)
+	}
+	for range 40 { // through a rotation of the authority
+		for _, k := range []*Keeper{one, two} {
+			if err := k.Look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.trusts(k, now); err != nil {
+				t.Fatalf("%s: %v", now, err)
+			}
+		}
+		writes := a.writes
+		if err := one.Look(t.Context()); err != nil || a.writes != writes {
+			t.Fatalf("%s: a look without a reason: %v, %d writes", now, err, a.writes-writes)
+		}
+		now = now.Add(15 * 24 * time.Hour)
+	}
+	for _, h := range a.hooks.Webhooks {
+		if len(h.ClientConfig.CABundle) == 0 {
+			t.Error("a webhook has no caBundle")
+		}
+	}
+}
+
+func TestKeeperRecovers(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		harm   func(a *api, now *time.Time)
+		fails  bool // the first look
+	}{
+		"Expired":   {reason: "The controller was away for months.", harm: func(_ *api, now *time.Time) { *now = now.AddDate(0, 6, 0) }},
+		"Damaged":   {reason: "Somebody edited the Secret.", harm: func(a *api, _ *time.Time) { a.secret.Data["tls.key"] = []byte("x") }},
+		"Emptied":   {reason: "The same.", harm: func(a *api, _ *time.Time) { a.secret.Data = nil }},
+		"Deleted":   {reason: "The same.", harm: func(a *api, _ *time.Time) { a.secret = nil }},
+		"Untrusted": {reason: "kubectl apply put an empty caBundle back.", harm: func(a *api, _ *time.Time) { a.hooks.Webhooks[0].ClientConfig.CABundle = nil }},
+		"Conflict":  {reason: "Another replica renews at the same time.", fails: true, harm: func(a *api, _ *time.Time) { a.secret, a.conflict = nil, 1 }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, keeper := newWorld()
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			k := keeper(&now)
+			if err := k.Look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			tc.harm(a, &now)
+			err := k.Look(t.Context())
+			if (err != nil) != tc.fails {
+				t.Fatalf("%s: Look: %v", tc.reason, err)
+			}
+			if err != nil {
+				err = k.Look(t.Context())
+			}
+			if err := errors.Join(err, a.trusts(k, now)); err != nil {
+				t.Errorf("%s: %v", tc.reason, err)
+			}
+		})
+	}
+}
+
+// A webhook configuration that is installed later is told of, and served already.
+func TestKeeperWithoutConfiguration(t *testing.T) {
+	t.Parallel()
+	a, keeper := newWorld()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	k := keeper(&now)
+	a.missing = true
+	if err := k.Look(t.Context()); err == nil || !k.Ready() {
+		t.Errorf("Look: got %v, ready %v, want an error and ready", err, k.Ready())
+	}
+	a.missing = false
+	if err := errors.Join(k.Look(t.Context()), a.trusts(k, now)); err != nil {
+		t.Errorf("once it is there: %v", err)
+	}
+}
