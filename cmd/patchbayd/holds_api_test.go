@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +98,43 @@ func TestWarmAddWritesNothingBeforeItsAnswer(t *testing.T) {
 		if _, err := n.call("DEL", p); err != nil {
 			t.Fatal(err)
 		}
+	}
+	n.endpoints(cn, 0)
+	stop()
+	n.unused(cn)
+}
+
+// A daemon that cannot give back what it kept ends in time all the same. Its next life
+// takes over what stayed with the node.
+func TestEndIsBoundedWithoutTheAPIServer(t *testing.T) {
+	env := apitest.Start(t)
+	n, ns := newNode(t, env), env.Namespace(t)
+	keeping(n)
+	g := n.newGate()
+	cn := n.network("10.31.0.0/24")
+	stop := n.start()
+	n.awaitReady()
+	p := n.pod(ns, asks(cn, "dynamic"))
+	if _, err := n.call("ADD", p); err != nil {
+		t.Fatal(err)
+	}
+	n.warm()
+	n.endpoints(cn, 1)
+	reopen := g.shut()
+	t.Cleanup(reopen)
+	begin := time.Now()
+	stop()
+	if took := time.Since(begin); took > patience/2 {
+		t.Errorf("the end took %s: kubelet kills after 30 s", took)
+	}
+	if got := n.used(t.Context(), cn); !strings.Contains(got, n.name) {
+		t.Errorf("the entry is gone although no write passed: %s", got)
+	}
+	reopen()
+	stop = n.start()
+	n.awaitReady()
+	if _, err := n.call("DEL", p); err != nil {
+		t.Fatal(err)
 	}
 	n.endpoints(cn, 0)
 	stop()
