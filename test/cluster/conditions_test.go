@@ -32,19 +32,17 @@ func TestPoolConditions(t *testing.T) {
 	one := pod(ns, "one", c.nodes[1], asks("pool", "dynamic"))
 	steps := []struct {
 		reason string
-		do     func() error
+		do     func()
 		status metav1.ConditionStatus
 		word   string
 		used   int
 	}{
-		{"at 90 % there is time to act", func() error { return c.Create(t.Context(), many) }, metav1.ConditionTrue, v1.ReasonScarce, pool - 1},
-		{"at 100 % new Pods wait", func() error { return c.Create(t.Context(), one) }, metav1.ConditionFalse, v1.ReasonExhausted, pool},
-		{"the alarm ends", func() error { return c.Delete(t.Context(), many) }, metav1.ConditionTrue, v1.ReasonEnough, 1},
+		{"at 90 % there is time to act", func() { c.create(t, many) }, metav1.ConditionTrue, v1.ReasonScarce, pool - 1},
+		{"at 100 % new Pods wait", func() { c.create(t, one) }, metav1.ConditionFalse, v1.ReasonExhausted, pool},
+		{"the alarm ends", func() { c.delete(t, many) }, metav1.ConditionTrue, v1.ReasonEnough, 1},
 	}
 	for _, step := range steps {
-		if err := step.do(); err != nil {
-			t.Fatalf("%s: %v", step.reason, err)
-		}
+		step.do()
 		c.await(t.Context(), t, step.reason, func(ctx context.Context) string {
 			return c.poolIs(ctx, n, step.status, step.word, step.used, pool)
 		})

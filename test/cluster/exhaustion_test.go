@@ -16,10 +16,10 @@ import (
 )
 
 // A pool has exactly as many addresses as there are Pods, and each node keeps some
-// ready when the most of the Pods come, on one node: what the others keep must not be
-// missing. One Pod more is told so, and runs when another one goes.
+// ready when the most of the Pods come, on two of three nodes: what the third keeps
+// must not be missing. One Pod more is told so, and runs when another one goes.
 func TestExactExhaustion(t *testing.T) {
-	const pool = 36 // twelve a node: with fewer than eight free nobody keeps any
+	const pool = 32 // with fewer than eight free for each of them no node keeps any
 	c, ns := shared, shared.namespace(t)
 	cidr := netip.MustParsePrefix("10.78.0.0/24")
 	n := vxlan("exact", "exact", 7800, cidr.String())
@@ -36,8 +36,9 @@ func TestExactExhaustion(t *testing.T) {
 	}
 	c.warm(t, "exact", 1)
 
-	rest := c.burst(t, pool-len(first), ns, "rest", c.nodes[0], want)
-	for _, p := range rest {
+	half := (pool - len(first)) / 2
+	rest := c.burst(t, half, ns, "rest-1", c.nodes[0], want)
+	for _, p := range append(rest, c.burst(t, pool-len(first)-half, ns, "rest-2", c.nodes[1], want)...) {
 		c.running(t.Context(), t, p)
 	}
 	c.await(t.Context(), t, "each address is on one Pod", func(ctx context.Context) string {
@@ -54,9 +55,7 @@ func TestExactExhaustion(t *testing.T) {
 		}
 		return strings.Join(messages, "\n")
 	})
-	if err := c.Delete(t.Context(), first[2]); err != nil {
-		t.Fatalf("delete Pod: %v", err)
-	}
+	c.delete(t, first[2])
 	c.running(t.Context(), t, late)
 	c.await(t.Context(), t, "the address has moved", func(ctx context.Context) string {
 		return c.settled(ctx, "exact", cidr, pool)

@@ -94,6 +94,7 @@ func TestLab(t *testing.T) {
 		{"CutAndHeal", cutAndHeal},
 		{"PowerCut", powerCut},
 		{"RestartParts", restartParts},
+		{"ImportAgain", importAgain},
 		{"UpRepairs", upRepairs},
 		{"SecondLab", secondLab},
 		{"AddNode", addNode},
@@ -277,6 +278,16 @@ func restartParts(t *testing.T, l *lab.Lab) {
 			return nil
 		})
 	}
+	if err := l.StopPart(t.Context(), "kube-apiserver"); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Kubectl(t.Context(), "get", "nodes"); err == nil {
+		t.Error("an API server that was stopped answers")
+	}
+	if err := l.StartPart(t.Context(), "kube-apiserver"); err != nil {
+		t.Error(err)
+	}
+	must(t)(l.Kubectl(t.Context(), "get", "nodes"))
 	for _, part := range []string{"nothing", "node-1/nothing"} {
 		if err := l.Restart(t.Context(), part); !errors.Is(err, lab.ErrNoPart) {
 			t.Errorf("Restart(%s): got %v, want ErrNoPart", part, err)
