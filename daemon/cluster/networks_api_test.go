@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
@@ -161,4 +163,33 @@ func TestNetworksWithoutTheAPIServer(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What only the status says is seen by reading all networks again: an entry that a
+// former life's write brought late changes no generation.
+func TestRereadShowsWhatOnlyTheStatusSays(t *testing.T) {
+	t.Parallel()
+	env, ctx := apitest.Start(t), logged(t)
+	conn, holdings := connect(t, env), NewHoldings(node)
+	n := NewNetworks(conn, logr.FromContextOrDiscard(ctx), NetworksOptions{Read: holdings.Look})
+	start(ctx, t, conn.Cache.Start)
+	start(ctx, t, n.Run)
+	cn := clusterNetwork(t, env)
+	wait(t, "the network to be read", func(ctx context.Context) error {
+		if _, known := n.models.get(ref(cn)); !known || !n.Ready() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	cn.Status.IPAM = &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{node: {UID: "u", V4: "10.9.0.7"}}}
+	if err := env.Client.Status().Update(t.Context(), cn); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Reread(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := claims.Key{Ref: ref(cn), UID: string(cn.UID)}
+	if !slices.Contains(holdings.Keys(), want) {
+		t.Errorf("holdings %v, want %v among them", holdings.Keys(), want)
+	}
 }
