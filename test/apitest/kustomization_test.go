@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,7 +40,10 @@ func TestKustomizationNamesEveryManifest(t *testing.T) {
 			return err
 		}
 		name, err := filepath.Rel(folder, path)
-		want = append(want, name)
+		// Webhooks refuse networks until a program answers: none does yet.
+		if !strings.HasPrefix(name, "webhooks/") {
+			want = append(want, name)
+		}
 		return err
 	})
 	if err != nil {
