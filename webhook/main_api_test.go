@@ -64,6 +64,11 @@ func start(t *testing.T) *apitest.Env {
 // serve runs admission until the returned function is called, and waits until the API
 // server asks it.
 func serve(ctx context.Context, env *apitest.Env) (stop func(), err error) {
+	return serveAt(ctx, env, time.Now)
+}
+
+// serveAt is serve with a clock for the certificates.
+func serveAt(ctx context.Context, env *apitest.Env, clock func() time.Time) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	port, err := freePort()
 	if err != nil {
@@ -75,7 +80,7 @@ func serve(ctx context.Context, env *apitest.Env) (stop func(), err error) {
 	})
 	if err == nil {
 		err = webhook.Register(ctx, m, webhook.Options{
-			Namespace: "patchbay-system", Host: "127.0.0.1", Port: port, MoreHosts: []string{"127.0.0.1"},
+			Namespace: "patchbay-system", Host: "127.0.0.1", Port: port, MoreHosts: []string{"127.0.0.1"}, Clock: clock,
 		})
 	}
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -40,6 +41,8 @@ type Options struct {
 	MoreHosts []string
 	// NamingScheme is that of the CNI configuration; see network.InterfaceNames.
 	NamingScheme string
+	// Clock is for the certificates' lives; nil is time.Now.
+	Clock func() time.Time
 }
 
 // Register adds admission to a manager: the server in every replica, and the sweeper
@@ -92,7 +95,7 @@ func newKeeper(c client.Client, o Options, log logr.Logger) *cert.Keeper {
 	host := ServiceName + "." + o.Namespace + ".svc"
 	return cert.NewKeeper(cert.Config{
 		Client: c, Namespace: o.Namespace, Secret: SecretName, Hosts: append([]string{host}, o.MoreHosts...),
-		Mutating: []string{ConfigurationName}, Validating: []string{ConfigurationName}, Log: log,
+		Mutating: []string{ConfigurationName}, Validating: []string{ConfigurationName}, Log: log, Now: o.Clock,
 	})
 }
 
@@ -108,7 +111,7 @@ func newServer(o Options, keeper *cert.Keeper, all handlers) crwebhook.Server {
 		}},
 	})
 	for path, h := range all {
-		s.Register(path, &admission.Webhook{Handler: h})
+		s.Register(path+"/", keeper.Guard(&admission.Webhook{Handler: h}))
 	}
 	return s
 }

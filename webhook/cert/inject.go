@@ -7,21 +7,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// inject has the bundle trusted by all webhook configurations. One that is not there
+// inject has the authorities trusted by all webhook configurations. One that is not there
 // is an error, told again and again: it may be installed later.
-func (k *Keeper) inject(ctx context.Context, bundle []byte) error {
+func (k *Keeper) inject(ctx context.Context, now chain) error {
 	var failed []error
 	for _, name := range k.cfg.Mutating {
 		var c admissionv1.MutatingWebhookConfiguration
 		failed = append(failed, k.update(ctx, name, &c, func() bool {
 			changed := false
 			for i := range c.Webhooks {
-				changed = trust(&c.Webhooks[i].ClientConfig, bundle) || changed
+				changed = now.trust(&c.Webhooks[i].ClientConfig) || changed
 			}
 			return changed
 		}))
@@ -31,7 +33,7 @@ func (k *Keeper) inject(ctx context.Context, bundle []byte) error {
 		failed = append(failed, k.update(ctx, name, &c, func() bool {
 			changed := false
 			for i := range c.Webhooks {
-				changed = trust(&c.Webhooks[i].ClientConfig, bundle) || changed
+				changed = now.trust(&c.Webhooks[i].ClientConfig) || changed
 			}
 			return changed
 		}))
@@ -54,10 +56,29 @@ func (k *Keeper) update(ctx context.Context, name string, obj client.Object, cha
 	return nil
 }
 
-func trust(c *admissionv1.WebhookClientConfig, bundle []byte) bool {
-	if bytes.Equal(c.CABundle, bundle) {
-		return false
+// trust writes the bundle and the token's path into a webhook, and reports whether
+// that is a change.
+func (c chain) trust(to *admissionv1.WebhookClientConfig) bool {
+	changed := !bytes.Equal(to.CABundle, c.bundle())
+	to.CABundle = c.bundle()
+	switch {
+	case to.Service != nil && to.Service.Path != nil:
+		path := c.guarded(*to.Service.Path)
+		changed = changed || path != *to.Service.Path
+		to.Service.Path = &path
+	case to.URL != nil:
+		if u, err := url.Parse(*to.URL); err == nil {
+			u.Path = c.guarded(u.Path)
+			changed = changed || u.String() != *to.URL
+			text := u.String()
+			to.URL = &text
+		}
 	}
-	c.CABundle = bundle
-	return true
+	return changed
+}
+
+// guarded is /<what>/<token> for a path that begins with /<what>.
+func (c chain) guarded(path string) string {
+	what, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return "/" + what + "/" + c.token
 }

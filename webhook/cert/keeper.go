@@ -19,8 +19,8 @@ import (
 
 // How often the keeper looks: soon until all is in place, then now and then.
 const (
-	lookSoon  = 2 * time.Second
-	lookAgain = time.Minute
+	lookSoon  = time.Second
+	lookAgain = 10 * time.Second
 )
 
 // Config says where the certificates are and who trusts them.
@@ -44,6 +44,7 @@ type Config struct {
 type Keeper struct {
 	cfg     Config
 	serving atomic.Pointer[tls.Certificate]
+	token   atomic.Pointer[string]
 }
 
 // NewKeeper returns a Keeper that works with Start.
@@ -95,10 +96,7 @@ func (k *Keeper) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := k.inject(ctx, c.bundle()); err != nil {
-		return err
-	}
-	return nil
+	return k.inject(ctx, c)
 }
 
 // stored reads the Secret, brings it up to date and serves what is in it.
@@ -124,6 +122,7 @@ func (k *Keeper) stored(ctx context.Context) (chain, error) {
 		}
 	}
 	k.serving.Store(next.tls())
+	k.token.Store(&next.token)
 	return next, nil
 }
 

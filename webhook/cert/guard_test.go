@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// Only who knows the webhook configurations is answered.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	a, keeper := newWorld()
+	path, url := "/validate-pod", "https://127.0.0.1:9443/validate-pod"
+	a.hooks.Webhooks[0].ClientConfig.Service = &admissionv1.ServiceReference{Path: &path}
+	a.hooks.Webhooks[1].ClientConfig.URL = &url
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	k := keeper(&now)
+	guarded := k.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	ask := func(path string) int {
+		w := httptest.NewRecorder()
+		guarded.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, http.NoBody))
+		return w.Code
+	}
+	if got := ask("/validate-pod/"); got != http.StatusForbidden {
+		t.Errorf("before there is a token: got %d", got)
+	}
+	for range 2 { // the second look changes nothing
+		if err := k.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	injected := *a.hooks.Webhooks[0].ClientConfig.Service.Path
+	if want := "https://127.0.0.1:9443" + injected; *a.hooks.Webhooks[1].ClientConfig.URL != want {
+		t.Errorf("URL: got %s, want %s", *a.hooks.Webhooks[1].ClientConfig.URL, want)
+	}
+	for path, want := range map[string]int{
+		injected: http.StatusOK, "/validate-pod": http.StatusForbidden, "/validate-pod/": http.StatusForbidden,
+		"/validate-pod/0123456789abcdef0123456789abcdef": http.StatusForbidden,
+	} {
+		if got := ask(path); got != want {
+			t.Errorf("%s: got %d, want %d", path, got, want)
+		}
+	}
+}

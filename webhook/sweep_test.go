@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/tenant/reserve"
+)
+
+// cluster has one TenantConfig and TenantNetworks by their assignment.
+type cluster struct {
+	client.Reader
+
+	config   v1.TenantConfig
+	networks map[string]string
+}
+
+func (c *cluster) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	into, ok := list.(*metav1.PartialObjectMetadataList)
+	if !ok {
+		return nil
+	}
+	for name, assigned := range c.networks {
+		into.Items = append(into.Items, metadata(name, assigned))
+	}
+	return nil
+}
+
+func metadata(name, assigned string) metav1.PartialObjectMetadata {
+	o := metav1.PartialObjectMetadata{}
+	o.Namespace, o.Name, o.Annotations = "ns", name, map[string]string{v1.AssignedAnnotation: assigned}
+	return o
+}
+
+// configs makes the cluster a reserve.Store.
+type configs struct{ *cluster }
+
+func (c configs) List(context.Context) ([]*v1.TenantConfig, error) {
+	return []*v1.TenantConfig{c.config.DeepCopy()}, nil
+}
+
+func (c configs) Update(_ context.Context, o *v1.TenantConfig) (*v1.TenantConfig, error) {
+	c.config = *o.DeepCopy()
+	return o, nil
+}
+
+const (
+	first  = "vlan/ens4/5 0000000000000001"
+	second = "vlan/ens4/6 0000000000000002"
+)
+
+// Reservations follow the networks, whatever the controller missed.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	page := func(text string) map[string]string {
+		if text == "" {
+			return map[string]string{}
+		}
+		return map[string]string{"vlan/ens4/0": text}
+	}
+	const one, two = "5 ns/a 0000000000000001", "6 ns/b 0000000000000002"
+	cases := map[string]struct {
+		reason   string
+		reserved string
+		networks map[string]string
+		deleted  map[string]string // told by a watch
+		after    time.Duration
+		want     string
+	}{
+		"Same":      {reason: "All is well.", reserved: one, networks: map[string]string{"a": first}, want: one, after: time.Hour},
+		"Deleted":   {reason: "Free at once.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, want: one},
+		"Creating":  {reason: "It may still come.", reserved: one, want: one, after: 50 * time.Second},
+		"NeverCame": {reason: "The API server died in between.", reserved: one + ", " + two, networks: map[string]string{"b": second}, after: 70 * time.Second, want: two},
+		"Restored":  {reason: "The TenantConfig was restored without its status.", networks: map[string]string{"a": first, "b": second}, want: one + ", " + two},
+		"Forged":    {reason: "Another network has it: it stays the other's.", reserved: one, networks: map[string]string{"a": first, "c": "vlan/ens4/5 0000000000000003"}, want: one},
+		"Outside":   {reason: "No TenantConfig offers it.", networks: map[string]string{"c": "vlan/ens9/5 0000000000000003"}, want: ""},
+		"Garbage":   {reason: "Written by hand.", reserved: one, networks: map[string]string{"a": first, "c": "x"}, want: one},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := &cluster{networks: tc.networks}
+				c.config.HostDevices = []v1.HostDevice{{Name: "ens4", VNIType: "vlan", VNIRange: "1-9"}}
+				c.config.Status.Reservations = page(tc.reserved)
+				ctx, cancel := context.WithCancel(t.Context())
+				s := &sweeper{reader: c, desk: reserve.New(ctx, configs{c}), log: logr.Discard(), wake: make(chan struct{}, 1)}
+				for name, assigned := range tc.deleted {
+					o := metadata(name, assigned)
+					s.gone(&o)
+				}
+				done := make(chan error)
+				go func() { done <- s.Start(ctx) }()
+				time.Sleep(tc.after + time.Second)
+				synctest.Wait()
+				if diff := cmp.Diff(page(tc.want), c.config.Status.Reservations); diff != "" {
+					t.Errorf("%s\nreservations: -want +got\n%s", tc.reason, diff)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
