@@ -41,16 +41,16 @@ func (r row) suite() suite {
 	return suite{path.Dir(r.file), r.tags}
 }
 
-// rules are all rows.
+// rules are all rows that need no API server.
 func rules() []row {
-	return slices.Concat(coverRules(), attemptRules(), fenceRules(), holdRules(), recoveryRules(), poolRules(), daemonRules(), apiRules())
+	return slices.Concat(coverRules(), attemptRules(), fenceRules(), holdRules(), recoveryRules(), olderRules(), poolRules(), goneRules(), daemonRules())
 }
 
 // Each row finds its place in the source: a second's look before the long one.
 func TestRowsAreUpToDate(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
-	for _, r := range rules() {
+	for _, r := range slices.Concat(rules(), apiRules()) {
 		if _, err := mutate(t, r); err != nil {
 			t.Errorf("%s: %v", r.name, err)
 		}
@@ -64,7 +64,12 @@ func TestRowsAreUpToDate(t *testing.T) {
 // Each rule, switched off, makes a test fail.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	for _, r := range rules() {
+	switchOff(t, rules())
+}
+
+func switchOff(t *testing.T, rows []row) {
+	t.Helper()
+	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			if err := try(t, r); err != nil {
@@ -77,7 +82,12 @@ func TestRules(t *testing.T) {
 // With nothing switched off, the same tests pass.
 func TestRulesKept(t *testing.T) {
 	t.Parallel()
-	for s, patterns := range patterns() {
+	keep(t, rules())
+}
+
+func keep(t *testing.T, rows []row) {
+	t.Helper()
+	for s, patterns := range patterns(rows) {
 		t.Run(s.pkg, func(t *testing.T) {
 			t.Parallel()
 			binary, err := build(t, s, "")
@@ -92,9 +102,9 @@ func TestRulesKept(t *testing.T) {
 }
 
 // patterns are the tests that the rows name, by suite.
-func patterns() map[suite][]string {
+func patterns(rows []row) map[suite][]string {
 	by := map[suite][]string{}
-	for _, r := range rules() {
+	for _, r := range rows {
 		if s := r.suite(); !slices.Contains(by[s], r.test) {
 			by[s] = append(by[s], r.test)
 		}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build rules
+
+package rules
+
+// goneRules are about nodes that are cut off, and those that are gone for good.
+func goneRules() []row {
+	return []row{
+		{
+			name: "CutOffAfterTenMinutes",
+			rule: "a daemon without a successful API exchange for 10 minutes hands out nothing from holds",
+			file: "daemon/cluster/nodestate.go",
+			old:  "return seen != nil && n.clocks.age(seen) < nodeTrust", new: "return seen != nil",
+			test: "^TestUsableWhileTheNodeIsKnownToBeThere$",
+		},
+		{
+			name: "TimeAsleepCounts",
+			rule: "for 10 minutes (CLOCK_BOOTTIME)",
+			file: "daemon/cluster/clock.go",
+			old:  "-asleep < slept && slept < asleep {", new: "slept < longAgo {",
+			test: "^(TestAgeOfAMoment|TestUsableWhileTheNodeIsKnownToBeThere)$",
+		},
+		{
+			name: "GoneForFifteenMinutes",
+			rule: "the controller frees the unused holds of a deleted Node 15 minutes later",
+			file: "controller/addresses/life.go",
+			old:  "if now.Sub(a[l]) >= grace {", new: "if true {",
+			test: "^TestAbsences$",
+		},
+		{
+			name: "GoneAtEachLook",
+			rule: "deleting a Node says that the machine is off: one that came back was not",
+			file: "controller/addresses/life.go",
+			old:  "return !suspects[l] })", new: "return false })",
+			test: "^TestAbsences$",
+		},
+		{
+			name: "GoneIsThatLife",
+			rule: "entries and DanmEps carry the Node's UID",
+			file: "controller/addresses/life.go",
+			old:  "return ok && known.uid == l.uid", new: "return ok && known.uid+l.uid != \"\"",
+			test: "^TestNodesHaveLives$",
+		},
+		{
+			name: "GoneIsConfirmed",
+			rule: "deleting a Node is the only exception to never twice: the API server has the last word",
+			file: "controller/addresses/evict.go",
+			old:  "if err != nil || string(node.UID) != l.uid {\n\t\t\tover", new: "if true {\n\t\t\tover",
+			test: "^TestDuties$",
+		},
+		{
+			name: "QuarantineIsNoNode",
+			rule: "quarantined addresses have an entry !quarantine",
+			file: "controller/addresses/life.go",
+			old:  "l.name != \"\" && !strings.HasPrefix(l.name, \"!\") }", new: "strings.TrimPrefix(l.name, \"!\") != \"\" }",
+			test: "^TestNodesHaveLives$",
+		},
+		{
+			name: "NothingIsFreedInARecovery",
+			rule: "until every Node has re-asserted its live endpoints, nobody can tell who covers a bit",
+			file: "controller/addresses/controller.go",
+			old:  "\tif r.recovering() != nil {\n\t\treturn",
+			new:  "\tif false {\n\t\treturn",
+			test: "^TestDuties$",
+		},
+		{
+			name: "RebuildWaitsForTheRecovery",
+			rule: "rebuilt from entries and DanmEps: not before these are known again",
+			file: "controller/addresses/commands.go",
+			old:  "if !asked || r.recovering() != nil {", new: "if !asked {",
+			test: "^TestDuties$",
+		},
+	}
+}
