@@ -51,6 +51,8 @@ type daemon struct {
 	service *attach.Service
 	server  *server.Server
 
+	// recovery says that a network recovers.
+	recovery chan struct{}
 	// ready says that Pods can be attached.
 	ready atomic.Bool
 }
@@ -62,6 +64,7 @@ func newDaemon(ctx context.Context, o *options) (*daemon, error) {
 		options: o, log: logr.FromContextOrDiscard(ctx),
 		metrics:   metrics.New(version.String()),
 		addresses: cluster.NewAddresses(),
+		recovery:  make(chan struct{}, 1),
 		holdings:  cluster.NewHoldings(o.node),
 	}
 	if err := errors.Join(d.openRim(), d.wire(ctx)); err != nil {
@@ -112,7 +115,7 @@ func (d *daemon) networkChanged(ref network.Ref) {
 func (d *daemon) networkRead(obj client.Object, net *network.Network, err error) {
 	d.holdings.Look(obj, net, err)
 	if key, ok := cluster.Recovering(obj); ok {
-		d.addresses.Reassert(key)
+		moves{d.addresses, d}.Reassert(key)
 	}
 	d.validity.Look(obj, net, err)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/daemon/cluster"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
 )
 
 // watchLinks keeps the host's links, once it is known which ones.
@@ -24,8 +25,25 @@ func (d *daemon) sweep(ctx context.Context) error {
 	}
 	orphans := cluster.Orphans{
 		Client: d.conn.Direct, Node: d.node, Records: d.journal.List, Alive: d.kernel.Exists, Addresses: d.addresses,
+		Now: d.recovery,
 	}
 	return orphans.Run(ctx)
+}
+
+// moves is where the watch of networks says what it sees.
+type moves struct {
+	*cluster.Addresses
+	daemon *daemon
+}
+
+// Reassert has this node report to a recovery. It cannot before DanmEps are gone that
+// an older state brought back, so these are looked for at once.
+func (m moves) Reassert(key claims.Key) {
+	m.Addresses.Reassert(key)
+	select {
+	case m.daemon.recovery <- struct{}{}:
+	default: // a look is due already
+	}
 }
 
 // endAbandoned ends sandboxes whose DEL went elsewhere.

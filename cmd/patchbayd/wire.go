@@ -57,7 +57,7 @@ func (d *daemon) wireCluster(ctx context.Context) (err error) {
 	d.validity = cluster.NewValidity(d.conn.Direct)
 	d.drain = cluster.NewDrain(d.conn.Cache, d.addresses)
 	d.networks = cluster.NewNetworks(d.conn, d.log, cluster.NetworksOptions{
-		Changed: d.networkChanged, Moves: d.addresses, Read: d.networkRead,
+		Changed: d.networkChanged, Moves: moves{d.addresses, d}, Read: d.networkRead,
 	})
 	if d.own, err = cluster.WatchNode(ctx, d.conn); err != nil {
 		return err

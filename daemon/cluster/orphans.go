@@ -38,6 +38,9 @@ type Orphans struct {
 	Alive func(netns string) (bool, error)
 	// Addresses frees what an orphan leaves.
 	Addresses Reclaimer
+	// Now has Run sweep at once: a network recovers, and its older state may have
+	// brought DanmEps back. Nil never does.
+	Now <-chan struct{}
 }
 
 // Reclaimer frees the addresses of DanmEps that were removed without a record.
@@ -60,6 +63,7 @@ func (o *Orphans) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-time.After(sweepEvery/2 + rand.N(sweepEvery)):
+		case <-o.Now:
 		}
 	}
 	return nil

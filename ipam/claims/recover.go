@@ -38,7 +38,8 @@ func (p *planner) past() string {
 		return "the network's object is older than one that this node has seen"
 	case p.book.missing:
 		return "a DanmEp of this node is gone, which this node has not removed"
-	case p.before < p.book.remembered:
+	// The controller evicts a node whose Node object is gone: that is no older state.
+	case p.before < p.book.remembered && p.cfg.Usable():
 		return fmt.Sprintf("the node's entry has seq %d, and was at %d", p.before, p.book.remembered)
 	}
 	return ""
