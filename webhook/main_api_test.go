@@ -75,7 +75,8 @@ func serveAt(ctx context.Context, env *apitest.Env, clock func() time.Time) (sto
 		cancel()
 		return nil, err
 	}
-	m, err := manager.New(env.Config, manager.Options{
+	// With its own rights only; see deployments/webhooks/rbac.yaml.
+	m, err := manager.New(env.ConfigAs(controller()), manager.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
 	})
 	if err == nil {
@@ -96,6 +97,14 @@ func serveAt(ctx context.Context, env *apitest.Env, clock func() time.Time) (sto
 		_ = m.Start(ctx)
 	}()
 	return func() { cancel(); <-done }, awaitAdmission(ctx, env)
+}
+
+// controller is the account of patchbay-controller.
+func controller() apitest.Identity {
+	return apitest.Identity{
+		UserName: "system:serviceaccount:patchbay-system:patchbay-controller",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:patchbay-system", "system:authenticated"},
+	}
 }
 
 func freePort() (int, error) {

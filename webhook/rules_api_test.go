@@ -102,13 +102,15 @@ func manifest(t *testing.T, kind, namespace, name, spec string) string {
 	return string(text)
 }
 
-// The same for TenantConfigs. Accepted ones stay away from each other by dry run.
+// The same for TenantConfigs.
 func TestTenantConfigRules(t *testing.T) {
 	env := start(t)
 	cases, manifests := map[string]networktest.Case{}, []string{}
 	for name, tc := range networktest.TenantConfigRules() {
 		full := objectName("rule."+name, "tenantconfig")
 		u := object(t, "TenantConfig", "", full, tc.Spec)
+		// For nobody, so that it is in no other test's way.
+		u.Object["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"rule": full}}
 		text, err := yaml.Marshal(u.Object)
 		if err != nil {
 			t.Fatal(err)
