@@ -8,9 +8,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	conflicts "k8s.io/client-go/util/retry"
@@ -18,79 +16,8 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
-	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
-
-// trio is three nodes that hold and use addresses of one network.
-type trio struct {
-	*fleet
-	net     *network.Network
-	steward *claims.Steward
-	owners  [][]string // the attachments of each node that stay
-}
-
-func newHolders(t *testing.T, env *apitest.Env) *trio {
-	t.Helper()
-	return newTrio(t, env, "10.0.0.0/23", func(cfg *claims.Config) {
-		cfg.Cool, cfg.Rest = 50*time.Millisecond, 5*time.Second
-	})
-}
-
-func newTrio(t *testing.T, env *apitest.Env, cidr string, change func(*claims.Config)) *trio {
-	t.Helper()
-	net := create(t, env, cidr)
-	f := newFleet(t, env, 3, env.Config, func(cfg *claims.Config) {
-		cfg.Idle, cfg.Report = 200*time.Millisecond, func(err error) { t.Log(err) }
-		change(cfg)
-	}, net)
-	steward := claims.NewSteward(objects.NewStore(env.Client), claims.StewardConfig{})
-	return &trio{fleet: f, net: net, steward: steward, owners: make([][]string, len(f.hosts))}
-}
-
-// attach gives some nodes Pods that stay, with DanmEps.
-func (l *trio) attach(t *testing.T, each int, nodes ...int) {
-	t.Helper()
-	for _, i := range nodes {
-		for range each {
-			h := l.hosts[i]
-			owner, err := h.attach(t.Context(), l.net)
-			if err == nil {
-				err = h.try(t.Context(), func(d *daemon) error { return d.publish(t.Context(), owner) })
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			l.owners[i] = append(l.owners[i], owner)
-		}
-	}
-}
-
-// churn has Pods come and go on nodes until the function that it returns is called.
-func (l *trio) churn(t *testing.T, hosts ...*host) (end func()) {
-	t.Helper()
-	over := make(chan struct{})
-	var all sync.WaitGroup
-	for _, h := range hosts {
-		for range 3 {
-			all.Go(func() {
-				for {
-					select {
-					case <-over:
-						return
-					default:
-					}
-					if err := h.live(t.Context(), l.net, 20*time.Millisecond, true); err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-	}
-	return sync.OnceFunc(func() { close(over); all.Wait() })
-}
 
 // recover checks that nobody claims before each node has reported, and that all goes on
 // then. The last node is off at first.
@@ -124,28 +51,6 @@ func (l *trio) recover(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.over(t)
-}
-
-// end detaches all and checks that nothing is left.
-func (l *trio) end(t *testing.T) {
-	t.Helper()
-	ctx := t.Context()
-	for i, h := range l.hosts {
-		for _, owner := range l.owners[i] {
-			if err := h.try(ctx, func(d *daemon) error { return d.del(ctx, owner) }); err != nil {
-				t.Fatal(err)
-			}
-		}
-		err := errors.Join(h.try(ctx, func(d *daemon) error { return d.sweep(ctx) }), h.settle(ctx, h.daemon.Load()),
-			h.daemon.Load().GiveBack(ctx))
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "nothing is left", func() error {
-		_, err := l.steward.Audit(ctx, claims.KeyOf(l.net), false)
-		return errors.Join(err, used(t, l.env, l.net, 0), unheld(t, l.env, l.net))
-	})
 }
 
 // Etcd is put back to a backup while nodes hold and use addresses that it does not know.

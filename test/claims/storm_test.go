@@ -77,6 +77,10 @@ func (s *storm) restart(ctx context.Context) {
 		if end(ctx) == nil {
 			s.restarts.Add(1)
 		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -89,7 +93,7 @@ func TestStorm(t *testing.T) {
 	wide, narrow := create(t, env, "10.0.0.0/22"), create(t, env, "10.1.0.0/26")
 	quick := func(cfg *claims.Config) {
 		cfg.Hold, cfg.Cool, cfg.Rest = 8, 50*time.Millisecond, 500*time.Millisecond
-		cfg.Timeout, cfg.Idle, cfg.Report = 3*time.Second, 500*time.Millisecond, func(err error) { t.Log(err) }
+		cfg.Idle, cfg.Report = 500*time.Millisecond, func(err error) { t.Log(err) }
 	}
 	s := &storm{
 		fleet: newFleet(t, env, 50, proxy.Config(), quick, wide, narrow),
@@ -97,9 +101,12 @@ func TestStorm(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+	begin := time.Now()
 	if err := s.run(ctx); err != nil {
+		s.show(t)
 		t.Fatal(err)
 	}
+	t.Logf("%d Pods on %d nodes in %s", s.pods*len(s.hosts), len(s.hosts), time.Since(begin).Round(time.Second))
 	if s.restarts.Load() < 5 {
 		t.Errorf("%d daemons were restarted, want at least 5", s.restarts.Load())
 	}
@@ -107,6 +114,19 @@ func TestStorm(t *testing.T) {
 	s.end(ctx, t)
 	t.Logf("%d restarts; claims: %+v", s.restarts.Load(), s.stats())
 	s.empty(t)
+}
+
+// show prints what may have kept the nodes from going on.
+func (s *storm) show(t *testing.T) {
+	t.Helper()
+	for _, net := range s.nets {
+		if o, err := read(t, s.env, net); err != nil || o.IPAM == nil {
+			t.Logf("%s: %v", net.Ref.Name, err)
+		} else {
+			t.Logf("%s: %d of %d in use, pressure %v, recovering %v, %d entries",
+				net.Ref.Name, o.Allocated, o.Capacity, o.IPAM.Pressure, o.IPAM.Recovering, len(o.IPAM.Held))
+		}
+	}
 }
 
 // end has every daemon do what it does in time: look for DanmEps that nobody knows, and
