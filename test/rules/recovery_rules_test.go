@@ -25,7 +25,7 @@ func recoveryRules() []row {
 			name: "SmallerSeqIsOlder",
 			rule: "a node that reads a smaller seq than it journalled sets status.ipam.recovering",
 			file: claimsDir + "recover.go",
-			old:  "case p.before < p.book.remembered:", new: "case false:",
+			old:  "p.before < p.book.remembered", new: "false",
 			test: "^TestOlderStateIsRecovered$",
 		},
 		{
