@@ -16,6 +16,9 @@ const (
 	pressEvery   = 5 * time.Second
 	pressureLast = time.Minute
 	starvedPause = 500 * time.Millisecond
+	// pressureOld is from what age on a pressure is over that was there before this
+	// daemon: nothing takes it out of the object. Clocks differ by less.
+	pressureOld = time.Hour
 )
 
 // errElsewhere says that what is asked for is in another node's entry, and may only
@@ -47,7 +50,11 @@ func (d *desk) pressed(o *Object, now time.Time) bool {
 		return false
 	}
 	if raised := o.IPAM.Pressure.Time; !raised.Equal(d.pressure) {
+		before := d.pressure
 		d.pressure, d.pressureAt = raised, now
+		if before.IsZero() && now.Sub(raised) >= pressureOld {
+			d.pressureAt = raised
+		}
 	}
 	return now.Sub(d.pressureAt) < pressureLast
 }
