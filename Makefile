@@ -68,23 +68,28 @@ demo-down: bin/lab ## end the demo; nothing is left behind
 	bin/lab down --name $(NAME)
 
 .PHONY: test
-test: check-generate test-unit test-api test-kernel test-cluster ## everything
+test: check-generate test-unit test-rules test-api test-kernel test-cluster ## everything
 
 .PHONY: test-unit
 test-unit: ## unit tests with the race detector
-	go vet -tags 'kernel apiserver cluster' ./...
+	go vet -tags 'kernel apiserver cluster rules' ./...
 	CGO_ENABLED=1 go test -race -timeout 10m ./...
+
+.PHONY: test-rules
+test-rules: ## each rule of address management, switched off: a test must fail
+	go test -tags rules -count=1 -timeout 15m ./test/rules
 
 .PHONY: test-api
 test-api: packages kubernetes ## tests against a real API server and etcd
 	CGO_ENABLED=1 go test -race -tags apiserver -timeout 15m $$(scripts/packages-with-tag apiserver)
+	go test -tags 'rules apiserver' -count=1 -timeout 15m -run '^TestAPIRules' ./test/rules
 
 .PHONY: test-kernel
 test-kernel: packages bin/kerneltest ## tests in a kernel that has IPVLAN and VLAN
 	scripts/test-kernel
 
 .PHONY: test-cluster
-test-cluster: packages kubernetes build images ## tests in the lab: real kubelets on two nodes
+test-cluster: packages kubernetes build images ## tests in the lab: real kubelets on three nodes
 	go test -v -p 1 -count=1 -tags cluster -timeout 40m $$(scripts/packages-with-tag cluster)
 
 .PHONY: bench

@@ -73,6 +73,9 @@ func (r *Ranges) Remove(a netip.Addr) bool {
 	return true
 }
 
+// Clone returns a set that can be changed apart from this one.
+func (r *Ranges) Clone() Ranges { return Ranges{slices.Clone(r.list)} }
+
 // Empty reports whether the set has no address.
 func (r *Ranges) Empty() bool { return len(r.list) == 0 }
 

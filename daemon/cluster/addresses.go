@@ -185,12 +185,25 @@ func (a *Addresses) open() (*claims.Allocator, error) {
 func claimError(err error) error {
 	switch {
 	case errors.Is(err, claims.ErrTryAgain), errors.Is(err, claims.ErrUnknownState), errors.Is(err, claims.ErrClosed):
-		return fmt.Errorf("%w: %w", attach.ErrTryAgain, err)
+		return meaning{err, attach.ErrTryAgain}
 	case errors.Is(err, claims.ErrNotFound):
-		return fmt.Errorf("%w: %w", attach.ErrNotFound, err)
+		return meaning{err, attach.ErrNotFound}
 	}
 	return err
 }
+
+// meaning is an error that answers to one more sentinel. Its text stays as it is: it
+// says the same already.
+type meaning struct {
+	error
+	also error
+}
+
+// Is reports whether target is the further sentinel.
+func (m meaning) Is(target error) bool { return target == m.also }
+
+// Unwrap returns the error as it came.
+func (m meaning) Unwrap() error { return m.error }
 
 // Collect implements Collector.
 func (a *Addresses) Collect(ctx context.Context, key claims.Key) (int64, error) {

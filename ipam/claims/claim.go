@@ -49,6 +49,10 @@ func (a *Allocator) commit(ctx context.Context, c *claim) (a4, a6 netip.Addr, er
 	d.mu.Unlock()
 	select {
 	case <-c.done:
+	case <-a.ctx.Done():
+		if d.withdraw(c) {
+			return a4, a6, fmt.Errorf("network %v: %w", net.Ref, ErrClosed)
+		}
 	case <-ctx.Done():
 		if d.withdraw(c) {
 			return a4, a6, fmt.Errorf("network %v: claim address: %w: %w", net.Ref, ErrTryAgain, context.Cause(ctx))

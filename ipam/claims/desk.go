@@ -33,6 +33,8 @@ type desk struct {
 	retry bool
 	// starved says that claims wait for what other nodes may give back.
 	starved bool
+	// older says that the object as read last is older than it had been before.
+	older bool
 	// look says that the object has moved since it was read, at looked.
 	look   bool
 	looked time.Time

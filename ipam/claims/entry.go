@@ -35,6 +35,18 @@ func (e *entry) addrs() []netip.Addr {
 	return slices.AppendSeq(slices.Collect(e.v4.All()), e.v6.All())
 }
 
+// clone returns an entry that can be changed apart from this one.
+func (e *entry) clone() entry {
+	c := *e
+	c.v4, c.v6 = e.v4.Clone(), e.v6.Clone()
+	return c
+}
+
+// same reports whether two entries cover the same addresses.
+func (e *entry) same(o *entry) bool {
+	return e.present == o.present && slices.Equal(e.addrs(), o.addrs())
+}
+
 // readEntry parses the own entry. One that cannot be read counts as empty: what
 // is in use is put back from the ledger, the rest is collected.
 func (p *planner) readEntry() entry {
@@ -44,6 +56,7 @@ func (p *planner) readEntry() entry {
 	}
 	e, err := parseEntry(h)
 	if err != nil {
+		p.unreadable = true
 		p.report(fmt.Errorf("read own entry: %w", err))
 	}
 	return e

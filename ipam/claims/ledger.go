@@ -80,8 +80,10 @@ type ledger struct {
 	// have been.
 	fenced bool
 	seq    int64
-	// entry is the node's entry as last written or read.
+	// entry is the node's entry as last written or read, and sure says that it is
+	// that in the object: no write since has lost its answer.
 	entry entry
+	sure  bool
 	// remembered is the seq that the journal has of this network, 0 for none.
 	remembered int64
 
@@ -179,7 +181,7 @@ func (l *ledger) recognise(e entry) {
 
 // wrote records what the entry has become.
 func (l *ledger) wrote(e entry) {
-	l.entry = e
+	l.entry, l.sure = e, true
 	for a, u := range l.uses {
 		if u.state == returning && e.contains(a) {
 			l.set(a, returned)

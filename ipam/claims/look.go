@@ -18,9 +18,9 @@ const deadEvery = time.Second
 // object before long: others may want them, or the network is being deleted. A
 // version older than one seen before means that the cluster's state was restored.
 func (a *Allocator) Look(key Key, resourceVersion string) {
-	older := a.versions.saw(key, resourceVersion)
+	behind, back := a.versions.watch(key, resourceVersion)
 	d := a.find(key)
-	if d == nil && older {
+	if d == nil && back {
 		d = a.open(key)
 	}
 	if d == nil {
@@ -28,12 +28,12 @@ func (a *Allocator) Look(key Key, resourceVersion string) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if older {
+	if back {
 		d.dirty = true
 		d.poke()
 		return
 	}
-	if d.shelf.Load() == nil && len(d.book.rest) == 0 {
+	if !behind && d.shelf.Load() == nil && len(d.book.rest) == 0 {
 		return
 	}
 	d.look = true

@@ -67,8 +67,11 @@ type planner struct {
 	// recheck asks for another look at strays.
 	recheck bool
 	now     time.Time
-	// before is the seq of the entry as it was read, 0 without one.
-	before int64
+	// found is the entry as it was read, before its seq; unreadable says that it could
+	// not be.
+	found      entry
+	before     int64
+	unreadable bool
 	// first says that this plan is the first to compare the book with the cluster.
 	first bool
 	// desk has the shelf. It is nil for the controller, which is no node.
@@ -117,7 +120,7 @@ func (p *planner) read() {
 	}
 	p.next, p.held = &next, next.IPAM.Held
 	p.entry = p.readEntry()
-	p.before = p.entry.seq
+	p.before, p.found = p.entry.seq, p.entry.clone()
 	p.book.recognise(p.entry)
 	p.entry.seq = p.nextSeq()
 }

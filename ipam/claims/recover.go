@@ -36,6 +36,8 @@ func (p *planner) past() string {
 		return "the network's status was dropped"
 	case p.older:
 		return "the network's object is older than one that this node has seen"
+	case p.foreignHand():
+		return "the node's entry is not what the node wrote last"
 	case p.book.missing:
 		return "a DanmEp of this node is gone, which this node has not removed"
 	// The controller evicts a node whose Node object is gone: that is no older state.
@@ -43,6 +45,13 @@ func (p *planner) past() string {
 		return fmt.Sprintf("the node's entry has seq %d, and was at %d", p.before, p.book.remembered)
 	}
 	return ""
+}
+
+// foreignHand reports whether somebody else has written the node's entry: an older
+// copy of the object was written over it. A write whose answer was lost may be this
+// node's own, and the controller evicts a node whose Node object is gone.
+func (p *planner) foreignHand() bool {
+	return p.book.sure && !p.unreadable && p.cfg.Usable() && !p.found.same(&p.book.entry)
 }
 
 // restore reports to a recovery, once cover has put into the entry what is in use

@@ -98,6 +98,9 @@ func (d *desk) await(ctx context.Context, verb string, w *waiter) error {
 	var err error
 	select {
 	case err = <-w.done:
+	case <-d.a.ctx.Done():
+		d.leave(w)
+		err = ErrClosed
 	case <-ctx.Done():
 		d.leave(w)
 		err = fmt.Errorf("%w: %w", ErrTryAgain, context.Cause(ctx))

@@ -18,6 +18,7 @@ import (
 func (w *world) looks(a *claims.Allocator) {
 	w.Helper()
 	a.Look(w.key(), w.store.Object(w.net.Ref).ResourceVersion)
+	time.Sleep(5 * time.Second)
 	synctest.Wait()
 }
 

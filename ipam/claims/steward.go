@@ -4,15 +4,10 @@ package claims
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
 )
 
@@ -42,7 +37,7 @@ func NewSteward(store Store, cfg StewardConfig) *Steward {
 }
 
 // Look says that the metadata of a network is at that version, as a watch tells.
-func (s *Steward) Look(key Key, resourceVersion string) { s.versions.saw(key, resourceVersion) }
+func (s *Steward) Look(key Key, resourceVersion string) { s.versions.watch(key, resourceVersion) }
 
 // Gone says that the watch knows a network no more.
 func (s *Steward) Gone(key Key) { s.versions.forget(key) }
@@ -110,135 +105,4 @@ func (s *Steward) Recover(ctx context.Context, key Key, nodes, skip []string) (a
 		return nil
 	})
 	return awaited, err
-}
-
-// change reads an object with quorum, then lists its DanmEps, and writes what f makes
-// of it with the resourceVersion of that read; after a conflict all of it afresh.
-func (s *Steward) change(ctx context.Context, verb string, key Key, f func(*planner) error) error {
-	a := &Allocator{cfg: s.cfg, ctx: ctx}
-	for try := 0; ; try++ {
-		begin := time.Now()
-		err := s.attempt(ctx, a, key, f)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, ErrConflict):
-			return fmt.Errorf("%s network %v: %w", verb, key.Ref, err)
-		}
-		a.pause(max(s.cfg.Backoff, time.Since(begin)), try)
-		if ctx.Err() != nil {
-			return fmt.Errorf("%s network %v: %w: %w", verb, key.Ref, ErrTryAgain, context.Cause(ctx))
-		}
-	}
-}
-
-func (s *Steward) attempt(ctx context.Context, a *Allocator, key Key, f func(*planner) error) error {
-	obj, err := ask(ctx, a, func(ctx context.Context) (*Object, error) { return s.store.Get(ctx, key.Ref) })
-	if err != nil {
-		return err
-	}
-	if obj.UID != key.UID {
-		return fmt.Errorf("%w: it was deleted and made again", ErrNotFound)
-	}
-	if obj.IPAM == nil {
-		return nil // its first user will rebuild it
-	}
-	endpoints, err := ask(ctx, a, func(ctx context.Context) ([]Endpoint, error) {
-		return s.store.Endpoints(ctx, key.Ref)
-	})
-	if err != nil {
-		return fmt.Errorf("list DanmEps: %w", err)
-	}
-	older := s.versions.older(key, obj.ResourceVersion)
-	if older {
-		f = (*planner).startRecovery
-	}
-	next, changed, err := s.plan(obj, endpoints, f)
-	if err == nil && changed {
-		obj, err = ask(ctx, a, func(ctx context.Context) (*Object, error) { return s.store.Update(ctx, next) })
-	}
-	if err != nil {
-		return err
-	}
-	s.versions.restart(key, obj.ResourceVersion)
-	if older {
-		return fmt.Errorf("%w: it is older than it was, and recovers", ErrTryAgain)
-	}
-	return nil
-}
-
-// startRecovery starts the recovery of an object that is older than it was.
-func (p *planner) startRecovery() error {
-	p.next.IPAM.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(time.Now())}
-	return nil
-}
-
-// plan is what f makes of an object.
-func (s *Steward) plan(obj *Object, endpoints []Endpoint, f func(*planner) error) (*Object, bool, error) {
-	p := plannerOf(&s.cfg, obj, endpoints)
-	p.read()
-	if err := p.open(); err != nil {
-		return nil, false, err
-	}
-	if err := f(p); err != nil {
-		return nil, false, err
-	}
-	p.finish()
-	return p.next, p.changed, nil
-}
-
-// plannerOf returns a planner for an object that no node plans for.
-func plannerOf(cfg *Config, obj *Object, endpoints []Endpoint) *planner {
-	o := owners{}
-	if !obj.others() {
-		o = ownersOf(endpoints, obj.UID, "")
-	}
-	book := newLedger()
-	book.verified = true
-	return &planner{cfg: cfg, obj: obj, owners: &o, book: &book}
-}
-
-// Uncovered counts the bits of an object that neither its entries nor one of the
-// endpoints covers. From caches it is a hint whether Audit has work.
-func Uncovered(o *Object, endpoints []Endpoint) (int64, error) {
-	if o.IPAM == nil {
-		return 0, nil
-	}
-	cfg := Config{}.withDefaults()
-	p := plannerOf(&cfg, o, endpoints)
-	p.read()
-	if err := p.open(); err != nil {
-		return 0, err
-	}
-	p.sweep()
-	return p.collected, p.collectErr
-}
-
-// rebuild makes the bitmaps anew and counts what was wrong.
-func (p *planner) rebuild(drift *Drift) error {
-	for _, f := range [...]*family{&p.v4, &p.v6} {
-		if f.pool == nil || f.former {
-			continue
-		}
-		old := f.pool
-		cursor := old.Cursor()
-		if err := f.reset(); err != nil {
-			return err
-		}
-		if err := p.fill(f.pool); err != nil {
-			return err
-		}
-		f.pool.Seek(cursor)
-		for a := range old.All() {
-			if !f.pool.Has(a) {
-				drift.Freed++
-			}
-		}
-		for a := range f.pool.All() {
-			if !old.Has(a) {
-				drift.Marked++
-			}
-		}
-	}
-	return nil
 }

@@ -10,6 +10,25 @@ type owners struct {
 	mine, theirs map[netip.Addr]string
 	// live are the addresses on interfaces of this node.
 	live map[netip.Addr]bool
+	// asked are the addresses that were published before the list was asked for: only
+	// of these it says something when their DanmEps are not in it.
+	asked map[netip.Addr]bool
+}
+
+// gone reports whether the DanmEp of a published address is not there any more.
+func (o *owners) gone(a netip.Addr, s state) bool {
+	return s == published && o.asked[a] && !in(o.mine, a)
+}
+
+// published returns the addresses whose DanmEps are known to exist.
+func (l *ledger) published() map[netip.Addr]bool {
+	addrs := map[netip.Addr]bool{}
+	for a, u := range l.uses {
+		if u.state == published {
+			addrs[a] = true
+		}
+	}
+	return addrs
 }
 
 // ownersOf sorts the endpoints of one network.
@@ -66,7 +85,7 @@ func (l *ledger) verify(e entry, o owners, recovering bool) []netip.Addr {
 		case !covered && in(o.theirs, a) && !recovering:
 			l.end(a)
 			stolen = append(stolen, a)
-		case u.state == published && !in(o.mine, a):
+		case o.gone(a, u.state):
 			l.set(a, claimed)
 		}
 	}
@@ -79,7 +98,7 @@ func (l *ledger) verify(e entry, o owners, recovering bool) []netip.Addr {
 // DanmEps of this node that the book does not know: these are to be removed.
 func (l *ledger) compare(o *owners) (dead bool) {
 	for a, u := range l.uses {
-		if u.state == published && !in(o.mine, a) {
+		if o.gone(a, u.state) {
 			l.set(a, claimed)
 		}
 	}

@@ -13,38 +13,66 @@ import (
 // compared as numbers (KEP-5504); a text that is none counts as unknown.
 type versions struct {
 	mu sync.Mutex
-	of map[Key]uint64
+	// known are the newest by either way, watched those of the watch alone: it is
+	// behind a moment, and that is no sign of anything.
+	known, watched map[Key]uint64
 }
 
-// saw notes a version and reports whether it is older than one seen before.
-func (v *versions) saw(key Key, version string) (older bool) {
+// note keeps a version if it is the newest, and reports whether it is older than one
+// of the same way before.
+func note(of *map[Key]uint64, key Key, n uint64) (older bool) {
+	if *of == nil {
+		*of = map[Key]uint64{}
+	}
+	older = n < (*of)[key]
+	(*of)[key] = max(n, (*of)[key])
+	return older
+}
+
+// saw notes the version of a read or a write.
+func (v *versions) saw(key Key, version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if n, err := strconv.ParseUint(version, 10, 64); err == nil {
+		note(&v.known, key, n)
+	}
+}
+
+// watch notes a version that the watch gave. It reports whether it is behind what is
+// known, which it may be for a moment, and whether the watch itself has gone back.
+func (v *versions) watch(key Key, version string) (behind, back bool) {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
-		return false
+		return false, false
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if n < v.of[key] {
-		return true
+	behind = note(&v.known, key, n)
+	if back = note(&v.watched, key, n); back {
+		v.watched[key] = n
 	}
-	if v.of == nil {
-		v.of = map[Key]uint64{}
-	}
-	v.of[key] = n
-	return false
+	return behind, back
 }
 
-// older reports whether a version, read with quorum, is older than one seen before.
-func (v *versions) older(key Key, version string) bool {
+// newest returns the newest version known now, 0 for none. A read that begins after
+// that, with quorum, has this one or a newer.
+func (v *versions) newest(key Key) uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.known[key]
+}
+
+// older reports whether a version is older than what was known before it was read.
+func older(version string, newest uint64) bool {
 	n, err := strconv.ParseUint(version, 10, 64)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return err == nil && n < v.of[key]
+	return err == nil && n < newest
 }
 
-// restart takes a version as the newest, whatever was seen before.
+// restart takes a version as the newest, whatever was known before.
 func (v *versions) restart(key Key, version string) {
-	v.forget(key)
+	v.mu.Lock()
+	delete(v.known, key)
+	v.mu.Unlock()
 	v.saw(key, version)
 }
 
@@ -52,5 +80,6 @@ func (v *versions) restart(key Key, version string) {
 func (v *versions) forget(key Key) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.of, key)
+	delete(v.known, key)
+	delete(v.watched, key)
 }

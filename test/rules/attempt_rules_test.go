@@ -25,7 +25,7 @@ func attemptRules() []row {
 		{
 			name: "PlannedAfresh",
 			rule: "each attempt plans afresh from the object just read, never replays an old plan",
-			file: claimsDir + "attempt.go",
+			file: claimsDir + "write.go",
 			old:  "\tif err != nil {\n\t\treturn nil, err\n\t}\n\td.note(p, written)\n",
 			new: "\tif errors.Is(err, ErrConflict) {\n\t\tif now, bad := d.a.store.Get(ctx, d.key.Ref); bad == nil {\n\t\t\tp.next.ResourceVersion = now.ResourceVersion\n" +
 				"\t\t\twritten, err = d.a.store.Update(ctx, p.next)\n\t\t}\n\t}\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\td.note(p, written)\n",
@@ -69,7 +69,7 @@ func attemptRules() []row {
 		{
 			name: "AuditReadsThenLists",
 			rule: "quorum GET of the network, then a consistent LIST of DanmEps",
-			file: claimsDir + "steward.go",
+			file: claimsDir + "steward_change.go",
 			old:  "\tobj, err := ask(ctx, a, func(ctx context.Context) (*Object, error) { return s.store.Get(ctx, key.Ref) })\n",
 			new: "\tearly, err := s.store.Endpoints(ctx, key.Ref)\n\tif err != nil {\n\t\treturn err\n\t}\n" +
 				"\tobj, err := ask(ctx, a, func(ctx context.Context) (*Object, error) { return s.store.Get(ctx, key.Ref) })\n",
@@ -82,7 +82,7 @@ func attemptRules() []row {
 		{
 			name: "AuditWritesWithThatVersion",
 			rule: "then a write with the resourceVersion of that GET",
-			file: claimsDir + "steward.go",
+			file: claimsDir + "steward_change.go",
 			old:  "\tif err == nil && changed {\n",
 			new:  "\tif err == nil && changed {\n\t\tif now, bad := s.store.Get(ctx, key.Ref); bad == nil {\n\t\t\tnext.ResourceVersion = now.ResourceVersion\n\t\t}\n",
 			test: "^TestAudit",

@@ -20,7 +20,7 @@ func coverRules() []row {
 		{
 			name: "HoldIsCovered",
 			rule: "a set bit is always covered: what is held, by the node's entry",
-			file: claimsDir + "stock.go",
+			file: claimsDir + "restock.go",
 			old:  "\t\t\tp.entry.of(a).Add(a)\n\t\t\tp.stock", new: "\t\t\tp.stock",
 			test: "^TestHoldServesWithoutAWrite$",
 		},

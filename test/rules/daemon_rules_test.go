@@ -54,5 +54,13 @@ func daemonRules() []row {
 			old:  "\t\t\tlife++\n",
 			test: "^TestLivesAreCountedAcrossStarts$",
 		},
+		{
+			name: "RecordBeforeAddresses",
+			rule: "only the owner releases: a record goes before its addresses",
+			file: "daemon/attach/undo.go",
+			old:  "func (s *Service) forget(rec *Record) error {\n",
+			new:  "func (s *Service) forget(rec *Record) error {\n\tfor i := range slices.Backward(rec.Interfaces) {\n\t\ts.discard(&rec.Interfaces[i])\n\t}\n",
+			test: "^TestDelAfterFailedRollBackFreesNobodyElse$",
+		},
 	}
 }

@@ -17,14 +17,14 @@ func fenceRules() []row {
 		{
 			name: "SeqIsJournalledBeforeUse",
 			rule: "the seq of the entry is journalled before a hold of that network is used",
-			file: claimsDir + "attempt.go",
+			file: claimsDir + "write.go",
 			old:  "\treturn written, d.remember(p.entry)\n", new: "\treturn written, nil\n",
 			test: "^TestSeqIsJournalledBeforeUse$",
 		},
 		{
 			name: "SeqIsForgottenBeforeTheEntryGoes",
 			rule: "a node that reads a smaller seq than it journalled: only older state may show one",
-			file: claimsDir + "attempt.go",
+			file: claimsDir + "write.go",
 			old:  "\tif !p.entry.present {\n\t\tif err := d.remember(p.entry); err != nil {\n\t\t\treturn nil, err\n\t\t}\n\t}\n",
 			test: "^TestSeqIsJournalledBeforeUse$",
 		},
@@ -60,7 +60,7 @@ func fenceRules() []row {
 		{
 			name: "RebuiltHoldSparesLiveInterfaces",
 			rule: "a hold rebuilt after a restart is: own entry − journal − own DanmEps − live addresses",
-			file: claimsDir + "stock.go",
+			file: claimsDir + "restock.go",
 			old:  "case p.owners != nil && p.owners.live[a]:", new: "case false:",
 			test: "^TestRebuiltHold$",
 		},

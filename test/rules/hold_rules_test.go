@@ -31,7 +31,7 @@ func holdRules() []row {
 		{
 			name: "PressureGivesBack",
 			rule: "holders look at the object at most every 5 s while its metadata moves, and give back",
-			file: claimsDir + "stock.go",
+			file: claimsDir + "watermark.go",
 			old:  "case p.obj.Deleting, p.obj.Invalid != nil, pressed, d.a", new: "case p.obj.Deleting, p.obj.Invalid != nil, pressed && false, d.a",
 			test: "^TestPressureGivesBack$",
 		},
@@ -80,7 +80,7 @@ func holdRules() []row {
 		{
 			name: "LeftoverCoolsDown",
 			rule: "a released one also cools down, across a restart",
-			file: claimsDir + "stock.go",
+			file: claimsDir + "restock.go",
 			old:  "if p.first && p.cfg.Cool > 0 {", new: "if false {",
 			test: "^TestRebuiltHold$",
 		},
@@ -108,7 +108,7 @@ func holdRules() []row {
 		{
 			name: "DeletionClosesTheHold",
 			rule: "a network being deleted takes no new ADD",
-			file: claimsDir + "stock.go",
+			file: claimsDir + "watermark.go",
 			old:  "case p.obj.Deleting, p.obj.Invalid", new: "case p.obj.Invalid",
 			test: "^TestDeletionClosesTheHold$",
 		},

@@ -52,16 +52,37 @@ func olderRules() []row {
 		{
 			name: "OlderThanTheFirstUse",
 			rule: "status.ipam absent means unknown, not empty",
-			file: claimsDir + "attempt.go",
+			file: claimsDir + "read.go",
 			old:  "obj.answers() || d.doubts(obj) {", new: "obj.answers() {",
 			test: "^TestOlderThanTheFirstUse$",
 		},
 		{
 			name: "AuditStartsTheRecovery",
 			rule: "older state: nobody's write hides from the nodes that it is older",
-			file: claimsDir + "steward.go",
-			old:  "\tif older {\n\t\tf =", new: "\tif false {\n\t\tf =",
+			file: claimsDir + "steward_change.go",
+			old:  "\tif back {\n\t\tf =", new: "\tif false {\n\t\tf =",
 			test: "^TestAuditOfAnOlderObject$",
+		},
+		{
+			name: "WatchAheadOfARead",
+			rule: "older state: a read is older only than what was known before it",
+			file: claimsDir + "read.go",
+			old:  "older(obj.ResourceVersion, newest)", new: "older(obj.ResourceVersion, max(newest, d.a.versions.newest(d.key)))",
+			test: "^TestWatchAheadOfARead$",
+		},
+		{
+			name: "PublishedDuringTheList",
+			rule: "older state: a DanmEp that is not in a list made before it is not lost",
+			file: claimsDir + "verify.go",
+			old:  "s == published && o.asked[a] && ", new: "s == published && ",
+			test: "^TestPublishedDuringTheList$",
+		},
+		{
+			name: "OwnEntryTells",
+			rule: "older state: an older copy over the object, by the node's own entry",
+			file: claimsDir + "recover.go",
+			old:  "case p.foreignHand():", new: "case p.foreignHand() && false:",
+			test: "^TestOlderCopyInPlace$",
 		},
 	}
 }

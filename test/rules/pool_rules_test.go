@@ -61,7 +61,7 @@ func poolRules() []row {
 		{
 			name: "ReservedLaterIsNotHeld",
 			rule: "gateway addresses and the nodes' own are never handed out dynamically, by no hold either",
-			file: claimsDir + "stock.go",
+			file: claimsDir + "restock.go",
 			old:  "case p.mark == 0, !f.gives(a), p", new: "case p.mark == 0, !f.gives(a) && false, p",
 			test: "^TestRebuiltHold$",
 		},

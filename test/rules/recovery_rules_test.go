@@ -46,7 +46,7 @@ func recoveryRules() []row {
 			name: "MissingIsCoveredAgain",
 			rule: "a set bit is always covered: by the entry again, when its DanmEp was lost",
 			file: claimsDir + "verify.go",
-			old:  "\t\tcase u.state == published && !in(o.mine, a):\n\t\t\tl.set(a, claimed)\n",
+			old:  "\t\tcase o.gone(a, u.state):\n\t\t\tl.set(a, claimed)\n",
 			test: "^TestSettle$",
 		},
 		{
@@ -59,7 +59,7 @@ func recoveryRules() []row {
 		{
 			name: "RecoveryClosesTheHold",
 			rule: "claims answer error 11 until every Node has re-asserted its live endpoints",
-			file: claimsDir + "stock.go",
+			file: claimsDir + "watermark.go",
 			old:  "\t\tp.next.IPAM.Recovering != nil, p.v4", new: "\t\tp.v4",
 			test: "^TestOlderStateIsRecovered$",
 		},
@@ -80,7 +80,7 @@ func recoveryRules() []row {
 		{
 			name: "OtherUIDTakesNothing",
 			rule: "everything carries the network's UID; a release to another UID is a no-op",
-			file: claimsDir + "attempt.go",
+			file: claimsDir + "read.go",
 			old:  "case obj.UID != d.key.UID:", new: "case false:",
 			test: "^TestFormerNetworkIsLeftAlone$",
 		},
@@ -94,7 +94,7 @@ func recoveryRules() []row {
 		{
 			name: "AuditOfThatUID",
 			rule: "everything carries the network's UID",
-			file: claimsDir + "steward.go",
+			file: claimsDir + "steward_change.go",
 			old:  "if obj.UID != key.UID {", new: "if false {",
 			test: "^TestAudit",
 		},

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// between is a store in which something happens after a request was served and
+// before its answer is there.
+type between struct {
+	claims.Store
+	get, list func()
+}
+
+func (b *between) Get(ctx context.Context, ref network.Ref) (*claims.Object, error) {
+	o, err := b.Store.Get(ctx, ref)
+	if b.get != nil {
+		b.get()
+	}
+	return o, err
+}
+
+func (b *between) Endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoint, error) {
+	list, err := b.Store.Endpoints(ctx, ref)
+	if b.list != nil {
+		b.list()
+	}
+	return list, err
+}
+
+// The watch may be ahead of a read that is under way: that is no older state.
+func TestWatchAheadOfARead(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		other := w.node("n2")
+		store := &between{Store: w.store}
+		a := w.nodeOver(store, "n1")
+		w.claim(a, dynamic, none)
+		store.get = func() {
+			store.get = nil
+			w.claim(other, dynamic, none)
+			a.Look(w.key(), w.store.Object(w.net.Ref).ResourceVersion)
+		}
+		w.claim(a, dynamic, none)
+		if len(w.reports) > 0 || w.ipam().Recovering != nil {
+			w.Errorf("recovering %v, reports %v", w.ipam().Recovering, w.reports)
+		}
+	})
+}
+
+// A list of DanmEps says nothing of one that was made while it was under way: its
+// address would stay in the entry for as long as the Pod lives.
+func TestPublishedDuringTheList(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		store := &between{Store: w.store}
+		a := w.nodeOver(store, "n1")
+		a4, _ := w.claim(a, dynamic, none)
+		store.list = func() {
+			store.list = nil
+			w.publish(a, "n1", a4, no)
+		}
+		w.damaged = true
+		a.Missing(w.key(), "another", no, no)
+		w.idle()
+		if got := w.entry("n1"); got != "-" {
+			w.Errorf("entry %q: the DanmEp covers the address", got)
+		}
+	})
+}
+
+// An older copy that is written over the object has a new version: the node knows it
+// by its own entry, which nobody else writes.
+func TestOlderCopyInPlace(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		w.damaged = true
+		a, b := w.node("n1"), w.node("n2")
+		w.claim(a, dynamic, none)
+		w.claim(b, dynamic, none)
+		old := w.ipam().DeepCopy()
+		a4, _ := w.claim(a, dynamic, none)
+		w.store.SetIPAM(w.net.Ref, old)
+		if _, _, err := a.Claim(w.Context(), w.net, dynamic, none); err == nil {
+			w.Error("an address was given out of an older copy")
+		}
+		if w.ipam().Recovering == nil {
+			w.Fatal("the network does not recover")
+		}
+		b.Reassert(w.key())
+		time.Sleep(time.Second)
+		s := claims.NewSteward(w.store, claims.StewardConfig{})
+		if awaited, err := s.Recover(w.Context(), w.key(), []string{"n1", "n2"}, nil); err != nil || awaited != nil {
+			w.Fatalf("awaited %v: %v", awaited, err)
+		}
+		if b4, _ := w.claim(b, dynamic, none); b4 == a4 {
+			w.Errorf("%v is on two nodes", b4)
+		}
+	})
+}
