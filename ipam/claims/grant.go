@@ -161,8 +161,12 @@ func (p *planner) holder(a netip.Addr) string {
 		return "a Pod that is starting or stopping on this node"
 	}
 	for name, h := range p.held {
-		if e, err := parseEntry(h); err == nil && e.contains(a) {
+		switch e, err := parseEntry(h); {
+		case err != nil || !e.contains(a):
+		case ofNode(name):
 			return fmt.Sprintf("node %q, for a Pod that is starting or stopping there", name)
+		default:
+			return fmt.Sprintf("status.ipam.held[%q]: something that is no Pod answered there; remove it from the wire, or ask for another", name)
 		}
 	}
 	return "a Pod: find it with `kubectl get danmeps -A`"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,10 +26,14 @@ const (
 // be held there.
 var errElsewhere = errors.New("other nodes were asked to give back what they hold")
 
+// ofNode reports whether an entry of that name can be a node's. Others, such as
+// "!quarantine", give nothing back.
+func ofNode(name string) bool { return !strings.HasPrefix(name, "!") }
+
 // orElsewhere adds to the error that another node's entry has what is asked for.
 func (p *planner) orElsewhere(err error, has func(*entry) bool) error {
 	for name, h := range p.held {
-		if e, bad := parseEntry(h); name != p.cfg.Node && bad == nil && has(&e) {
+		if e, bad := parseEntry(h); ofNode(name) && name != p.cfg.Node && bad == nil && has(&e) {
 			return fmt.Errorf("%w; %w", err, errElsewhere)
 		}
 	}
