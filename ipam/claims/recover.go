@@ -49,9 +49,10 @@ func (p *planner) past() string {
 
 // foreignHand reports whether somebody else has written the node's entry: an older
 // copy of the object was written over it. A write whose answer was lost may be this
-// node's own, and the controller evicts a node whose Node object is gone.
+// node's own, one that no write of this life has fenced off may be a former life's, and
+// the controller evicts a node whose Node object is gone.
 func (p *planner) foreignHand() bool {
-	return p.book.sure && !p.unreadable && p.cfg.Usable() && !p.found.same(&p.book.entry)
+	return p.book.sure && p.book.fenced && !p.unreadable && p.cfg.Usable() && !p.found.same(&p.book.entry)
 }
 
 // restore reports to a recovery, once cover has put into the entry what is in use

@@ -101,3 +101,24 @@ func TestOlderCopyInPlace(t *testing.T) {
 		}
 	})
 }
+
+// A claim of the former life that is late finds no entry to conflict with: it is freed,
+// and no sign of older state.
+func TestLateClaimIsNoOlderState(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		w.claim(w.node("n2"), dynamic, none)
+		a := w.holder(w.store, "n1", claims.Config{Life: 2, Hold: -1, Cool: -1})
+		if err := a.Settle(w.Context(), w.key()); err != nil {
+			w.Fatal(err)
+		}
+		late := w.holder(w.store, "n1", claims.Config{Life: 1, Hold: -1, Cool: -1})
+		w.claim(late, dynamic, none)
+		late.Close()
+		if err := a.Settle(w.Context(), w.key()); err != nil {
+			w.Fatal(err)
+		}
+		if rec := w.ipam().Recovering; rec != nil || w.entry("n1") != "-" || len(w.bits()) != 1 {
+			w.Errorf("recovering %v, entry %q, bits %v, reports %v", rec, w.entry("n1"), w.bits(), w.reports)
+		}
+	})
+}
