@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// filledHold has n addresses from the first one on.
-func filledHold(tb testing.TB, size, n int, first netip.Addr) *Hold {
+// filledHold has room for 64 addresses, and n addresses from the first one on.
+func filledHold(tb testing.TB, n int, first netip.Addr) *Hold {
 	tb.Helper()
+	const size = 64
 	h := NewHold(size)
 	for range n {
 		if !h.Put(first) {
@@ -23,7 +24,7 @@ func filledHold(tb testing.TB, size, n int, first netip.Addr) *Hold {
 // The path of every Pod's address allocates nothing.
 func TestHoldAllocatesNothing(t *testing.T) {
 	for _, first := range []string{"10.0.0.1", "fd00::1"} {
-		h := filledHold(t, 64, 40, addr(first))
+		h := filledHold(t, 40, addr(first))
 		got := testing.AllocsPerRun(100, func() {
 			a, ok := h.Take()
 			if !ok || !h.Put(a) || !h.Remove(a) || !h.Put(a) || h.Len() != 40 {
@@ -42,7 +43,7 @@ func TestHoldAllocatesNothing(t *testing.T) {
 func BenchmarkHold(b *testing.B) {
 	for _, family := range []struct{ name, first string }{{"v4", "10.0.0.1"}, {"v6", "fd00::1"}} {
 		b.Run(family.name+"/take+put", func(b *testing.B) {
-			h := filledHold(b, 64, 32, addr(family.first))
+			h := filledHold(b, 32, addr(family.first))
 			b.ReportAllocs()
 			for b.Loop() {
 				a, _ := h.Take()
@@ -50,7 +51,7 @@ func BenchmarkHold(b *testing.B) {
 			}
 		})
 		b.Run(family.name+"/take+put/parallel", func(b *testing.B) {
-			h := filledHold(b, 64, 32, addr(family.first))
+			h := filledHold(b, 32, addr(family.first))
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
@@ -61,7 +62,7 @@ func BenchmarkHold(b *testing.B) {
 			})
 		})
 		b.Run(family.name+"/remove+put", func(b *testing.B) {
-			h := filledHold(b, 64, 63, addr("fd01::"))
+			h := filledHold(b, 63, addr("fd01::"))
 			last := addr(family.first)
 			h.Put(last)
 			b.ReportAllocs()

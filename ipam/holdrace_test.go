@@ -30,6 +30,7 @@ func newRegistry(n int) *registry {
 
 // got marks an address as in hand. It was in nobody's before.
 func (r *registry) got(t *testing.T, how string, a netip.Addr) {
+	t.Helper()
 	i, known := r.index[a]
 	if !known || r.inHand[i].Swap(true) {
 		t.Errorf("%s gave %v: known %v, and in another's hand", how, a, known)
@@ -77,6 +78,7 @@ func TestHoldUnderManyHands(t *testing.T) {
 
 // juggle moves addresses between a hand and the hold, and returns what is left.
 func juggle(t *testing.T, h *Hold, r *registry, mine []netip.Addr, seed uint64) []netip.Addr {
+	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 7))
 	for range 12000 {
 		switch do := rnd.IntN(16); {

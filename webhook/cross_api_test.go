@@ -260,7 +260,7 @@ func TestPods(t *testing.T) {
 		"ToCome":  {"May be created later.", v1.InterfacesAnnotation, `[{"network": "later"}]`, nil},
 		"None":    {"Not ours.", "example.com/a", `{`, nil},
 		"JSON":    {"Not JSON.", v1.InterfacesAnnotation, `[{"network": }]`, []string{"metadata.annotations[danm.io/interfaces]", "byte 13"}},
-		"Key":     {"A slip.", v1.InterfacesAnnotation, `[{"netwrok": "blue"}]`, []string{"[danm.io/interfaces][0]", "netwrok"}},
+		"Key":     {"A slip.", v1.InterfacesAnnotation, `[{"nwtwork": "blue"}]`, []string{"[danm.io/interfaces][0]", "nwtwork"}},
 		"Two":     {"One network each.", v1.InterfacesAnnotation, `[{"network": "blue", "clusterNetwork": "x"}]`, []string{"[0].clusterNetwork", "leave one out"}},
 		"Tenant":  {"Not allowed.", v1.InterfacesAnnotation, `[{"clusterNetwork": "` + closed + `"}]`, []string{"[danm.io/interfaces][0]", closed, "may not attach"}},
 		"Outside": {"Not in the subnet.", v1.InterfacesAnnotation, `[{"network": "blue", "ip": "10.0.1.7"}]`, []string{"[0].ip", "10.0.1.7", "10.0.0.0/24"}},

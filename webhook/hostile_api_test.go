@@ -91,61 +91,75 @@ func TestHostileTenant(t *testing.T) {
 		refused  []string
 	}{
 		"CreateVLAN": {reason: "The victim's VLAN.", refused: []string{"spec.Options.vlan", "leave it out"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Create(t.Context(), w.forged("f"))
 		}},
 		"ForgedAnnotation": {reason: "An assignment made up.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			f := w.forged("f")
 			f.Spec.Options = v1.NetworkOptions{}
 			return w.tenant.Create(t.Context(), f)
 		}},
 		"ForeignDevice": {reason: "The management NIC.", refused: []string{"spec.Options.host_device", "eth0"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			f := w.forged("f")
 			f.Spec.Options = v1.NetworkOptions{Device: "eth0"}
 			return w.tenant.Create(t.Context(), f)
 		}},
 		"PatchVLAN": {reason: "By merge patch.", refused: []string{"spec.Options.vlan", "never changes"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"spec": {"Options": {"vlan": %d}}}`, w.victim.Spec.Options.VLAN))
 		}},
 		"JSONPatch": {reason: "By JSON patch, the annotation too.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			p := fmt.Sprintf(`[{"op": "replace", "path": "/metadata/annotations/danm.io~1assigned", "value": %q},
 				{"op": "replace", "path": "/spec/Options/vlan", "value": %d}]`, w.victim.Annotations[v1.AssignedAnnotation], w.victim.Spec.Options.VLAN)
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(p)))
 		}},
 		"Update": {reason: "By PUT.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			o := w.own.DeepCopy()
 			o.Spec.Options.VLAN = w.victim.Spec.Options.VLAN
 			o.Annotations[v1.AssignedAnnotation] = w.victim.Annotations[v1.AssignedAnnotation]
 			return w.tenant.Update(t.Context(), o)
 		}},
 		"AnnotationOnly": {reason: "The annotation first, the VLAN later.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"metadata": {"annotations": {"danm.io/assigned": %q}}}`, w.victim.Annotations[v1.AssignedAnnotation]))
 		}},
 		"DropVLAN": {reason: "On the bare NIC one sees all VLANs.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"spec": {"Options": {"vlan": null}}, "metadata": {"annotations": null}}`))
 		}},
 		"Apply": {reason: "Server-side apply with force.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			u := object(t, v1.KindTenantNetwork, w.ns, "own", fmt.Sprintf(`{spec: {NetworkID: %s, Options: {vlan: %d}}}`, w.own.Spec.NetworkID, w.victim.Spec.Options.VLAN))
 			return w.tenant.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner("mallory"))
 		}},
 		"ApplyNew": {reason: "Server-side apply creates too.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			u := object(t, v1.KindTenantNetwork, w.ns, "new", fmt.Sprintf(`{spec: {NetworkID: x, Options: {vlan: %d}}}`, w.victim.Spec.Options.VLAN))
 			return w.tenant.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("mallory"))
 		}},
 		"Status": {reason: "Addresses are in the status.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Status().Patch(t.Context(), w.own.DeepCopy(), merge(`{"status": {"ipam": {"held": {"n1": {"uid": "u", "seq": 1}}}}}`))
 		}},
 		"StatusAlong": {reason: "A status in a PUT of the spec is dropped.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			o := w.own.DeepCopy()
 			o.Status.Allocated = 7
 			o.Labels = map[string]string{"a": "b"}
 			return w.tenant.Update(t.Context(), o)
 		}},
 		"OtherVersion": {reason: "A version without webhooks.", refused: []string{"no matches", "not find", "v2"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			u := object(t, v1.KindTenantNetwork, w.ns, "v2", `{spec: {NetworkID: x, Options: {vlan: 5}}}`)
 			u.SetAPIVersion("danm.io/v2")
 			return w.tenant.Create(t.Context(), u)
 		}},
 		"DryRun": {reason: "To see what is free, or to reserve for nothing.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			for i := range 30 {
 				if err := w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, fmt.Sprintf("dry%d", i), `{}`), client.DryRunAll); err != nil {
 					return err
@@ -154,39 +168,51 @@ func TestHostileTenant(t *testing.T) {
 			return nil
 		}},
 		"Plugin": {reason: "Root would execute it.", refused: []string{"spec.NetworkType", "bridge"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkType: bridge}`))
 		}},
 		"Program": {reason: "A path to a program.", refused: []string{"spec.NetworkType"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkType: ../../bin/sh}`))
 		}},
 		"File": {reason: "A path to a file.", refused: []string{"spec.NetworkID"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkID: ../../../etc/shadow}`))
 		}},
 		"LinkName": {reason: "A NIC's name, as NetworkID and VLAN.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkID: `+w.victim.Spec.NetworkID+`}`))
 		}},
 		"DanmNet": {reason: "Any attribute.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Create(t.Context(), &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "f"}, Spec: *w.victim.Spec.DeepCopy()})
 		}},
 		"ClusterNetwork": {reason: "A netadmin's.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Create(t.Context(), &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("f")}, Spec: *w.victim.Spec.DeepCopy()})
 		}},
 		"ReadConfig": {reason: "It names the other tenants and their tokens.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Get(t.Context(), client.ObjectKey{Name: w.config}, &v1.TenantConfig{})
 		}},
 		"WriteConfig": {reason: "A netadmin's.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Status().Patch(t.Context(), &v1.TenantConfig{ObjectMeta: metav1.ObjectMeta{Name: w.config}}, merge(`{"status": {"reservations": null}}`))
 		}},
 		"OtherNamespace": {reason: "The victim's own.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Delete(t.Context(), w.victim.DeepCopy())
 		}},
 		"ForgeDanmEp": {reason: "It would keep a network or an address.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Create(t.Context(), &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "f"}, Spec: v1.DanmEpSpec{NetworkName: "victim", Host: "n1"}})
 		}},
 		"Nodes": {reason: "The ends of VXLANs.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			return w.tenant.Create(t.Context(), &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("n")}})
 		}},
 		"Pod": {reason: "A Pod on the victim's network.", refused: []string{"[0].tenantNetwork", w404}, try: func(t *testing.T, w *world) error {
+			t.Helper()
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "p", Annotations: map[string]string{v1.InterfacesAnnotation: `[{"tenantNetwork": "` + w.victimNS + `/victim"}]`}},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}, AutomountServiceAccountToken: new(bool)},

@@ -113,7 +113,16 @@ func freePort() (int, error) {
 		return 0, err
 	}
 	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return portOf(l)
+}
+
+// portOf returns the TCP port that somebody listens on.
+func portOf(l net.Listener) (int, error) {
+	a, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, fmt.Errorf("listener on %v: want a TCP address", l.Addr())
+	}
+	return a.Port, nil
 }
 
 // install creates the webhook configurations of deployments/, with a URL in place of
@@ -166,14 +175,18 @@ func install(ctx context.Context, env *apitest.Env, port int) error {
 func awaitAdmission(ctx context.Context, env *apitest.Env) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	probes := []client.Object{
-		&v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}, Spec: v1.NetworkSpec{NetworkID: "x", Options: v1.NetworkOptions{VLAN: 5}}},
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe", Annotations: map[string]string{"danm.io/network": "x"}}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+	probes := []func() client.Object{ // new each time, since a create that passes fills it in
+		func() client.Object {
+			return &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}, Spec: v1.NetworkSpec{NetworkID: "x", Options: v1.NetworkOptions{VLAN: 5}}}
+		},
+		func() client.Object {
+			return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe", Annotations: map[string]string{"danm.io/network": "x"}}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+		},
 	}
 	var last error
 	for _, probe := range probes {
 		for {
-			err := env.Client.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll)
+			err := env.Client.Create(ctx, probe(), client.DryRunAll)
 			if apierrors.IsInvalid(err) && strings.Contains(err.Error(), "admission webhook") {
 				break
 			}
@@ -205,11 +218,11 @@ func kubectl(t *testing.T, env *apitest.Env, manifest string, args ...string) (s
 }
 
 // object reads one object from YAML.
-func object(t testing.TB, kind, namespace, name, text string) *unstructured.Unstructured {
-	t.Helper()
+func object(tb testing.TB, kind, namespace, name, text string) *unstructured.Unstructured {
+	tb.Helper()
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-		t.Fatalf("object of the test: %v\n%s", err, text)
+		tb.Fatalf("object of the test: %v\n%s", err, text)
 	}
 	u.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(kind))
 	u.SetNamespace(namespace)

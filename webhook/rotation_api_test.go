@@ -5,8 +5,8 @@
 package webhook_test
 
 import (
-	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,12 +34,12 @@ func TestRotationUnderLoad(t *testing.T) {
 	ns := env.Namespace(t)
 	offer(t, env, ns, `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100-110"}]}`)
 	before := certificate(t, env)
-	ctx, cancel := context.WithCancel(t.Context())
 	var asked atomic.Int64
+	var over atomic.Bool
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ; ctx.Err() == nil; asked.Add(1) {
+		for ; !over.Load(); asked.Add(1) {
 			good := env.Client.Create(t.Context(), tenantNetwork(t, ns, "good", `{}`), client.DryRunAll)
 			bad := env.Client.Create(t.Context(), tenantNetwork(t, ns, "bad", `{Options: {vlan: 5}}`), client.DryRunAll)
 			if good != nil || !apierrors.IsInvalid(bad) || !strings.Contains(bad.Error(), "spec.Options.vlan") {
@@ -48,12 +48,13 @@ func TestRotationUnderLoad(t *testing.T) {
 			}
 		}
 	}()
+	end := sync.OnceFunc(func() { over.Store(true); <-done })
+	defer end()
 	offset.Store(0)
 	eventually(t, "the certificate is renewed", func() bool { return certificate(t, env) != before })
 	mark := asked.Load()
 	eventually(t, "requests with the new one", func() bool { return asked.Load() > mark+10 || t.Failed() })
-	cancel()
-	<-done
+	end()
 }
 
 // certificate is what the replicas share.

@@ -26,7 +26,11 @@ func TestSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := install(t.Context(), env, l.Addr().(*net.TCPAddr).Port); err != nil {
+	port, err := portOf(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := install(t.Context(), env, port); err != nil {
 		t.Fatal(err)
 	}
 	ns := env.Namespace(t)

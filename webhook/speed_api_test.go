@@ -5,6 +5,7 @@
 package webhook_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -98,7 +99,7 @@ func processorTime(b *testing.B) time.Duration {
 			continue // it has ended
 		}
 		// After the name in parentheses: state, ppid, and utime and stime at 11 and 12.
-		fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 		if len(fields) < 13 || fields[1] != self && filepath.Base(filepath.Dir(f)) != self {
 			continue
 		}

@@ -19,27 +19,27 @@ import (
 
 // offer creates a TenantConfig for one namespace. A "%" in the text becomes a name
 // that no other test has, for devices.
-func offer(t testing.TB, env *apitest.Env, ns, text string) (name, device string) {
-	t.Helper()
+func offer(tb testing.TB, env *apitest.Env, ns, text string) (name, device string) {
+	tb.Helper()
 	name = apitest.Name("tc")
 	device = "d" + name[len(name)-8:]
-	u := object(t, "TenantConfig", "", name, strings.ReplaceAll(text, "%", device))
+	u := object(tb, "TenantConfig", "", name, strings.ReplaceAll(text, "%", device))
 	if ns != "" {
 		u.Object["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": ns}}
 	}
-	if err := env.Client.Create(t.Context(), u); err != nil {
-		t.Fatal(err)
+	if err := env.Client.Create(tb.Context(), u); err != nil {
+		tb.Fatal(err)
 	}
 	return name, device
 }
 
 // tenantNetwork is a TenantNetwork with this spec.
-func tenantNetwork(t testing.TB, ns, name, spec string) *v1.TenantNetwork {
-	t.Helper()
+func tenantNetwork(tb testing.TB, ns, name, spec string) *v1.TenantNetwork {
+	tb.Helper()
 	tn := &v1.TenantNetwork{}
 	tn.Namespace, tn.Name, tn.Spec.NetworkID = ns, name, "n"+ns[len(ns)-8:] // so that links have names of their own
 	if err := yaml.UnmarshalStrict([]byte(spec), &tn.Spec); err != nil {
-		t.Fatalf("spec of the test: %v\n%s", err, spec)
+		tb.Fatalf("spec of the test: %v\n%s", err, spec)
 	}
 	return tn
 }
@@ -140,11 +140,11 @@ func checkReserved(t *testing.T, env *apitest.Env, config string, want int) {
 	}
 }
 
-func reserved(t testing.TB, env *apitest.Env, config string) []string {
-	t.Helper()
+func reserved(tb testing.TB, env *apitest.Env, config string) []string {
+	tb.Helper()
 	tc := &v1.TenantConfig{}
-	if err := env.Client.Get(t.Context(), client.ObjectKey{Name: config}, tc); err != nil {
-		t.Fatal(err)
+	if err := env.Client.Get(tb.Context(), client.ObjectKey{Name: config}, tc); err != nil {
+		tb.Fatal(err)
 	}
 	var found []string
 	for key, page := range tc.Status.Reservations {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,14 +15,14 @@ import (
 )
 
 // newIPAM is the verb for addresses.
-func newIPAM(a *access) *cobra.Command {
+func newIPAM(ctx context.Context, a *access) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ipam",
 		Short: "Repair the addresses of networks",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return errors.New("want rebuild or skip; see --help") },
 	}
-	cmd.AddCommand(newRebuild(a), newSkip(a))
+	cmd.AddCommand(newRebuild(ctx, a), newSkip(ctx, a))
 	return cmd
 }
 

@@ -24,7 +24,7 @@ import (
 const pollEvery = 200 * time.Millisecond
 
 // newRebuild is the verb that has a bitmap written anew.
-func newRebuild(a *access) *cobra.Command {
+func newRebuild(ctx context.Context, a *access) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "rebuild KIND/NAME",
@@ -42,7 +42,7 @@ func newRebuild(a *access) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			return rebuild(ctx, c, ref, cmd.OutOrStdout())
 		},

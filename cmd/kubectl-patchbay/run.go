@@ -17,15 +17,15 @@ import (
 
 // run is the plugin from its arguments to its end.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	cmd := newRoot()
+	cmd := newRoot(ctx)
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	return cmd.ExecuteContext(ctx)
 }
 
-// newRoot is the command with all verbs.
-func newRoot() *cobra.Command {
+// newRoot is the command with all verbs, which work until ctx ends.
+func newRoot(ctx context.Context) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-patchbay",
 		Short: "Ask Patchbay for what no manifest says",
@@ -37,7 +37,7 @@ func newRoot() *cobra.Command {
 	}
 	a := &access{rules: clientcmd.NewDefaultClientConfigLoadingRules()}
 	a.bind(cmd)
-	cmd.AddCommand(newIPAM(a))
+	cmd.AddCommand(newIPAM(ctx, a))
 	return cmd
 }
 

@@ -22,7 +22,7 @@ import (
 )
 
 // newSkip is the verb that leaves a node out of recoveries.
-func newSkip(a *access) *cobra.Command {
+func newSkip(ctx context.Context, a *access) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "skip NODE",
@@ -41,11 +41,11 @@ func newSkip(a *access) *cobra.Command {
 				return err
 			}
 			if !force {
-				if err := mustBeOff(cmd.Context(), c, args[0]); err != nil {
+				if err := mustBeOff(ctx, c, args[0]); err != nil {
 					return err
 				}
 			}
-			return skip(cmd.Context(), c, a.oneNamespace(), args[0], cmd.OutOrStdout())
+			return skip(ctx, c, a.oneNamespace(), args[0], cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also skip a node that is Ready")

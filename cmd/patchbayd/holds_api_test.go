@@ -40,17 +40,25 @@ func (n *node) warm() {
 // endpoints waits until there are that many DanmEps of a network, and returns them.
 func (n *node) endpoints(cn *v1.ClusterNetwork, want int) []v1.DanmEp {
 	n.t.Helper()
-	eps := &v1.DanmEpList{}
+	var eps []v1.DanmEp
 	eventually(n.t, "the DanmEps", func(ctx context.Context) error {
-		if err := n.env.Client.List(ctx, eps, client.MatchingFields{"spec.NetworkName": cn.Name}); err != nil {
-			return err
-		}
-		if len(eps.Items) != want {
-			return fmt.Errorf("%d, want %d", len(eps.Items), want)
-		}
-		return nil
+		var err error
+		eps, err = n.listEndpoints(ctx, cn, want)
+		return err
 	})
-	return eps.Items
+	return eps
+}
+
+// listEndpoints returns the DanmEps of a network if there are that many now.
+func (n *node) listEndpoints(ctx context.Context, cn *v1.ClusterNetwork, want int) ([]v1.DanmEp, error) {
+	eps := &v1.DanmEpList{}
+	if err := n.env.Client.List(ctx, eps, client.MatchingFields{"spec.NetworkName": cn.Name}); err != nil {
+		return nil, err
+	}
+	if len(eps.Items) != want {
+		return nil, fmt.Errorf("%d DanmEps, want %d", len(eps.Items), want)
+	}
+	return eps.Items, nil
 }
 
 // With addresses ready, an ADD is answered although no write reaches the API server.
@@ -162,7 +170,11 @@ func TestTornEndpointKeepsItsAddress(t *testing.T) {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
 			return err
 		}
-		if eps := n.endpoints(cn, 1); eps[0].UID == torn.UID || eps[0].Spec.Interface.Address != "10.26.0.1/30" {
+		eps, err := n.listEndpoints(ctx, cn, 1)
+		if err != nil {
+			return err
+		}
+		if eps[0].UID == torn.UID || eps[0].Spec.Interface.Address != "10.26.0.1/30" {
 			return fmt.Errorf("DanmEp %s has %s", eps[0].UID, eps[0].Spec.Interface.Address)
 		}
 		if r := cn.Status.IPAM.Recovering; r == nil || len(r.Done) != 1 || r.Done[0] != n.name {

@@ -14,16 +14,16 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// said is a condition that was written before.
-func said(kind, reason string, status metav1.ConditionStatus) metav1.Condition {
-	return metav1.Condition{Type: kind, Reason: reason, Status: status, Message: "as before", ObservedGeneration: 1}
+// said is a condition that was written before, and true.
+func said(kind, reason string) metav1.Condition {
+	return metav1.Condition{Type: kind, Reason: reason, Status: metav1.ConditionTrue, Message: "as before", ObservedGeneration: 1}
 }
 
 func TestDesiredConditions(t *testing.T) {
 	t.Parallel()
 	const pool, recovering = v1.ConditionAddressesAvailable, v1.ConditionRecovering
-	enough, scarce := said(pool, v1.ReasonEnough, metav1.ConditionTrue), said(pool, v1.ReasonScarce, metav1.ConditionTrue)
-	ready := said("Ready", "Valid", metav1.ConditionTrue)
+	enough, scarce := said(pool, v1.ReasonEnough), said(pool, v1.ReasonScarce)
+	ready := said("Ready", "Valid")
 	cases := map[string]struct {
 		reason     string
 		before     []metav1.Condition
@@ -67,7 +67,7 @@ func TestDesiredConditions(t *testing.T) {
 			want: []string{"AddressesAvailable=True Enough", "Recovering=True AwaitingNodes"}, write: true,
 		},
 		"Recovered": {
-			reason: "it goes when the recovery is over", before: []metav1.Condition{enough, said(recovering, v1.ReasonAwaitingNodes, metav1.ConditionTrue)},
+			reason: "it goes when the recovery is over", before: []metav1.Condition{enough, said(recovering, v1.ReasonAwaitingNodes)},
 			generation: 1, uses: []use{{"IPv4", 1, 100}}, want: []string{"AddressesAvailable=True Enough"}, write: true,
 		},
 		"Fewer": {

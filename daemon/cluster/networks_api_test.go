@@ -175,7 +175,7 @@ func TestRereadShowsWhatOnlyTheStatusSays(t *testing.T) {
 	start(ctx, t, conn.Cache.Start)
 	start(ctx, t, n.Run)
 	cn := clusterNetwork(t, env)
-	wait(t, "the network to be read", func(ctx context.Context) error {
+	wait(t, "the network to be read", func(context.Context) error {
 		if _, known := n.models.get(ref(cn)); !known || !n.Ready() {
 			return errors.New("not yet")
 		}

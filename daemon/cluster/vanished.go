@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -110,7 +111,7 @@ func (v *Vanished) misses(ctx context.Context, rec *attach.Record) (bool, error)
 		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("look for DanmEp %s/%s in the cache: %w", rec.PodNamespace, ifc.EndpointName, err)
 		}
-		if err != nil || meta.UID != types.UID(ifc.EndpointUID) {
+		if apierrors.IsNotFound(err) || meta.UID != types.UID(ifc.EndpointUID) {
 			return true, nil
 		}
 	}

@@ -5,6 +5,7 @@ package journal
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-cni/patchbay/ipam/claims"
@@ -28,7 +29,7 @@ func seqKey(nodeUID string, key claims.Key) ([]byte, error) {
 // encodeSeq is a checksum over key and seq (CRC-32C, big endian) and the seq.
 func encodeSeq(k []byte, seq int64) []byte {
 	n := binary.BigEndian.AppendUint64(nil, uint64(seq))
-	return append(binary.BigEndian.AppendUint32(nil, sum(append(k[:len(k):len(k)], n...))), n...)
+	return append(binary.BigEndian.AppendUint32(nil, sum(slices.Concat(k, n))), n...)
 }
 
 // decodeSeq reads what encodeSeq wrote under this key.
@@ -38,7 +39,7 @@ func decodeSeq(k, value []byte) (claims.Key, int64, error) {
 		return claims.Key{}, 0, fmt.Errorf("%w: seq %q: %d bytes", ErrCorrupt, showKey(k), len(value))
 	}
 	n := value[sumSize:]
-	if binary.BigEndian.Uint32(value) != sum(append(k[:len(k):len(k)], n...)) {
+	if binary.BigEndian.Uint32(value) != sum(slices.Concat(k, n)) {
 		return claims.Key{}, 0, fmt.Errorf("%w: seq %q: the checksum does not fit", ErrCorrupt, showKey(k))
 	}
 	key := claims.Key{Ref: network.Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, UID: parts[3]}

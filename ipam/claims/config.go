@@ -69,7 +69,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.fillFuncs()
+	c = c.withFuncs()
 	for d, value := range map[*time.Duration]time.Duration{
 		&c.Cool: 10 * time.Second, &c.Rest: 5 * time.Minute, &c.Patience: 8 * time.Second,
 		&c.Idle: 2 * time.Second, &c.Timeout: 10 * time.Second, &c.Backoff: 5 * time.Millisecond,
@@ -86,8 +86,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// fillFuncs puts something in place of each function that is nil.
-func (c *Config) fillFuncs() {
+// withFuncs has something in place of each function that is nil.
+func (c Config) withFuncs() Config {
 	if c.Reserved == nil {
 		c.Reserved = func(*network.Network) []netip.Addr { return nil }
 	}
@@ -112,4 +112,5 @@ func (c *Config) fillFuncs() {
 	if c.Rand == nil {
 		c.Rand = rand.Float64
 	}
+	return c
 }

@@ -16,7 +16,7 @@ type owners struct {
 }
 
 // gone reports whether the DanmEp of a published address is not there any more.
-func (o *owners) gone(a netip.Addr, s state) bool {
+func (o owners) gone(a netip.Addr, s state) bool {
 	return s == published && o.asked[a] && !in(o.mine, a)
 }
 

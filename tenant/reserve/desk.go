@@ -13,8 +13,9 @@ import (
 
 // Desk reserves and releases places for one process. It is safe for concurrent use.
 type Desk struct {
-	ctx   context.Context
 	store Store
+	// work serves those who wait until nobody does, or the context of New ends.
+	work func()
 
 	mu      sync.Mutex
 	jobs    []*job
@@ -28,7 +29,9 @@ type Desk struct {
 
 // New returns a desk that works until ctx ends.
 func New(ctx context.Context, store Store) *Desk {
-	return &Desk{ctx: ctx, store: store, stale: true}
+	d := &Desk{store: store, stale: true}
+	d.work = func() { d.serve(ctx) }
+	return d
 }
 
 // job is what one caller waits for.
@@ -117,7 +120,7 @@ func (d *Desk) do(ctx context.Context, plan func([]*held) error) error {
 	d.jobs = append(d.jobs, j)
 	if !d.running {
 		d.running = true
-		go d.serve()
+		go d.work()
 	}
 	d.mu.Unlock()
 	select {

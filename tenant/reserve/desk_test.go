@@ -184,6 +184,7 @@ func TestReserve(t *testing.T) {
 		run    func(t *testing.T, s *store, d *reserve.Desk)
 	}{
 		"DryRun": {"Nothing is stored, and the answer is right.", func(t *testing.T, s *store, d *reserve.Desk) {
+			t.Helper()
 			r := request(1)
 			r.DryRun = true
 			choice, err := d.Reserve(t.Context(), r)
@@ -192,6 +193,7 @@ func TestReserve(t *testing.T) {
 			}
 		}},
 		"Release": {"A released ID is free.", func(t *testing.T, s *store, d *reserve.Desk) {
+			t.Helper()
 			for i := range 3 {
 				mustReserve(t, d, i, i+1)
 			}
@@ -204,6 +206,7 @@ func TestReserve(t *testing.T) {
 			}
 		}},
 		"Full": {"A refusal says what is full; a netadmin's change is seen at once.", func(t *testing.T, s *store, d *reserve.Desk) {
+			t.Helper()
 			for i := range 3 {
 				mustReserve(t, d, i, i+1)
 			}
@@ -214,11 +217,13 @@ func TestReserve(t *testing.T) {
 			mustReserve(t, d, 9, 4)
 		}},
 		"Changed": {"A range that was taken away is not given out.", func(t *testing.T, s *store, d *reserve.Desk) {
+			t.Helper()
 			mustReserve(t, d, 0, 1)
 			s.edit(func(c *v1.TenantConfig) { c.HostDevices[0].VNIRange = "1,50" })
 			mustReserve(t, d, 1, 50)
 		}},
-		"Adopt": {"A TenantConfig without its status gets it back.", func(t *testing.T, s *store, d *reserve.Desk) {
+		"Adopt": {"A TenantConfig without its status gets it back.", func(t *testing.T, _ *store, d *reserve.Desk) {
+			t.Helper()
 			place := network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: 1}
 			if err := d.Adopt(t.Context(), tenant.Reservation{Place: place, Owner: request(5).Owner}); err != nil {
 				t.Fatal(err)
@@ -229,6 +234,7 @@ func TestReserve(t *testing.T) {
 			}
 		}},
 		"Away": {"Callers are told, and it works again later.", func(t *testing.T, s *store, d *reserve.Desk) {
+			t.Helper()
 			s.fault = func() (bool, error) { return false, errLost }
 			if _, err := d.Reserve(t.Context(), request(1)); !errors.Is(err, reserve.ErrUnavailable) || !errors.Is(err, errLost) {
 				t.Errorf("got %v, want ErrUnavailable", err)
@@ -237,6 +243,7 @@ func TestReserve(t *testing.T) {
 			mustReserve(t, d, 2, 1)
 		}},
 		"Damaged": {"A status that cannot be read is not written over.", func(t *testing.T, s *store, d *reserve.Desk) {
+			t.Helper()
 			s.edit(func(c *v1.TenantConfig) { c.Status.Reservations = map[string]string{"x": "y"} })
 			if _, err := d.Reserve(t.Context(), request(1)); !errors.Is(err, reserve.ErrUnavailable) || s.writes != 0 {
 				t.Errorf("got %v and %d writes, want ErrUnavailable and none", err, s.writes)

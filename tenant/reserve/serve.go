@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -18,8 +19,8 @@ const (
 	maxFailures = 3
 )
 
-// serve works until nobody waits.
-func (d *Desk) serve() {
+// serve works until nobody waits. When ctx ends, it fails those who do.
+func (d *Desk) serve(ctx context.Context) {
 	conflicts, failures := 0, 0
 	for {
 		jobs := d.waiting()
@@ -27,21 +28,21 @@ func (d *Desk) serve() {
 			return
 		}
 		begin := time.Now()
-		err := d.attempt(jobs)
+		err := d.attempt(ctx, jobs)
 		switch {
 		case err == nil:
 			conflicts, failures = 0, 0
 		case errors.Is(err, ErrConflict):
 			// The attempt's time tells how busy the writers are.
-			d.pause(max(firstWait, time.Since(begin)), conflicts)
+			d.pause(ctx, max(firstWait, time.Since(begin)), conflicts)
 			conflicts++
 		default:
-			if failures++; failures == maxFailures || d.ctx.Err() != nil {
+			if failures++; failures == maxFailures || ctx.Err() != nil {
 				d.answer(jobs, fmt.Errorf("%w: %w", ErrUnavailable, err))
 				failures = 0
 				continue
 			}
-			d.pause(firstWait, failures+2)
+			d.pause(ctx, firstWait, failures+2)
 		}
 	}
 }
@@ -51,7 +52,7 @@ func (d *Desk) waiting() []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.running = len(d.jobs) > 0
-	return d.jobs[:len(d.jobs):len(d.jobs)]
+	return slices.Clip(d.jobs)
 }
 
 // answer tells the jobs, which are the first that wait.
@@ -66,12 +67,12 @@ func (d *Desk) answer(jobs []*job, err error) {
 
 // attempt decides for all jobs, writes, and answers them. After an error nobody was
 // answered, and what was decided is forgotten.
-func (d *Desk) attempt(jobs []*job) error {
-	ctx, cancel := context.WithTimeout(d.ctx, askTimeout)
+func (d *Desk) attempt(ctx context.Context, jobs []*job) error {
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	asked := d.stale || time.Since(d.read) > fresh
 	if asked {
-		if err := d.refresh(ctx); err != nil {
+		if err := d.refresh(asking); err != nil {
 			d.stale = true
 			return err
 		}
@@ -81,14 +82,14 @@ func (d *Desk) attempt(jobs []*job) error {
 		answers[i] = j.plan(d.configs)
 		if answers[i] != nil && !asked {
 			d.stale = true // a refusal needs to know what is there now
-			return d.attempt(jobs)
+			return d.attempt(ctx, jobs)
 		}
 	}
 	for _, h := range d.configs {
 		if !h.changed {
 			continue
 		}
-		if err := d.write(ctx, h); err != nil {
+		if err := d.write(asking, h); err != nil {
 			d.stale = true
 			return err
 		}
@@ -100,11 +101,11 @@ func (d *Desk) attempt(jobs []*job) error {
 }
 
 // pause waits a random time.
-func (d *Desk) pause(first time.Duration, try int) {
+func (d *Desk) pause(ctx context.Context, first time.Duration, try int) {
 	t := time.NewTimer(jitter(first, longestWait, try))
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-d.ctx.Done():
+	case <-ctx.Done():
 	}
 }

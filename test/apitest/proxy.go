@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -83,7 +84,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the client is gone
 	}
 	hit := p.choose(r)
-	again := func() { _, _ = p.forward(context.WithoutCancel(r.Context()), r, body) } // nobody hears the answer
+	later := r.WithContext(context.WithoutCancel(r.Context()))
+	again := func() { _, _ = p.forward(later, body) } // nobody hears the answer
 	switch hit.Fault {
 	case LoseRequest:
 		cut(w)
@@ -109,14 +111,12 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, body []byte, hit 
 	case <-r.Context().Done():
 		return
 	}
-	reply, err := p.forward(r.Context(), r, body)
+	reply, err := p.forward(r, body)
 	if err != nil || hit.Fault == LoseReply {
 		cut(w)
 		return
 	}
-	for name, values := range reply.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), reply.header)
 	w.WriteHeader(reply.status)
 	_, _ = w.Write(reply.body) // an error says that the client is gone
 }
@@ -129,8 +129,8 @@ type reply struct {
 }
 
 // forward makes the request of the API server.
-func (p *Proxy) forward(ctx context.Context, r *http.Request, body []byte) (reply, error) {
-	out := r.Clone(ctx)
+func (p *Proxy) forward(r *http.Request, body []byte) (reply, error) {
+	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host, out.Host, out.RequestURI = p.target.Scheme, p.target.Host, "", ""
 	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	res, err := p.upstream.RoundTrip(out)

@@ -62,7 +62,7 @@ func newFleet(t *testing.T, env *apitest.Env, n int, config *rest.Config, change
 		f.hosts = append(f.hosts, h)
 		t.Cleanup(func() { h.daemon.Load().Close() })
 	}
-	go f.watch(t)
+	go f.watch(t.Context())
 	return f
 }
 

@@ -6,7 +6,6 @@ package claims_test
 
 import (
 	"context"
-	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
@@ -16,15 +15,15 @@ import (
 
 // watch tells all daemons of changes of the networks, as their informers do, and looks
 // anew whenever the API server was away.
-func (f *fleet) watch(t *testing.T) {
-	for t.Context().Err() == nil {
-		f.relist(t.Context())
-		if w, err := f.env.Client.Watch(t.Context(), &v1.ClusterNetworkList{}); err == nil {
+func (f *fleet) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		f.relist(ctx)
+		if w, err := f.env.Client.Watch(ctx, &v1.ClusterNetworkList{}); err == nil {
 			f.follow(w)
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
-		case <-t.Context().Done():
+		case <-ctx.Done():
 		}
 	}
 }

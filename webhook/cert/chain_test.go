@@ -4,6 +4,7 @@ package cert
 
 import (
 	"crypto/x509"
+	"maps"
 	"testing"
 	"time"
 
@@ -124,10 +125,7 @@ func TestEncode(t *testing.T) {
 		t.Errorf("%d authorities; encode of decode: -want +got\n%s", len(read.authorities), diff)
 	}
 	for _, key := range []string{bundleKey, bundleKeyKey, servingCertKey, servingKeyKey} {
-		broken := map[string][]byte{}
-		for k, v := range data {
-			broken[k] = v
-		}
+		broken := maps.Clone(data)
 		delete(broken, key)
 		if _, err := decode(broken); err == nil {
 			t.Errorf("decode without %s: want an error", key)
