@@ -58,6 +58,7 @@ func (d *daemon) claims(ctx context.Context, life int64) claims.Config {
 		Reserved: d.reserved(ctx),
 		Nodes:    func() int { return d.nodes.Nodes(ctx) },
 		Usable:   d.own.Usable,
+		Gone:     d.own.Gone,
 		Live:     (&liveAddresses{read: d.kernel.LiveAddresses}).get,
 		Remember: func(key claims.Key, seq int64) error { return d.journal.RememberSeq(host.UID, key, seq) },
 		Observe:  d.metrics.Claim,

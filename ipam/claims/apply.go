@@ -20,11 +20,16 @@ func (d *desk) apply(p *plan, w work) {
 	if p.reassert {
 		d.book.missing = false
 	}
+	if p.next.IPAM.Recovering != nil {
+		d.book.recovery = p.next.IPAM.Recovering.Since.Time
+	}
 	if p.dead {
 		d.later(deadEvery)
 		d.retry = true
 	}
-	d.book.seq = max(d.book.seq, p.entry.seq)
+	if p.entry.present {
+		d.book.seq = max(d.book.seq, p.entry.seq)
+	}
 	d.book.fenced = d.book.fenced || p.entry.present
 	d.book.wrote(p.entry)
 	for _, g := range p.grants {

@@ -31,6 +31,9 @@ type Config struct {
 	// is cut off or whose Node object is gone. It is called for each claim and must
 	// not lock; nil means always.
 	Usable func() bool
+	// Gone reports whether this node's Node object is known to be gone: then its entries
+	// may have been evicted. Not Usable and not Gone is not known. Nil means never.
+	Gone func() bool
 	// Live returns the addresses on interfaces in this node's network namespaces. It
 	// is asked at the start, about addresses in the node's entry that Resume was not
 	// told of; nil means that there are none.
@@ -96,6 +99,9 @@ func (c Config) withFuncs() Config {
 	}
 	if c.Usable == nil {
 		c.Usable = func() bool { return true }
+	}
+	if c.Gone == nil {
+		c.Gone = func() bool { return false }
 	}
 	if c.Live == nil {
 		c.Live = func(context.Context) (map[netip.Addr]bool, error) { return nil, nil }

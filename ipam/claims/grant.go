@@ -60,6 +60,7 @@ func (p *planner) serve(kept map[netip.Addr]bool) {
 		c.tentative = addrs
 		if errors.Is(err, errElsewhere) && p.now.Sub(c.since) < p.cfg.Patience {
 			p.starved = true
+			p.urgent = p.urgent || p.maybeHeld(c)
 			continue
 		}
 		p.grants = append(p.grants, grant{to: c, addrs: addrs, err: err})
@@ -69,7 +70,7 @@ func (p *planner) serve(kept map[netip.Addr]bool) {
 			p.served++
 		}
 	}
-	if p.starved {
+	if p.urgent {
 		p.press()
 	}
 }
@@ -93,7 +94,7 @@ func (p *planner) refusal() error {
 	case p.obj.Invalid != nil:
 		return p.obj.Invalid
 	case p.next.IPAM.Recovering != nil:
-		return fmt.Errorf("%w: the network is recovering from older state, and some nodes have not reported yet", ErrTryAgain)
+		return fmt.Errorf("%w: the network is recovering from older state until every node has said what it uses; its condition Recovering names those awaited", ErrTryAgain)
 	}
 	return nil
 }

@@ -91,6 +91,8 @@ type ledger struct {
 	rest []resting
 	// door counts attachments without addresses that took nothing but the entry.
 	door *door
+	// recovery is the beginning of the last recovery that this node has seen.
+	recovery time.Time
 	// missing says that a DanmEp of this node was lost: the cluster's state is
 	// older than what this node knows.
 	missing bool

@@ -74,6 +74,8 @@ type planner struct {
 	unreadable bool
 	// first says that this plan is the first to compare the book with the cluster.
 	first bool
+	// urgent says that what other nodes hold would help a claim.
+	urgent bool
 	// desk has the shelf. It is nil for the controller, which is no node.
 	desk *desk
 
@@ -86,6 +88,9 @@ type planner struct {
 // pool serves a claim with an address that was just given back.
 func (p *planner) make() (*plan, error) {
 	p.read()
+	if err := p.uncertain(); err != nil {
+		return nil, err
+	}
 	p.lookBack()
 	if p.obj.IPAM == nil && p.idle() && !p.reassert {
 		p.book.verified = true

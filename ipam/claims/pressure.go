@@ -40,6 +40,17 @@ func (p *planner) orElsewhere(err error, has func(*entry) bool) error {
 	return err
 }
 
+// maybeHeld reports whether other nodes may hold what a claim wants. An address by name
+// outside of the dynamic range is never held: it is in use, or on its way back.
+func (p *planner) maybeHeld(c *claim) bool {
+	for _, a := range both(c.v4.Static, c.v6.Static) {
+		if p.family(a).gives(a) {
+			return true
+		}
+	}
+	return c.dynamic()
+}
+
 // press asks the other nodes to give back what they hold.
 func (p *planner) press() {
 	if last := p.next.IPAM.Pressure; last == nil || p.now.Sub(last.Time) >= pressEvery || last.After(p.now) {

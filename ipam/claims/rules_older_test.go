@@ -117,6 +117,8 @@ func TestOlderReportsDoNotCount(t *testing.T) {
 		ipam := w.ipam().DeepCopy()
 		ipam.Recovering = &v1.Recovering{Done: []string{"n1", "n2"}}
 		w.store.SetIPAM(w.net.Ref, ipam)
+		a.Reassert(w.key())
+		w.idle()
 		backup := w.store.Snapshot()
 		ipam.Recovering = nil
 		w.store.SetIPAM(w.net.Ref, ipam)

@@ -4,7 +4,11 @@ package claims_test
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/ipam/claims"
@@ -119,6 +123,77 @@ func TestLateClaimIsNoOlderState(t *testing.T) {
 		}
 		if rec := w.ipam().Recovering; rec != nil || w.entry("n1") != "-" || len(w.bits()) != 1 {
 			w.Errorf("recovering %v, entry %q, bits %v, reports %v", rec, w.entry("n1"), w.bits(), w.reports)
+		}
+	})
+}
+
+// When the state goes back, each node finds out for itself: one begins the recovery,
+// the others join it, and the reports of those before them count.
+func TestRecoveryIsJoined(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		w.damaged = true
+		a, b := w.node("n1"), w.node("n2")
+		w.claim(a, dynamic, none)
+		old := w.store.Snapshot()
+		for range 5 {
+			w.claim(b, dynamic, none)
+		}
+		newest := w.store.Object(w.net.Ref).ResourceVersion
+		for _, n := range w.nodes {
+			n.Look(w.key(), newest)
+		}
+		w.store.Rewind(old)
+		a.Look(w.key(), w.store.Object(w.net.Ref).ResourceVersion)
+		synctest.Wait()
+		since := w.ipam().Recovering.Since
+		b.Look(w.key(), w.store.Object(w.net.Ref).ResourceVersion)
+		b.Reassert(w.key())
+		time.Sleep(time.Second)
+		rec := w.ipam().Recovering
+		if !rec.Since.Equal(&since) || !slices.Equal(rec.Done, []string{"n1", "n2"}) {
+			w.Errorf("recovering %+v, want that of %v with both reports", rec, since)
+		}
+	})
+}
+
+// A node that was cut off cannot tell whether its entry is older or was evicted: it
+// gives out nothing until it knows.
+func TestCutOffDoesNotGuess(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		w.damaged = true
+		var usable, gone atomic.Bool
+		usable.Store(true)
+		a := claims.New(w.store, claims.Config{
+			Node: "n1", NodeUID: "n1-uid", Hold: -1, Cool: -1, Usable: usable.Load, Gone: gone.Load,
+		})
+		w.nodes = append(w.nodes, a)
+		w.claim(a, dynamic, none)
+		old := w.ipam().DeepCopy()
+		w.claim(a, dynamic, none)
+		usable.Store(false)
+		w.store.SetIPAM(w.net.Ref, old)
+		if _, _, err := a.Claim(w.Context(), w.net, dynamic, none); !errors.Is(err, claims.ErrTryAgain) {
+			w.Errorf("a claim while it is not known: %v, want ErrTryAgain", err)
+		}
+		if w.ipam().Recovering != nil {
+			w.Error("the network recovers, though the node may have been evicted")
+		}
+		usable.Store(true)
+		if _, _, err := a.Claim(w.Context(), w.net, dynamic, none); !errors.Is(err, claims.ErrTryAgain) || w.ipam().Recovering == nil {
+			w.Errorf("a claim once the Node is known to be there: %v, recovering %v", err, w.ipam().Recovering)
+		}
+	})
+}
+
+// A daemon that starts anew knows of its entry what the journal has: the seq.
+func TestSmallerSeqAfterARestart(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		w.claim(w.node("n1"), dynamic, none)
+		a := claims.New(w.store, claims.Config{Node: "n1", NodeUID: "n1-uid", Hold: -1, Cool: -1})
+		w.nodes = append(w.nodes, a)
+		a.Resume([]claims.Use{{Key: w.key(), Owner: "ep", V4: addr("10.0.0.1"), Phase: claims.Claimed}}, map[claims.Key]int64{w.key(): 7})
+		if _, _, err := a.Claim(w.Context(), w.net, dynamic, none); !errors.Is(err, claims.ErrTryAgain) || w.ipam().Recovering == nil {
+			w.Errorf("claim: %v, recovering %v", err, w.ipam().Recovering)
 		}
 	})
 }

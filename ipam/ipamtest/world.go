@@ -135,6 +135,7 @@ func same(a, b *claims.Object) bool {
 
 // Snapshot is the state of a store at some moment, as a backup of etcd has it.
 type Snapshot struct {
+	version   int
 	objects   map[network.Ref]*claims.Object
 	endpoints map[string]endpoint
 }
@@ -143,7 +144,7 @@ type Snapshot struct {
 func (f *Fake) Snapshot() Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := Snapshot{objects: map[network.Ref]*claims.Object{}, endpoints: maps.Clone(f.endpoints)}
+	s := Snapshot{version: f.version, objects: map[network.Ref]*claims.Object{}, endpoints: maps.Clone(f.endpoints)}
 	for ref, o := range f.objects {
 		s.objects[ref] = clone(o)
 	}
@@ -164,4 +165,13 @@ func (f *Fake) Restore(s Snapshot) (changed bool) {
 		f.objects[ref] = clone(o)
 	}
 	return changed
+}
+
+// Rewind goes back to a snapshot, and the versions of new writes with it, as etcd
+// restores without --bump-revision.
+func (f *Fake) Rewind(s Snapshot) {
+	f.Restore(s)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version = s.version
 }

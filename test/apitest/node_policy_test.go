@@ -197,8 +197,11 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 		"End": {reason: "Others may not have reported.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 			s.Recovering = nil
 		})},
-		"Restart": {reason: "It began when it began.", refused: "since", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+		"RestartWithReports": {reason: "Others have reported to another one.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 			s.Recovering.Since = metav1.NewMicroTime(s.Recovering.Since.Add(1e9))
+		})},
+		"Restart": {reason: "An older state brought back one that was over.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+			s.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(s.Recovering.Since.Add(1e9)), Done: []string{"node-1"}}
 		})},
 		"DropAll": {reason: "The recovery would be over.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 			*s = v1.IPAMStatus{Held: s.Held}

@@ -26,7 +26,7 @@ func recoveryRules() []row {
 			rule: "a node that reads a smaller seq than it journalled sets status.ipam.recovering",
 			file: claimsDir + "recover.go",
 			old:  "p.before < p.book.remembered", new: "false",
-			test: "^TestOlderStateIsRecovered$",
+			test: "^TestSmallerSeqAfterARestart$",
 		},
 		{
 			name: "MissingDanmEpIsOlder",
