@@ -62,10 +62,16 @@ func (a *Allocator) Gone(key Key) {
 func (a *Allocator) Missing(key Key, owner string, a4, a6 netip.Addr) {
 	d := a.desk(key)
 	defer d.mu.Unlock()
-	for _, addr := range d.book.owned(owner, both(a4, a6)) {
+	addrs := both(a4, a6)
+	news := len(addrs) == 0
+	for _, addr := range d.book.owned(owner, addrs) {
 		if d.book.uses[addr].state == published {
 			d.book.set(addr, claimed)
+			news = true
 		}
+	}
+	if !news {
+		return // a recovery has found that out, and covered the addresses
 	}
 	d.book.missing = true
 	d.dirty = true
