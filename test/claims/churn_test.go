@@ -77,9 +77,10 @@ func (c *churn) one(ctx context.Context, n *node) error {
 	if err := c.registry.take(claims.KeyOf(c.net), a, n.name); err != nil {
 		return err
 	}
+	name := apitest.Name("ep")
 	var ep *v1.DanmEp
 	err = retry(ctx, func() (err error) {
-		ep, err = n.publish(ctx, c.net, a)
+		ep, err = n.publish(ctx, c.net, a, name)
 		return err
 	})
 	if err != nil {

@@ -29,7 +29,7 @@ func TestSecondLife(t *testing.T) {
 		}
 		addresses = append(addresses, a)
 	}
-	if _, err := first.publish(t.Context(), net, addresses[0]); err != nil {
+	if _, err := first.publish(t.Context(), net, addresses[0], apitest.Name("ep")); err != nil {
 		t.Fatal(err)
 	}
 	stale, err := newStore(t, env.Config, "node-0").Get(t.Context(), net.Ref) // what a delayed write was planned on

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,17 +78,18 @@ func (n *node) claim(ctx context.Context, net *network.Network) (netip.Addr, err
 	return a, nil
 }
 
-// publish makes the DanmEp of a claim.
-func (n *node) publish(ctx context.Context, net *network.Network, a netip.Addr) (*v1.DanmEp, error) {
+// publish makes the DanmEp of a claim. It may be repeated under its name: an answer may
+// have been lost.
+func (n *node) publish(ctx context.Context, net *network.Network, a netip.Addr, name string) (*v1.DanmEp, error) {
 	ep := &v1.DanmEp{
-		ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("ep"), Namespace: n.ns},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: n.ns},
 		Spec: v1.DanmEpSpec{
 			NetworkName: net.Ref.Name, NetworkUID: net.UID, APIType: net.Ref.Kind, NetworkType: net.Type,
 			EndpointID: a.String(), Host: n.name, HostUID: "uid-of-" + n.name, Pod: "pod", CID: "sandbox",
 			Interface: v1.DanmEpInterface{Name: "eth0", Address: netip.PrefixFrom(a, net.V4.CIDR.Bits()).String()},
 		},
 	}
-	if err := n.env.Client.Create(ctx, ep); err != nil {
+	if err := n.env.Client.Create(ctx, ep); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("publish on %s: %w", n.name, err)
 	}
 	n.Published(claims.KeyOf(net), ep.Name, a, netip.Addr{})
