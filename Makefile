@@ -90,7 +90,7 @@ test-kernel: packages bin/kerneltest ## tests in a kernel that has IPVLAN and VL
 
 .PHONY: test-cluster
 test-cluster: packages kubernetes build images ## tests in the lab: real kubelets on three nodes
-	go test -v -p 1 -count=1 -tags cluster -timeout 40m $$(scripts/packages-with-tag cluster)
+	go test -v -p 1 -count=1 -tags cluster -timeout 60m $$(scripts/packages-with-tag cluster)
 
 .PHONY: bench
 bench: packages kubernetes build ## figures beside their peers, from one run
