@@ -7,6 +7,7 @@ package lab_test
 import (
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -49,7 +50,11 @@ func writeImage(t *testing.T, file, ref, build string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := mutate.Config(empty.Image, v1.Config{Labels: map[string]string{"build": build}})
+	// Without a platform, a node takes it for an image of other machines.
+	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
+		OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{Labels: map[string]string{"build": build}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
