@@ -80,7 +80,7 @@ func serveAt(ctx context.Context, env *apitest.Env, clock func() time.Time) (sto
 		Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
 	})
 	if err == nil {
-		err = webhook.Register(ctx, m, webhook.Options{
+		_, err = webhook.Register(ctx, m, webhook.Options{
 			Namespace: "patchbay-system", Host: "127.0.0.1", Port: port, MoreHosts: []string{"127.0.0.1"}, Clock: clock,
 		})
 	}
@@ -137,7 +137,7 @@ func install(ctx context.Context, env *apitest.Env, port int) error {
 		return err
 	}
 	local := func(c *admissionv1.WebhookClientConfig) {
-		url := fmt.Sprintf("https://127.0.0.1:%d%s", port, *c.Service.Path)
+		url := fmt.Sprintf("https://127.0.0.1:%d", port)
 		c.URL, c.Service = &url, nil
 	}
 	for _, u := range objects {

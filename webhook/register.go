@@ -5,6 +5,7 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -46,34 +47,49 @@ type Options struct {
 }
 
 // Register adds admission to a manager: the server in every replica, and the sweeper
-// in the one that leads. The context is that of the manager's life.
-func Register(ctx context.Context, mgr manager.Manager, o Options) error {
+// in the one that leads. The context is that of the manager's life. What it returns
+// says why this replica does not answer the API server yet, nil when it does.
+func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func() error, err error) {
 	c, err := newClient(mgr.GetConfig())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	watches, err := newCache(mgr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	log := mgr.GetLogger().WithName("admission")
 	keeper := newKeeper(c, o, log)
 	known, desk := newCatalog(), reserve.New(ctx, store{c})
 	sweeper := &sweeper{reader: c, desk: desk, log: log, wake: make(chan struct{}, 1)}
 	server := newServer(o, keeper, handlers{
-		"/assign-tenantnetwork":  &assigner{reader: c, catalog: known, desk: desk},
-		"/validate-network":      &networks{reader: c, catalog: known},
-		"/validate-tenantconfig": &tenantConfigs{reader: c},
-		"/validate-pod":          &pods{reader: c, catalog: known, scheme: o.NamingScheme},
-		"/validate-service":      services{},
+		"assign.tenantnetworks.danm.io": &assigner{reader: c, catalog: known, desk: desk},
+		"networks.danm.io":              &networks{reader: c, catalog: known},
+		"tenantconfigs.danm.io":         &tenantConfigs{reader: c},
+		"pods.danm.io":                  &pods{reader: c, catalog: known, scheme: o.NamingScheme},
+		"services.danm.io":              services{},
 	})
 	follower := newFollower(watches, c, known, sweeper.gone)
 	for _, part := range []manager.Runnable{keeper, server, watches, follower, sweeper} {
 		if err := mgr.Add(part); err != nil {
-			return fmt.Errorf("add admission: %w", err)
+			return nil, fmt.Errorf("add admission: %w", err)
 		}
 	}
-	return nil
+	return func() error { return answers(keeper, known, server) }, nil
+}
+
+// errUntrusted says what comes before the API server's first question.
+var errUntrusted = errors.New("the webhook configurations do not have the certificate authority yet: are they installed, and RBAC in place?")
+
+// answers returns what an answer of this replica lacks.
+func answers(keeper *cert.Keeper, known *catalog, server crwebhook.Server) error {
+	if !keeper.Trusted() {
+		return errUntrusted
+	}
+	if err := known.ready(); err != nil {
+		return err
+	}
+	return server.StartedChecker()(nil) // it asks this very server, with TLS
 }
 
 // newCache holds the metadata of networks, for the follower alone.
@@ -99,7 +115,7 @@ func newKeeper(c client.Client, o Options, log logr.Logger) *cert.Keeper {
 	})
 }
 
-// handlers by the path of the webhook configurations.
+// handlers by the webhook's name, which is the first part of its path.
 type handlers map[string]admission.Handler
 
 func newServer(o Options, keeper *cert.Keeper, all handlers) crwebhook.Server {
@@ -110,8 +126,8 @@ func newServer(o Options, keeper *cert.Keeper, all handlers) crwebhook.Server {
 			c.GetCertificate = keeper.Get
 		}},
 	})
-	for path, h := range all {
-		s.Register(path+"/", keeper.Guard(&admission.Webhook{Handler: h}))
+	for name, h := range all {
+		s.Register("/"+name+"/", keeper.Guard(&admission.Webhook{Handler: h}))
 	}
 	return s
 }

@@ -47,7 +47,11 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err := addresses.Add(ctx, m, addresses.Config{Grace: o.nodeGrace, Registry: registry}); err != nil {
 		return nil, fmt.Errorf("set up the controller of addresses: %w", err)
 	}
-	s, err := newServer(o.http, registry, m.GetCache().WaitForCacheSync)
+	ready, err := addAdmission(ctx, m, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newServer(o.http, registry, m.GetCache().WaitForCacheSync, ready)
 	if err != nil {
 		return nil, err
 	}

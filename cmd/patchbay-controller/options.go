@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/patchbay-cni/patchbay/network"
 )
 
 // leastGrace keeps a slip of the finger from freeing the addresses of a Node that
@@ -21,7 +23,8 @@ const leastGrace = time.Minute
 // options are the controller's flags.
 type options struct {
 	kubeconfig, namespace string
-	http                  string
+	http, webhook         string
+	namingScheme          string
 	nodeGrace             time.Duration
 	elect, debug, version bool
 }
@@ -34,6 +37,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; the Pod's service account when empty")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the controller's own Lease (environment POD_NAMESPACE)")
 	f.StringVar(&o.http, "http-address", "127.0.0.1:9641", "`address` for /healthz, /readyz and /metrics")
+	f.StringVar(&o.webhook, "webhook-address", "", "`address` at which the API server asks about networks and Pods; empty for no admission")
+	f.StringVar(&o.namingScheme, "naming-scheme", "", "`name` of the scheme of interface names, as in the CNI configuration: empty or legacy")
 	f.DurationVar(&o.nodeGrace, "node-grace", 15*time.Minute,
 		"how long a Node must be gone before its addresses are freed; at least "+leastGrace.String())
 	f.BoolVar(&o.elect, "leader-elect", true, "act only while holding the Lease; false is for a single replica")
@@ -54,6 +59,10 @@ func (o *options) validate(rest int) error {
 		return nil
 	case o.elect && o.namespace == "":
 		return errors.New("flag --namespace: the controller must know where its Lease is")
+	case o.webhook != "" && o.namespace == "":
+		return errors.New("flag --namespace: the controller must know where the Secret of its certificates is")
+	case o.namingScheme != "" && o.namingScheme != network.SchemeLegacy:
+		return fmt.Errorf("flag --naming-scheme: got %q, want %q or nothing", o.namingScheme, network.SchemeLegacy)
 	case o.nodeGrace < leastGrace:
 		return fmt.Errorf("flag --node-grace: %s is too short, want at least %s", o.nodeGrace, leastGrace)
 	}

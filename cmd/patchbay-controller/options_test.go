@@ -69,3 +69,36 @@ func TestRunWithoutACluster(t *testing.T) {
 		})
 	}
 }
+
+func TestSplitAddress(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		address string
+		host    string
+		port    int
+		err     string
+	}{
+		"Host":   {reason: "the node's own address only", address: "10.0.0.1:9642", host: "10.0.0.1", port: 9642},
+		"All":    {reason: "a network namespace of its own", address: ":9642", port: 9642},
+		"IPv6":   {reason: "as URLs write it", address: "[fd00::1]:9642", host: "fd00::1", port: 9642},
+		"NoPort": {reason: "the Service's port is fixed", address: "10.0.0.1", err: "--webhook-address"},
+		"Zero":   {reason: "any port is not the Service's", address: ":0", err: "1 to 65535"},
+		"Name":   {reason: "names of ports mean nothing here", address: ":https", err: "1 to 65535"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			host, port, err := splitAddress(tc.address)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.err)
+				}
+				return
+			}
+			if err != nil || host != tc.host || port != tc.port {
+				t.Errorf("%s: got %s, %d, %v", tc.reason, host, port, err)
+			}
+		})
+	}
+}

@@ -26,8 +26,11 @@ const (
 )
 
 // newServer listens on address for health checks and scrapes, whether this replica
-// leads or not, and before its caches are filled. Synced waits for those.
-func newServer(address string, own *prometheus.Registry, synced func(context.Context) bool) (*manager.Server, error) {
+// leads or not, and before its caches are filled. Synced waits for those; admission
+// says why it does not answer yet.
+func newServer(
+	address string, own *prometheus.Registry, synced func(context.Context) bool, admission func() error,
+) (*manager.Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("flag --http-address: listen for health checks: %w", err)
@@ -35,14 +38,14 @@ func newServer(address string, own *prometheus.Registry, synced func(context.Con
 	drain := serverDrain
 	return &manager.Server{
 		Name: "health and metrics", Listener: l, ShutdownTimeout: &drain,
-		Server: &http.Server{Handler: handler(own, synced), ReadHeaderTimeout: headerTimeout},
+		Server: &http.Server{Handler: handler(own, synced, admission), ReadHeaderTimeout: headerTimeout},
 	}, nil
 }
 
-// handler answers /healthz (the process works), /readyz (it could lead at once:
-// its caches are filled) and /metrics: ours, and those of controller-runtime, which
+// handler answers /healthz (the process works), /readyz (it could lead at once: its
+// caches are filled, and admission answers the API server) and /metrics: ours, and those of controller-runtime, which
 // are in a registry of its own.
-func handler(own *prometheus.Registry, synced func(context.Context) bool) http.Handler {
+func handler(own *prometheus.Registry, synced func(context.Context) bool, admission func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(w, "ok")
@@ -52,6 +55,10 @@ func handler(own *prometheus.Registry, synced func(context.Context) bool) http.H
 		defer cancel()
 		if !synced(ctx) {
 			http.Error(w, "the caches are being filled: is the API server there, and RBAC in place?", http.StatusServiceUnavailable)
+			return
+		}
+		if err := admission(); err != nil {
+			http.Error(w, "admission does not answer yet: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -17,11 +18,13 @@ func TestHealth(t *testing.T) {
 		reason string
 		path   string
 		synced bool
+		mute   bool
 		want   int
 	}{
 		"Alive":    {reason: "a restart does not bring the API server back", path: "/healthz", want: http.StatusOK},
 		"NotReady": {reason: "a rollout waits for filled caches", path: "/readyz", want: http.StatusServiceUnavailable},
 		"Ready":    {reason: "it could lead at once", path: "/readyz", synced: true, want: http.StatusOK},
+		"Mute":     {reason: "the Service must not lead to who does not answer", path: "/readyz", synced: true, mute: true, want: http.StatusServiceUnavailable},
 		"Metrics":  {reason: "also before it is ready", path: "/metrics", want: http.StatusOK},
 		"Else":     {reason: "nothing else is served", path: "/debug/pprof/", want: http.StatusNotFound},
 	}
@@ -29,7 +32,12 @@ func TestHealth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			h := handler(prometheus.NewRegistry(), func(context.Context) bool { return tc.synced })
+			h := handler(prometheus.NewRegistry(), func(context.Context) bool { return tc.synced }, func() error {
+				if tc.mute {
+					return errors.New("mute")
+				}
+				return nil
+			})
 			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, tc.path, nil))
 			if w.Code != tc.want {
 				t.Errorf("%s: %s answers %d, want %d", tc.reason, tc.path, w.Code, tc.want)

@@ -38,7 +38,7 @@ patches:
 `
 
 // Install applies deployments/ of the module that the lab was built from and waits
-// until its daemon is ready on every node and its controller somewhere.
+// until its daemon is ready on every node and its controller answers the API server.
 func (l *Lab) Install(ctx context.Context) error {
 	dir := l.config.path("install")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -115,8 +115,12 @@ func (l *Lab) importAll(ctx context.Context) error {
 	return group.Wait()
 }
 
-// awaitRollout waits for all programs of the product that have the label.
+// awaitRollout waits for all programs of the product that have the label, and for
+// admission.
 func (l *Lab) awaitRollout(ctx context.Context, label string) error {
 	_, err := l.Kubectl(ctx, "rollout", "status", "--namespace", productNamespace, workloads, "--selector", label, "--timeout=240s")
-	return err
+	if err != nil {
+		return err
+	}
+	return l.awaitAdmission(ctx)
 }

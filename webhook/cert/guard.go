@@ -17,7 +17,7 @@ func newToken() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Guard lets through who asks for /<what>/<token>. API servers have no client
+// Guard lets through who asks for /<webhook's name>/<token>. API servers have no client
 // certificate unless somebody gives them one, and any Pod can reach the Service: it
 // must not be able to reserve IDs, or to ask what other tenants have. The token stands
 // in the webhook configurations, which only cluster administrators may read.

@@ -15,8 +15,9 @@ import (
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	a, keeper := newWorld()
-	path, url := "/validate-pod", "https://127.0.0.1:9443/validate-pod"
-	a.hooks.Webhooks[0].ClientConfig.Service = &admissionv1.ServiceReference{Path: &path}
+	url := "https://127.0.0.1:9443"
+	a.hooks.Webhooks[0].Name, a.hooks.Webhooks[1].Name = "pods.danm.io", "pods.danm.io"
+	a.hooks.Webhooks[0].ClientConfig.Service = &admissionv1.ServiceReference{}
 	a.hooks.Webhooks[1].ClientConfig.URL = &url
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	k := keeper(&now)
@@ -26,7 +27,7 @@ func TestGuard(t *testing.T) {
 		guarded.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, http.NoBody))
 		return w.Code
 	}
-	if got := ask("/validate-pod/"); got != http.StatusForbidden {
+	if got := ask("/pods.danm.io/"); got != http.StatusForbidden {
 		t.Errorf("before there is a token: got %d", got)
 	}
 	for range 2 { // the second look changes nothing
@@ -39,8 +40,8 @@ func TestGuard(t *testing.T) {
 		t.Errorf("URL: got %s, want %s", *a.hooks.Webhooks[1].ClientConfig.URL, want)
 	}
 	for path, want := range map[string]int{
-		injected: http.StatusOK, "/validate-pod": http.StatusForbidden, "/validate-pod/": http.StatusForbidden,
-		"/validate-pod/0123456789abcdef0123456789abcdef": http.StatusForbidden,
+		injected: http.StatusOK, "/pods.danm.io": http.StatusForbidden, "/pods.danm.io/": http.StatusForbidden,
+		"/pods.danm.io/0123456789abcdef0123456789abcdef": http.StatusForbidden,
 	} {
 		if got := ask(path); got != want {
 			t.Errorf("%s: got %d, want %d", path, got, want)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +22,7 @@ func (k *Keeper) inject(ctx context.Context, now chain) error {
 		failed = append(failed, k.update(ctx, name, &c, func() bool {
 			changed := false
 			for i := range c.Webhooks {
-				changed = now.trust(&c.Webhooks[i].ClientConfig) || changed
+				changed = now.trust(c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig) || changed
 			}
 			return changed
 		}))
@@ -33,7 +32,7 @@ func (k *Keeper) inject(ctx context.Context, now chain) error {
 		failed = append(failed, k.update(ctx, name, &c, func() bool {
 			changed := false
 			for i := range c.Webhooks {
-				changed = now.trust(&c.Webhooks[i].ClientConfig) || changed
+				changed = now.trust(c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig) || changed
 			}
 			return changed
 		}))
@@ -56,29 +55,24 @@ func (k *Keeper) update(ctx context.Context, name string, obj client.Object, cha
 	return nil
 }
 
-// trust writes the bundle and the token's path into a webhook, and reports whether
-// that is a change.
-func (c chain) trust(to *admissionv1.WebhookClientConfig) bool {
+// trust writes the bundle and the token's path into the webhook of that name, and
+// reports whether that is a change. The manifests have neither: who applies them again
+// and again takes nothing away.
+func (c chain) trust(name string, to *admissionv1.WebhookClientConfig) bool {
 	changed := !bytes.Equal(to.CABundle, c.bundle())
 	to.CABundle = c.bundle()
+	path := "/" + name + "/" + c.token
 	switch {
-	case to.Service != nil && to.Service.Path != nil:
-		path := c.guarded(*to.Service.Path)
-		changed = changed || path != *to.Service.Path
+	case to.Service != nil:
+		changed = changed || to.Service.Path == nil || path != *to.Service.Path
 		to.Service.Path = &path
 	case to.URL != nil:
 		if u, err := url.Parse(*to.URL); err == nil {
-			u.Path = c.guarded(u.Path)
+			u.Path = path
 			changed = changed || u.String() != *to.URL
 			text := u.String()
 			to.URL = &text
 		}
 	}
 	return changed
-}
-
-// guarded is /<what>/<token> for a path that begins with /<what>.
-func (c chain) guarded(path string) string {
-	what, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	return "/" + what + "/" + c.token
 }

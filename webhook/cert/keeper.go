@@ -45,6 +45,7 @@ type Keeper struct {
 	cfg     Config
 	serving atomic.Pointer[tls.Certificate]
 	token   atomic.Pointer[string]
+	trusted atomic.Bool
 }
 
 // NewKeeper returns a Keeper that works with Start.
@@ -69,6 +70,9 @@ func (k *Keeper) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // Ready reports whether there is a certificate to serve.
 func (k *Keeper) Ready() bool { return k.serving.Load() != nil }
+
+// Trusted reports whether all webhook configurations have been up to date once.
+func (k *Keeper) Trusted() bool { return k.trusted.Load() }
 
 // NeedLeaderElection says that every replica keeps its own certificate fresh.
 func (k *Keeper) NeedLeaderElection() bool { return false }
@@ -96,7 +100,11 @@ func (k *Keeper) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return k.inject(ctx, c)
+	if err := k.inject(ctx, c); err != nil {
+		return err
+	}
+	k.trusted.Store(true)
+	return nil
 }
 
 // stored reads the Secret, brings it up to date and serves what is in it.

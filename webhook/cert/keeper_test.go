@@ -162,8 +162,8 @@ func TestKeeperWithoutConfiguration(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	k := keeper(&now)
 	a.missing = true
-	if err := k.Look(t.Context()); err == nil || !k.Ready() {
-		t.Errorf("Look: got %v, ready %v, want an error and ready", err, k.Ready())
+	if err := k.Look(t.Context()); err == nil || !k.Ready() || k.Trusted() {
+		t.Errorf("Look: got %v, ready %v, trusted %v, want an error, ready and not trusted", err, k.Ready(), k.Trusted())
 	}
 	a.missing = false
 	if err := errors.Join(k.Look(t.Context()), a.trusts(k, now)); err != nil {
