@@ -51,7 +51,7 @@ func (d *desk) apply(p *plan, w work) {
 func (d *desk) restock(p *plan) {
 	now := time.Now()
 	d.measure(p.served, now)
-	d.allowed = p.mark
+	d.allowed = p.allowed
 	if p.keep && p.entry.present && d.shelf.Load() == nil && d.a.ctx.Err() == nil && !d.a.closing.Load() {
 		s := newShelf(p.next.Network, d.a.cfg.Hold)
 		d.book.door = &s.door

@@ -34,8 +34,10 @@ type plan struct {
 	collectErr error
 	// keep says that the shelf is to be open, with as many addresses as mark; stock
 	// is what to put there now, and toRest what may be put there after a rest.
-	keep          bool
-	mark          int
+	keep bool
+	mark int
+	// allowed bounds mark, however much is in demand.
+	allowed       int
 	stock, toRest []netip.Addr
 	// served counts the dynamic claims that the plan grants.
 	served int

@@ -160,6 +160,24 @@ func TestScarcePoolIsNotHeld(t *testing.T) {
 	}
 }
 
+// Pods that come one at a time are one demand: within a step of the ebb the node keeps
+// enough for as many again, as when all their sandboxes die at once.
+func TestHoldFollowsABurst(t *testing.T) {
+	const burst = 7
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		a := w.holder(w.store, "n1", claims.Config{Rest: 5 * time.Minute})
+		for range burst {
+			w.claim(a, dynamic, none)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		w.idle()
+		if got := a.Stats().Held; got < burst {
+			w.Errorf("%d held a minute after %d claims, want as many", got, burst)
+		}
+	})
+}
+
 // A hold that nobody takes from goes back.
 func TestIdleHoldGoesBack(t *testing.T) {
 	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {

@@ -4,11 +4,14 @@ package claims
 
 import (
 	"net/netip"
+	"slices"
 	"time"
+
+	"github.com/patchbay-cni/patchbay/ipam"
 )
 
 // tend does what time brings: addresses that have rested are ready again or go
-// back, and so does a hold that nobody uses. It has a write made if one is due.
+// back, and so does a hold that nobody uses; one that fell behind its demand is filled. It has a write made if one is due.
 func (d *desk) tend(now time.Time) {
 	if d.closed {
 		return
@@ -25,7 +28,7 @@ func (d *desk) tend(now time.Time) {
 	if s != nil && d.level(now) == 0 {
 		d.clear()
 	}
-	if d.retry || d.naps > 0 || d.moved(now) || d.book.slack() || d.book.owing() {
+	if d.retry || d.naps > 0 || d.moved(now) || d.book.slack() || d.book.owing() || d.lacks(now) {
 		d.dirty, d.retry = true, false
 		d.poke()
 	}
@@ -58,13 +61,23 @@ func (d *desk) level(now time.Time) int {
 	if d.a.closing.Load() {
 		return 0
 	}
-	return min(d.water.level(now, d.a.cfg.Rest), d.a.cfg.Hold, d.allowed)
+	return min(d.water.level(now, d.a.cfg.Rest), d.allowed)
 }
 
 // room reports whether the shelf may have one more of that family.
 func (d *desk) room(s *shelf, a netip.Addr, now time.Time) bool {
 	h := s.of(a)
 	return h != nil && h.Len() < d.level(now)
+}
+
+// lacks reports whether a hold has half of what it should, or less: planner.restock
+// fills it then. Callers were served, so nobody has asked for it yet.
+func (d *desk) lacks(now time.Time) bool {
+	s, level := d.shelf.Load(), d.level(now)
+	if s == nil || level == 0 {
+		return false
+	}
+	return slices.ContainsFunc(s.holds(), func(h *ipam.Hold) bool { return h.Len() <= level/2 })
 }
 
 // clear closes the shelf. What is left on it is to be freed.

@@ -19,11 +19,15 @@ const (
 )
 
 // water says how many addresses of one network this node keeps ready: as many as
-// were claimed since the last look, twice over, and less with time.
+// were claimed of late, twice over, and less with time.
 type water struct {
 	// peak is the high water when somebody claimed last.
 	peak int
 	last time.Time
+	// claimed counts the claims since then. They come one at a time, each of them
+	// a look at the water, so only together do they show how many the node needs.
+	claimed int
+	since   time.Time
 }
 
 // level is the high water now. rest is how long an unused hold is kept.
@@ -35,12 +39,19 @@ func (w water) level(now time.Time, rest time.Duration) int {
 	return max(w.peak>>max(step, 0), leastHold)
 }
 
-// after returns the water after some claims.
+// after returns the water after some claims. Those of two steps of the ebb count as
+// one demand: what the hold served is counted up to a step later.
 func (w water) after(claims int, now time.Time, rest time.Duration) water {
 	if claims == 0 {
 		return w
 	}
-	return water{peak: max(2*claims, w.level(now, rest), leastHold), last: now}
+	peak := w.level(now, rest)
+	if now.Sub(w.since) >= 2*rest/ebbs {
+		w.claimed, w.since = 0, now
+	}
+	w.claimed += claims
+	w.peak, w.last = max(2*w.claimed, peak, leastHold), now
+	return w
 }
 
 // allowance is how many addresses one node may keep of a pool, its own held ones

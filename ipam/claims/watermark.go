@@ -13,20 +13,24 @@ func (p *planner) waterMark() (mark int, keep bool) {
 		return 0, false
 	}
 	w := d.water.after(p.demand(), p.now, p.cfg.Rest)
-	mark = min(w.level(p.now, p.cfg.Rest), p.cfg.Hold)
+	mark = w.level(p.now, p.cfg.Rest)
 	if p.first && mark == 0 {
-		mark = min(p.leftover(), p.cfg.Hold)
+		mark = p.leftover()
 	}
-	if p.v4.pool == nil && p.v6.pool == nil {
-		return mark, mark > 0
-	}
-	nodes := max(p.cfg.Nodes(), len(p.held))
+	p.allowed = p.allowance()
+	mark = min(mark, p.allowed)
+	return mark, mark > 0
+}
+
+// allowance is how many addresses of each family this node may keep.
+func (p *planner) allowance() int {
+	most, nodes := p.cfg.Hold, max(p.cfg.Nodes(), len(p.held))
 	for _, f := range [...]*family{&p.v4, &p.v6} {
 		if f.pool != nil {
-			mark = min(mark, allowance(p.freeOf(f), nodes))
+			most = min(most, allowance(p.freeOf(f), nodes))
 		}
 	}
-	return mark, mark > 0
+	return most
 }
 
 // demand counts the claims since the last look, with those that are waiting.

@@ -71,6 +71,20 @@ func holdRules() []row {
 			test: "^TestIdleHoldGoesBack$",
 		},
 		{
+			name: "BurstIsOneDemand",
+			rule: "low and high water, adaptive: single claims add up",
+			file: claimsDir + "water.go",
+			old:  "w.claimed += claims", new: "w.claimed = claims",
+			test: "^TestHoldFollowsABurst$",
+		},
+		{
+			name: "HoldIsFilledAgain",
+			rule: "low and high water, adaptive: what was served from the hold is filled up",
+			file: claimsDir + "tend.go",
+			old:  " || d.lacks(now) {", new: " {",
+			test: "^TestHoldFollowsABurst$",
+		},
+		{
 			name: "CoolsDown",
 			rule: "a released one also cools down (default 10 s) on its node",
 			file: claimsDir + "claim.go",
