@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// AppliedWork is the agent's record, in its own cluster, of one Work: with it the
+// agent repairs and restarts while the hub is away. It bears the Work's name.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=placement
+// +kubebuilder:printcolumn:name=Kind,type=string,JSONPath=`.spec.work.source.kind`
+// +kubebuilder:printcolumn:name=Namespace,type=string,JSONPath=`.spec.work.source.namespace`
+// +kubebuilder:printcolumn:name=Object,type=string,JSONPath=`.spec.work.source.name`
+// +kubebuilder:printcolumn:name=Revision,type=integer,JSONPath=`.spec.work.revision`
+// +kubebuilder:printcolumn:name=Orphaned,type=string,JSONPath=`.status.conditions[?(@.type=="Orphaned")].status`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+type AppliedWork struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is the Work as the agent last took it over.
+	Spec AppliedWorkSpec `json:"spec"`
+
+	// Status is what the agent made of it.
+	// +optional
+	Status AppliedWorkStatus `json:"status,omitempty"`
+}
+
+// AppliedWorkSpec is the Work as the agent last took it over.
+type AppliedWorkSpec struct {
+	// Work is its spec, manifests included.
+	Work WorkSpec `json:"work"`
+}
+
+// AppliedWorkStatus is what the agent made of a Work.
+type AppliedWorkStatus struct {
+	// Conditions: Applied, Orphaned, HubMismatch.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Revision that is carried out.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+
+	// Objects that the agent made or adopted, recorded before they are created, with
+	// their UID as soon as it is known.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Objects []AppliedObject `json:"objects,omitempty"`
+}
+
+// AppliedObject is an object that the agent made.
+type AppliedObject struct {
+	// Group of the kind; empty for the core group.
+	// +optional
+	Group string `json:"group,omitempty"`
+
+	// Version of the kind.
+	Version string `json:"version"`
+
+	// Resource is the plural of the kind in lower case.
+	Resource string `json:"resource"`
+
+	// Kind of the object.
+	Kind string `json:"kind"`
+
+	// Namespace of the object; empty for a cluster-scoped one.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
+	// Name of the object.
+	Name string `json:"name"`
+
+	// UID of the object in the cluster: deletion has it as precondition.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+
+	// AppliedGeneration is the object's generation right after the last apply.
+	// +optional
+	AppliedGeneration int64 `json:"appliedGeneration,omitempty"`
+
+	// SourceGeneration is the generation of the source that was applied then.
+	// +optional
+	SourceGeneration int64 `json:"sourceGeneration,omitempty"`
+}
+
+// AppliedWorkList is a list of AppliedWorks.
+// +kubebuilder:object:root=true
+type AppliedWorkList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// Items are the objects.
+	Items []AppliedWork `json:"items"`
+}

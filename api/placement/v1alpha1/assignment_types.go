@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Assignment says where one object at the hub runs, and what each cluster reports of
+// it. The hub writes it; nobody else does. It stands in the object's namespace.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,categories=placement
+// +kubebuilder:printcolumn:name=Kind,type=string,JSONPath=`.spec.object.kind`
+// +kubebuilder:printcolumn:name=Object,type=string,JSONPath=`.spec.object.name`
+// +kubebuilder:printcolumn:name=Clusters,type=string,JSONPath=`.spec.targets[*].cluster`
+// +kubebuilder:printcolumn:name=Replicas,type=string,JSONPath=`.spec.targets[*].replicas`
+// +kubebuilder:printcolumn:name=States,type=string,JSONPath=`.spec.targets[*].state`
+// +kubebuilder:printcolumn:name=Placed,type=string,JSONPath=`.status.conditions[?(@.type=="Placed")].reason`
+// +kubebuilder:printcolumn:name=Blocked,type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="MoveBlocked")].message`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+type Assignment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is the decision. Every change of it is one write.
+	Spec AssignmentSpec `json:"spec"`
+
+	// Status is what the clusters report.
+	// +optional
+	Status AssignmentStatus `json:"status,omitempty"`
+}
+
+// AssignmentSpec is a decision.
+type AssignmentSpec struct {
+	// Object that is placed.
+	Object ObjectReference `json:"object"`
+
+	// Decision is what the targets were decided from. While it stays the same, a
+	// replica stays where it is.
+	// +optional
+	Decision Decision `json:"decision,omitempty"`
+
+	// Targets are the clusters that have, or are to have, the object.
+	// +optional
+	// +listType=map
+	// +listMapKey=cluster
+	// +kubebuilder:validation:MaxItems=500
+	Targets []Target `json:"targets,omitempty"`
+}
+
+// Decision is what targets were decided from.
+type Decision struct {
+	// Source of the decision: "annotation", "Placement <namespace>/<name>",
+	// "ClusterPlacement <name>" or "followed".
+	// +optional
+	Source string `json:"source,omitempty"`
+
+	// Digest of the wishes: clusters, weights, bounds and mode.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+
+	// Number of the decision; it grows whenever what is wanted changes.
+	// +optional
+	Number int64 `json:"number,omitempty"`
+
+	// Since is when what is wanted last changed: deadlines of moves count from it.
+	// +optional
+	Since *metav1.MicroTime `json:"since,omitempty"`
+
+	// OnDelete is frozen here, so that an object whose policy is gone is still removed
+	// as the policy said.
+	// +optional
+	OnDelete OnDelete `json:"onDelete,omitempty"`
+}
+
+// TargetState is where a cluster stands in a move.
+// +kubebuilder:validation:Enum=Pending;Active;Draining;Removing
+type TargetState string
+
+// States of a target.
+const (
+	// TargetPending: the cluster is to have the object, and does not yet.
+	TargetPending TargetState = "Pending"
+	// TargetActive: the cluster has the object.
+	TargetActive TargetState = "Active"
+	// TargetDraining: the cluster is to lose the object, and still serves.
+	TargetDraining TargetState = "Draining"
+	// TargetRemoving: the order to remove the object there is given.
+	TargetRemoving TargetState = "Removing"
+)
+
+// Target is one cluster of an Assignment.
+type Target struct {
+	// Cluster by name.
+	Cluster ClusterName `json:"cluster"`
+
+	// Replicas that the cluster is to have in the end; absent for kinds without.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Asked is how many replicas are asked of the cluster now: the mover brings it
+	// to Replicas step by step.
+	// +optional
+	Asked *int32 `json:"asked,omitempty"`
+
+	// State in a move.
+	State TargetState `json:"state"`
+
+	// Since is when the state, or Asked, last changed.
+	// +optional
+	Since *metav1.MicroTime `json:"since,omitempty"`
+}
+
+// AssignmentList is a list of Assignments.
+// +kubebuilder:object:root=true
+type AssignmentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// Items are the objects.
+	Items []Assignment `json:"items"`
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Namespaces at the hub.
+const (
+	// ClusterNamespacePrefix with a Cluster's name is the namespace of its Works and
+	// of its heartbeat.
+	ClusterNamespacePrefix = "cluster-"
+	// SystemNamespace holds the Assignments of cluster-scoped objects, and the
+	// Customizations that are for all namespaces.
+	SystemNamespace = "patchbay-system"
+	// HeartbeatLease is the name of the agent's Lease in its cluster's namespace.
+	HeartbeatLease = "agent"
+)
+
+// Annotations on objects at the hub.
+const (
+	// ClustersAnnotation says where the object runs, before any policy: "east",
+	// "east,west", "east=3,west=1", or "" for nowhere.
+	ClustersAnnotation = "placement.patchbay.io/clusters"
+	// SourceUIDAnnotation on an object in a cluster is the UID of the object at the
+	// hub that it was made from.
+	SourceUIDAnnotation = "placement.patchbay.io/source-uid"
+	// HubUIDAnnotation on an object in a cluster is the UID of its hub.
+	HubUIDAnnotation = "placement.patchbay.io/hub-uid"
+)
+
+// Labels that our programs set.
+const (
+	// ManagedLabel, "true", is on what an agent made in its cluster.
+	ManagedLabel = "placement.patchbay.io/managed"
+	// SourceUIDLabel on Works and Assignments is the UID of the object at the hub.
+	SourceUIDLabel = "placement.patchbay.io/source-uid"
+	// JoinTokenLabel on a bootstrap token's Secret names the Cluster it is for.
+	JoinTokenLabel = "placement.patchbay.io/join"
+)
+
+// Finalizers.
+const (
+	// PlacedFinalizer on an object at the hub stays until no cluster has it.
+	PlacedFinalizer = "placement.patchbay.io/placed"
+	// ClusterFinalizer on a Cluster stays until it has no Works.
+	ClusterFinalizer = "placement.patchbay.io/cluster"
+)
+
+// Identities of agents at the hub.
+const (
+	// ClusterUserPrefix with a Cluster's name is its agent's user name, the common
+	// name of its certificate.
+	ClusterUserPrefix = "system:patchbay:cluster:"
+	// ClusterGroup is the group of all agents, the certificate's organization.
+	ClusterGroup = "system:patchbay:clusters"
+	// BootstrapGroupPrefix with a Cluster's name is the group of its join token.
+	BootstrapGroupPrefix = "system:bootstrappers:patchbay:"
+)
+
+// FieldManagers of server-side apply.
+const (
+	// HubManager is the field manager of patchbay-hub.
+	HubManager = "patchbay-hub"
+	// AgentManager is the field manager of patchbay-agent, at the hub and in its
+	// cluster.
+	AgentManager = "patchbay-agent"
+)

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// PlacementSpec is a policy.
+type PlacementSpec struct {
+	// Objects that the policy is for; an object is meant if one entry selects it.
+	// Default: all placeable objects of the namespace. In a ClusterPlacement
+	// cluster-scoped objects are meant only when an entry names their kind.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Objects []ObjectSelector `json:"objects,omitempty"`
+
+	// Clusters where the objects run. Absent: nowhere.
+	// +optional
+	Clusters ClusterChoice `json:"clusters,omitempty"`
+
+	// Replicas says how replicas are divided.
+	// +optional
+	Replicas ReplicaPolicy `json:"replicas,omitempty"`
+
+	// Move says how objects go from cluster to cluster.
+	// +optional
+	Move MovePolicy `json:"move,omitempty"`
+
+	// Offline says when an unreachable cluster counts as lost.
+	// +optional
+	Offline OfflinePolicy `json:"offline,omitempty"`
+
+	// Status says what comes back to the hub.
+	// +optional
+	Status StatusPolicy `json:"status,omitempty"`
+
+	// Apply says how objects are written in clusters.
+	// +optional
+	Apply ApplyPolicy `json:"apply,omitempty"`
+
+	// OnDelete says what happens in the clusters when the object at the hub is
+	// deleted or the policy leaves it out.
+	// +optional
+	// +kubebuilder:default=Delete
+	OnDelete OnDelete `json:"onDelete,omitempty"`
+
+	// Volumes says what happens to volumes in a move. Only Refuse is served yet.
+	// +optional
+	// +kubebuilder:default=Refuse
+	Volumes VolumePolicy `json:"volumes,omitempty"`
+
+	// Follow takes along the ConfigMaps, Secrets, ServiceAccounts,
+	// PersistentVolumeClaims and Services that a workload needs. Default: true.
+	// +optional
+	Follow *bool `json:"follow,omitempty"`
+}
+
+// ClusterPlacementSpec is a policy for many namespaces.
+type ClusterPlacementSpec struct {
+	PlacementSpec `json:",inline"`
+
+	// NamespaceSelector limits the policy to some namespaces; absent: all.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+}
+
+// ObjectSelector selects objects. All parts that are there must match.
+type ObjectSelector struct {
+	// Group of the kind; empty for the core group.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group,omitempty"`
+
+	// Kind of the objects; empty for all placeable kinds.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
+
+	// Names of the objects; empty for all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	Names []ObjectName `json:"names,omitempty"`
+
+	// Selector of their labels.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// WorkStatus is what the cluster has.
+type WorkStatus struct {
+	// Conditions: Applied, Ready. Applied is False with the reason Ordered when an
+	// order for removal is carried out: then the hub deletes the Work.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Revision of the spec that the agent has last carried out.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+
+	// Manifests have an entry each, in the order of the spec.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Manifests []ManifestStatus `json:"manifests,omitempty"`
+}
+
+// ManifestStatus is what the cluster has of one manifest.
+type ManifestStatus struct {
+	// Group of the kind; empty for the core group.
+	// +optional
+	Group string `json:"group,omitempty"`
+
+	// Kind of the object.
+	Kind string `json:"kind"`
+
+	// Namespace of the object; empty for a cluster-scoped one.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
+	// Name of the object.
+	Name string `json:"name"`
+
+	// UID of the object in the cluster; empty when there is none of ours.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+
+	// Generation of the object in the cluster, read together with Status.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+
+	// AppliedGeneration is the object's generation in the cluster right after the
+	// agent last applied SourceGeneration there: a status whose observedGeneration is
+	// not smaller speaks of SourceGeneration.
+	// +optional
+	AppliedGeneration int64 `json:"appliedGeneration,omitempty"`
+
+	// SourceGeneration is the generation of the source that was last applied.
+	// +optional
+	SourceGeneration int64 `json:"sourceGeneration,omitempty"`
+
+	// Replicas is the object's spec.replicas in the cluster, whoever set it.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Status of the object, exactly.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	Status *runtime.RawExtension `json:"status,omitempty"`
+
+	// Ready says that the object is ready, as kstatus computes it.
+	// +optional
+	Ready bool `json:"ready,omitempty"`
+
+	// Conditions: Applied, with the reason Conflict, Refused or the API server's, and a
+	// message that names object and field.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Associated objects.
+	// +optional
+	Associated *Associated `json:"associated,omitempty"`
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Work carries rendered manifests to one cluster, and their exact status back. The
+// hub writes its spec and creates and deletes it; the cluster's agent writes its
+// status. It stands in cluster-<name> and bears its Assignment's name.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,categories=placement
+// +kubebuilder:printcolumn:name=Kind,type=string,JSONPath=`.spec.source.kind`
+// +kubebuilder:printcolumn:name=Namespace,type=string,JSONPath=`.spec.source.namespace`
+// +kubebuilder:printcolumn:name=Object,type=string,JSONPath=`.spec.source.name`
+// +kubebuilder:printcolumn:name=Revision,type=integer,JSONPath=`.spec.revision`
+// +kubebuilder:printcolumn:name=Applied,type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].status`
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+type Work struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the cluster is to have.
+	Spec WorkSpec `json:"spec"`
+
+	// Status is what it has.
+	// +optional
+	Status WorkStatus `json:"status,omitempty"`
+}
+
+// WorkSpec is what the cluster is to have.
+type WorkSpec struct {
+	// HubUID is the UID of the hub's namespace kube-system.
+	HubUID types.UID `json:"hubUID"`
+
+	// Revision grows with each change of this spec, also over deletion and new
+	// creation of the Work. An agent that has seen a greater one stops.
+	// +kubebuilder:validation:Minimum=1
+	Revision int64 `json:"revision"`
+
+	// Source is the object at the hub.
+	Source ObjectReference `json:"source"`
+
+	// SourceGeneration is the generation of the source that the manifests were
+	// rendered from.
+	// +optional
+	SourceGeneration int64 `json:"sourceGeneration,omitempty"`
+
+	// Manifests in order of execution. The hub writes one, of the source itself.
+	// One that is no longer listed is kept in the cluster and reported as orphaned.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Manifests []Manifest `json:"manifests"`
+
+	// Apply says how they are written.
+	// +optional
+	Apply ApplyPolicy `json:"apply,omitempty"`
+
+	// Associated says what comes back of objects that controllers make for them.
+	// +optional
+	Associated AssociatedMode `json:"associated,omitempty"`
+
+	// Removal, when it is there, is the order to remove the manifests' objects.
+	// Nothing else removes any.
+	// +optional
+	Removal *Removal `json:"removal,omitempty"`
+}
+
+// Manifest is one object.
+type Manifest struct {
+	// Object as it is to be applied, without status.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:EmbeddedResource
+	Object runtime.RawExtension `json:"object"`
+
+	// Resource is the plural of its kind in lower case.
+	Resource string `json:"resource"`
+}
+
+// Removal is an order to remove objects.
+type Removal struct {
+	// Policy is Delete or Orphan.
+	Policy OnDelete `json:"policy"`
+
+	// SourceUID must be the UID of the source that the agent has recorded for what it
+	// made: an order for another life of the object is refused.
+	SourceUID types.UID `json:"sourceUID"`
+}
+
+// WorkList is a list of Works.
+// +kubebuilder:object:root=true
+type WorkList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// Items are the objects.
+	Items []Work `json:"items"`
+}
