@@ -45,7 +45,7 @@ func (l *Lab) KillNode(ctx context.Context, name string) error {
 	return node.Kill(ctx, c.Dir)
 }
 
-// CutNode takes both network cables out of a node; Exec still works.
+// CutNode takes all network cables out of a node; Exec still works.
 func (l *Lab) CutNode(name string) error {
 	c, err := l.known(name)
 	if err != nil {

@@ -5,9 +5,11 @@ package lab
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/patchbay-cni/patchbay/test/lab/fabric"
 	"github.com/patchbay-cni/patchbay/test/lab/node"
 )
 
@@ -71,7 +73,9 @@ func (l *Lab) nodeHealth(ctx context.Context, client kubernetes.Interface, name 
 		h.State, h.Detail = "not ready", err.Error()
 		return h
 	}
-	addresses := fmt.Sprintf("%s on %s, %s on %s", c.Port.Management().Prefix.Addr(), c.Port.Management().Name,
-		c.Port.Trunk().Prefix.Addr(), c.Port.Trunk().Name)
-	return Health{Part: name, State: "ready", Detail: addresses, Good: true}
+	var addresses []string
+	for _, card := range []fabric.Card{c.Port.Management(), c.Port.Trunk(), c.Port.Second()} {
+		addresses = append(addresses, fmt.Sprintf("%s on %s", card.Prefix.Addr(), card.Name))
+	}
+	return Health{Part: name, State: "ready", Detail: strings.Join(addresses, ", "), Good: true}
 }

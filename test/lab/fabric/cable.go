@@ -13,7 +13,7 @@ import (
 // ErrNotPlugged says that no node is plugged in there.
 var ErrNotPlugged = errors.New("not plugged in")
 
-// Cut stops all traffic of a node's cards, as if both cables were out, except that the
+// Cut stops all traffic of a node's cards, as if all cables were out, except that the
 // cards keep their carrier. It lasts until Heal, also when the node loses its power.
 // Commands still reach the node.
 //
@@ -51,4 +51,4 @@ func (f Fabric) IsCut(p Port) (bool, error) {
 }
 
 // cables are the cards that can be cut.
-func (p Port) cables() []Card { return []Card{p.Management(), p.Trunk()} }
+func (p Port) cables() []Card { return []Card{p.Management(), p.Trunk(), p.Second()} }

@@ -15,6 +15,7 @@ import (
 const (
 	bridgeManagement = "mgmt"
 	bridgeTrunk      = "trunk"
+	bridgeSecond     = "second"
 	bridgeAgent      = "agent"
 	// bridgeCut has the ports of nodes that are cut off, isolated from each other.
 	bridgeCut = "cut"
@@ -48,6 +49,7 @@ func (f Fabric) Create() error {
 	for bridge, address := range map[string]string{
 		bridgeManagement: Gateway().String() + "/24",
 		bridgeTrunk:      "",
+		bridgeSecond:     "",
 		bridgeCut:        "",
 		bridgeAgent:      "169.254.89.1/24",
 	} {

@@ -45,7 +45,7 @@ func TestCreateAndPlugAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"mgmt", "trunk", "agent", "n3-ens3", "n3-ens4", "n3-agent", "n4-ens3"} {
+	for _, want := range []string{"mgmt", "trunk", "second", "agent", "n3-ens3", "n3-ens4", "n3-ens5", "n3-agent", "n4-ens3"} {
 		if !slices.Contains(links, want) {
 			t.Errorf("link %s is missing in %v", want, links)
 		}

@@ -34,7 +34,7 @@ type Card struct {
 }
 
 // Cards are a node's cards in the order in which its kernel finds them.
-func (p Port) Cards() []Card { return []Card{p.Management(), p.Trunk(), p.Agent()} }
+func (p Port) Cards() []Card { return []Card{p.Management(), p.Trunk(), p.Second(), p.Agent()} }
 
 // Management is the card that Kubernetes uses.
 func (p Port) Management() Card {
@@ -44,6 +44,11 @@ func (p Port) Management() Card {
 // Trunk is the card for the networks under test.
 func (p Port) Trunk() Card {
 	return p.card("ens4", bridgeTrunk, 4, [4]byte{192, 168, 89, p.last()})
+}
+
+// Second is one more such card, on a switch of its own.
+func (p Port) Second() Card {
+	return p.card("ens5", bridgeSecond, 5, [4]byte{192, 168, 90, p.last()})
 }
 
 // Agent is the card that the lab runs commands through.

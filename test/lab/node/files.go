@@ -40,19 +40,15 @@ func (c Config) writeFiles() error {
 
 // network sets the cards up; the way to everywhere else is the fabric.
 func (c Config) network() string {
-	m, t := c.Port.Management(), c.Port.Trunk()
-	return strings.Join([]string{
-		"link set lo up",
-		"link set vec0 name " + m.Name,
-		"link set vec1 name " + t.Name,
-		"link set vec2 name " + c.Port.Agent().Name,
-		"address add " + m.Prefix.String() + " dev " + m.Name,
-		"address add " + t.Prefix.String() + " dev " + t.Name,
-		"link set " + m.Name + " up",
-		"link set " + t.Name + " up",
-		"route add default via " + fabric.Gateway().String(),
-		"",
-	}, "\n")
+	lines := []string{"link set lo up"}
+	for i, card := range c.Port.Cards() {
+		lines = append(lines, fmt.Sprintf("link set vec%d name %s", i, card.Name))
+		if card != c.Port.Agent() { // that one is the agent's to set up
+			lines = append(lines, "address add "+card.Prefix.String()+" dev "+card.Name, "link set "+card.Name+" up")
+		}
+	}
+	lines = append(lines, "route add default via "+fabric.Gateway().String(), "")
+	return strings.Join(lines, "\n")
 }
 
 // podNetwork is the static configuration of the Pods' first network, as another

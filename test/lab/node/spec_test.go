@@ -83,6 +83,7 @@ func TestNetwork(t *testing.T) {
 	got := config().network()
 	for _, want := range []string{
 		"address add 10.89.0.17/24 dev ens3\n", "address add 192.168.89.17/24 dev ens4\n",
+		"address add 192.168.90.17/24 dev ens5\n", "link set vec3 name agent\n",
 		"link set vec0 name ens3\n", "route add default via 10.89.0.1\n",
 	} {
 		if !strings.Contains(got, want) {
