@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -24,12 +27,14 @@ type mistake struct {
 	network func(*v1.ClusterNetwork)
 	// before is an annotation of a Pod that runs first.
 	before string
-	// says are words that the Pod's Event must have for its user.
+	// refused says that admission refuses the Pod: nothing can make it right later.
+	refused bool
+	// says are words that the refusal and the Pod's Event must have for its user.
 	says []string
 }
 
-// Whatever a user gets wrong is an Event that says so, and nothing is left of it:
-// no link, no bit, no DanmEp, no record.
+// Whatever a user gets wrong is refused at once or an Event that says so, and nothing
+// is left of it: no link, no bit, no DanmEp, no record.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	cases := map[string]mistake{
@@ -39,18 +44,18 @@ func TestMistakes(t *testing.T) {
 			says:       []string{"nowhere", "not found"},
 		},
 		"tenant": {
-			reason:     "AllowedTenants is a wall",
+			reason:     "AllowedTenants is a wall", refused: true,
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
 			network:    func(n *v1.ClusterNetwork) { n.Spec.AllowedTenants = []string{"somebody-else"} },
 			says:       []string{"NETWORK", "AllowedTenants"},
 		},
 		"json": {
-			reason:     "an annotation that is no JSON is refused with the place",
+			reason:     "an annotation that is no JSON is refused with the place", refused: true,
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":]`,
 			says:       []string{v1.InterfacesAnnotation},
 		},
 		"unknown-key": {
-			reason:     "a key that means nothing is refused, not ignored",
+			reason:     "a key that means nothing is refused, not ignored", refused: true,
 			interfaces: `[{"clusterNetwork":"NETWORK","addr":"dynamic"}]`,
 			says:       []string{`unknown field "addr"`},
 		},
@@ -61,7 +66,7 @@ func TestMistakes(t *testing.T) {
 			says:       []string{"SUBNET.40", "NETWORK"},
 		},
 		"outside": {
-			reason:     "a static address outside of the subnet can never work",
+			reason:     "a static address outside of the subnet can never work", refused: true,
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"10.99.0.42"}]`,
 			says:       []string{"10.99.0.42", "SUBNET.0/24"},
 		},
@@ -82,13 +87,13 @@ func TestMistakes(t *testing.T) {
 			says:       []string{"ens9"},
 		},
 		"long-name": {
-			reason:     "the kernel's interface names have 15 bytes",
+			reason:     "the kernel's interface names have 15 bytes", refused: true,
 			interfaces: `[{"clusterNetwork":"default"}` + strings.Repeat(`,{"clusterNetwork":"NETWORK"}`, 10) + `]`,
 			network:    func(n *v1.ClusterNetwork) { n.Spec.Options.Prefix = "fourteen-bytes" },
 			says:       []string{"fourteen-bytes10", "15"},
 		},
 		"path": {
-			reason:     "a name is no path",
+			reason:     "a name is no path", refused: true,
 			interfaces: `[{"clusterNetwork":"../../etc/passwd"}]`,
 			says:       []string{"../../etc/passwd"},
 		},
@@ -127,7 +132,12 @@ func (m mistake) try(t *testing.T, name string, i int) {
 		c.create(t, first)
 		c.running(t.Context(), t, first)
 	}
-	p := pod(ns, "mistake", c.nodes[0], fill(m.interfaces))
+	p := pod(ns, "mistake-"+name, c.nodes[0], fill(m.interfaces))
+	if m.refused {
+		m.isRefused(t, p, fill)
+		// The node daemon says the same of a Pod that nobody asked admission about.
+		p = pod(metav1.NamespaceSystem, p.Name, c.nodes[0], fill(m.interfaces))
+	}
 	c.create(t, p)
 	c.await(t.Context(), t, "an Event says what is wrong", func(ctx context.Context) string {
 		var best string
@@ -145,6 +155,23 @@ func (m mistake) try(t *testing.T, name string, i int) {
 	}
 	c.await(t.Context(), t, m.reason+"; and nothing is left", func(ctx context.Context) string {
 		return c.left(ctx, network, m.before != "", p)
+	})
+}
+
+// isRefused checks that the Pod is refused with the words.
+func (m mistake) isRefused(t *testing.T, p *corev1.Pod, fill func(string) string) {
+	t.Helper()
+	c := shared
+	c.await(t.Context(), t, "the Pod is refused", func(ctx context.Context) string {
+		// When admission is away for a moment, Pods are let in.
+		err := c.Create(ctx, p.DeepCopy(), client.DryRunAll)
+		if !apierrors.IsInvalid(err) {
+			return fmt.Sprintf("%s: created with %v", m.reason, err)
+		}
+		if missing := m.missing(err.Error(), fill); missing != "" {
+			return err.Error() + " (no word of " + missing + ")"
+		}
+		return ""
 	})
 }
 
