@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+)
+
+// Link carries connections to the hub as they are, TLS and watches included (apitest's
+// Proxy ends both), and breaks them when told.
+type Link struct {
+	listener net.Listener
+	target   string
+
+	mu     sync.Mutex
+	cut    bool
+	thaw   chan struct{} // closed unless the link is frozen
+	frozen bool
+	conns  map[net.Conn]struct{}
+	count  int
+	all    sync.WaitGroup
+}
+
+// NewLink listens on a port of its own and forwards to the address.
+func NewLink(address string) (*Link, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("parse address of the hub: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("open port of a link: %w", err)
+	}
+	open := make(chan struct{})
+	close(open)
+	l := &Link{listener: listener, target: u.Host, conns: map[net.Conn]struct{}{}, thaw: open}
+	l.all.Go(l.serve)
+	return l, nil
+}
+
+// URL is the hub's address behind the link.
+func (l *Link) URL() string { return "https://" + l.listener.Addr().String() }
+
+// Cut ends all connections, and new ones at once.
+func (l *Link) Cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = true
+	for c := range l.conns {
+		_ = c.Close()
+	}
+}
+
+// Freeze keeps connections open and passes nothing on any more.
+func (l *Link) Freeze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.frozen {
+		l.frozen, l.thaw = true, make(chan struct{})
+	}
+}
+
+// Mend undoes Cut and Freeze.
+func (l *Link) Mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = false
+	if l.frozen {
+		l.frozen = false
+		close(l.thaw)
+	}
+}
+
+// Connections tells how many were made so far.
+func (l *Link) Connections() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count
+}
+
+// Close ends the link.
+func (l *Link) Close() error {
+	l.Mend()
+	err := l.listener.Close()
+	l.Cut()
+	l.all.Wait()
+	return err
+}
+
+func (l *Link) serve() {
+	for {
+		in, err := l.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		if !l.hold(in) {
+			continue
+		}
+		l.all.Go(func() {
+			defer l.drop(in)
+			l.carry(in)
+		})
+	}
+}
+
+func (l *Link) carry(in net.Conn) {
+	out, err := net.Dial("tcp", l.target)
+	if err != nil || !l.hold(out) {
+		return
+	}
+	defer l.drop(out)
+	var both sync.WaitGroup
+	both.Go(func() { l.copy(out, in) })
+	both.Go(func() { l.copy(in, out) })
+	both.Wait()
+}
+
+// copy passes bytes on until either side ends, then ends both.
+func (l *Link) copy(to, from net.Conn) {
+	defer func() { _ = errors.Join(to.Close(), from.Close()) }()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		l.mu.Lock()
+		thaw := l.thaw
+		l.mu.Unlock()
+		<-thaw
+		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+func (l *Link) hold(c net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut {
+		_ = c.Close()
+		return false
+	}
+	l.conns[c] = struct{}{}
+	l.count++
+	return true
+}
+
+func (l *Link) drop(c net.Conn) {
+	_ = c.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+}

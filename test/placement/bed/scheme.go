@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// Scheme knows Kubernetes' kinds and ours.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s)) // fails only for a kind registered twice
+	utilruntime.Must(v1.AddToScheme(s))
+	return s
+}
