@@ -58,6 +58,14 @@
 //     returns while its removal is under way the hub waits until that is done, and makes
 //     the Work anew.
 //
+// What runs once (Pod, Job) is never made a second time in a cluster: once its UID is
+// recorded and it is gone there, the agent reports the manifest as Applied=False with
+// the reason Gone. The hub then deletes its Pod, as an eviction would; a Job stays.
+//
+// Of a network of danm.io the agent reports conditions, allocated, capacity and
+// observedGeneration only: with the bitmap each claim of an address would be a write
+// at the hub.
+//
 // A Work that vanishes without an order, or a hub that cannot be reached, removes nothing:
 // the AppliedWork becomes Orphaned, its objects stay and are still repaired. A
 // manifest that is no longer listed is kept, too.
@@ -70,7 +78,7 @@
 //
 // # Packages
 //
-//	divide.Divide(total, rows) (shares, err)       placement/divide
+//	divide.Divide(total, rows) (Result, error)     placement/divide
 //	mover.Step(mover.Input) mover.Output           placement/mover
 //
 //	// summary: rows are the clusters that report. Observed is the generation of the hub's

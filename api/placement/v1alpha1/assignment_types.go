@@ -2,7 +2,10 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Assignment says where one object at the hub runs, and what each cluster reports of
 // it. The hub writes it; nobody else does. It stands in the object's namespace.
@@ -45,6 +48,26 @@ type AssignmentSpec struct {
 	// +listMapKey=cluster
 	// +kubebuilder:validation:MaxItems=500
 	Targets []Target `json:"targets,omitempty"`
+
+	// Follows are the objects that go where this one is. They have Assignments of
+	// their own, in the same namespace.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Follows []FollowReference `json:"follows,omitempty"`
+}
+
+// FollowReference names an object of the same namespace that a placed one needs.
+type FollowReference struct {
+	// Group of the kind; empty for the core group.
+	// +optional
+	Group string `json:"group,omitempty"`
+
+	// Kind of the object.
+	Kind string `json:"kind"`
+
+	// Name of the object.
+	Name string `json:"name"`
 }
 
 // Decision is what targets were decided from.
@@ -66,48 +89,14 @@ type Decision struct {
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
 
+	// Requests of the Pod of one replica; with them the limits of clusters are kept.
+	// +optional
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+
 	// OnDelete is frozen here, so that an object whose policy is gone is still removed
 	// as the policy said.
 	// +optional
 	OnDelete OnDelete `json:"onDelete,omitempty"`
-}
-
-// TargetState is where a cluster stands in a move.
-// +kubebuilder:validation:Enum=Pending;Active;Draining;Removing
-type TargetState string
-
-// States of a target.
-const (
-	// TargetPending: the cluster is to have the object, and does not yet.
-	TargetPending TargetState = "Pending"
-	// TargetActive: the cluster has the object.
-	TargetActive TargetState = "Active"
-	// TargetDraining: the cluster is to lose the object, and still serves.
-	TargetDraining TargetState = "Draining"
-	// TargetRemoving: the order to remove the object there is given.
-	TargetRemoving TargetState = "Removing"
-)
-
-// Target is one cluster of an Assignment.
-type Target struct {
-	// Cluster by name.
-	Cluster ClusterName `json:"cluster"`
-
-	// Replicas that the cluster is to have in the end; absent for kinds without.
-	// +optional
-	Replicas *int32 `json:"replicas,omitempty"`
-
-	// Asked is how many replicas are asked of the cluster now: the mover brings it
-	// to Replicas step by step.
-	// +optional
-	Asked *int32 `json:"asked,omitempty"`
-
-	// State in a move.
-	State TargetState `json:"state"`
-
-	// Since is when the state, or Asked, last changed.
-	// +optional
-	Since *metav1.MicroTime `json:"since,omitempty"`
 }
 
 // AssignmentList is a list of Assignments.

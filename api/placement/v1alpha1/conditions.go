@@ -66,6 +66,8 @@ const (
 	ReasonRefused = "Refused"
 	// ReasonOrdered: the hub ordered the removal and it is done.
 	ReasonOrdered = "Ordered"
+	// ReasonGone: what runs once was deleted in the cluster by somebody else.
+	ReasonGone = "Gone"
 	// ReasonSettled: nothing is left to do.
 	ReasonSettled = "Settled"
 	// ReasonProgressing: it is being done.
