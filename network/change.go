@@ -5,9 +5,14 @@ package network
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
+
+// GiveBack is how long nodes take to give back addresses that no Pod has, once they are
+// asked: they look at the network every 5 seconds, and a released address rests for 10.
+const GiveBack = 20 * time.Second
 
 // Use is what a change of a network could cut: an interface of a Pod, or addresses
 // that a node has taken for Pods to come.
@@ -92,7 +97,18 @@ func (c *change) same(path *field.Path, was, is any) {
 
 // cut names one use and the number of all.
 func (c *change) cut(path *field.Path, value any, why, keep string) {
-	c.faults.invalid(path, value, fmt.Sprintf("%s, and %s%s: %s, or detach the Pods first", why, c.uses[0], more(len(c.uses)), keep))
+	c.faults.invalid(path, value, fmt.Sprintf("%s, and %s%s: %s, or %s", why, c.uses[0], more(len(c.uses)), keep, c.way()))
+}
+
+// way is what else would help: what nodes have taken for Pods to come, they give back
+// when a change asks for it.
+func (c *change) way() string {
+	for _, u := range c.uses {
+		if u.Pod != "" {
+			return "detach the Pods first"
+		}
+	}
+	return "try again in " + GiveBack.String() + ", when the nodes have given them back"
 }
 
 // family checks a subnet that was there: one that is new cuts nobody.
@@ -115,7 +131,7 @@ func (c *change) pool(path *field.Path, was, is *Subnet, of func(Use) netip.Addr
 		a := of(u)
 		if a.IsValid() && was.inPool(a) && !is.inPool(a) {
 			c.faults.invalid(path, is.Start.String()+"-"+is.End.String(),
-				fmt.Sprintf("leaves out %s, and %s: use a range that has it, or detach the Pod first", a, u))
+				fmt.Sprintf("leaves out %s, and %s: use a range that has it, or %s", a, u, c.way()))
 			return
 		}
 	}

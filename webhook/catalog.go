@@ -5,28 +5,48 @@ package webhook
 import (
 	"fmt"
 	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
 )
 
-// catalog is what all networks mean. It is a little behind the API server: of two
-// that conflict and are created at the same moment both may be let in, and then the
-// younger one is an error on the nodes. It is safe for concurrent use.
+// catalog is what all networks mean. It is a little behind the API server, so it also
+// remembers what it has let in (see admit). Another replica does not know of that: of
+// two networks that conflict and are created through two replicas at the same moment
+// both may be let in, and the younger one is an error on the nodes and says so in a
+// condition (see referee). It is safe for concurrent use.
 type catalog struct {
 	mu     sync.RWMutex
 	models map[network.Ref]objects.Model
-	// places counts the networks at each place, reserved or not.
-	places map[network.Place]int
-	// names counts the networks that give or use a link of the name.
-	names map[string]int
+	// stored are the networks of models; coming those that were let in since.
+	stored, coming *near
+	awaited        map[network.Ref]awaited
 	// complete says that all networks were read once.
 	complete bool
+	// moved holds a value when there may be other conflicts than before.
+	moved chan struct{}
 }
 
 // errStarting says that the answer would be made up.
 var errStarting = fmt.Errorf("the controller has just started and is reading the networks: %w", reserve.ErrUnavailable)
+
+func newCatalog() *catalog {
+	return &catalog{
+		models: map[network.Ref]objects.Model{}, stored: newNear(), coming: newNear(),
+		awaited: map[network.Ref]awaited{}, moved: make(chan struct{}, 1),
+	}
+}
+
+// modelOf says what a network object means. The API server asks this package before it
+// stores one, so what stands there of an assignment is ours.
+func modelOf(obj client.Object) objects.Model {
+	net, err := network.From(obj)
+	return objects.Model{Version: objects.VersionOf(obj), Network: net, Err: err}
+}
 
 // ready returns an error until all networks were read once.
 func (c *catalog) ready() error {
@@ -43,10 +63,7 @@ func (c *catalog) completed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.complete = true
-}
-
-func newCatalog() *catalog {
-	return &catalog{models: map[network.Ref]objects.Model{}, places: map[network.Place]int{}, names: map[string]int{}}
+	c.move()
 }
 
 // knows reports whether the model of this version is there.
@@ -65,58 +82,45 @@ func (c *catalog) put(ref network.Ref, m objects.Model) {
 	if known && old.Version.UID == m.Version.UID && old.Version.Generation > m.Version.Generation {
 		return
 	}
-	c.count(old.Network, -1)
+	c.stored.remove(old.Network)
 	c.models[ref] = m
-	c.count(m.Network, 1)
+	c.stored.add(m.Network)
+	if a, ok := c.awaited[ref]; ok && a.network.Generation <= m.Version.Generation {
+		c.forget(ref)
+	}
+	c.move()
 }
 
 // remove forgets a network.
 func (c *catalog) remove(ref network.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.count(c.models[ref].Network, -1)
+	c.stored.remove(c.models[ref].Network)
 	delete(c.models, ref)
+	c.move()
 }
 
-func (c *catalog) count(n *network.Network, by int) {
-	if n == nil {
-		return
+func (c *catalog) move() {
+	select {
+	case c.moved <- struct{}{}:
+	default:
 	}
-	add(c.places, placeOf(n), by)
-	add(c.names, n.LinkName(), by)
-	add(c.names, n.Device, by)
-}
-
-// add changes a count; one of 0 is not kept.
-func add[K comparable](counts map[K]int, key K, by int) {
-	if counts[key] += by; counts[key] == 0 {
-		delete(counts, key)
-	}
-}
-
-// placeOf is where a network is. A VXLAN is one on the whole node, whatever its NIC.
-func placeOf(n *network.Network) network.Place {
-	device := n.Device + n.DevicePool // one of them is empty
-	switch {
-	case n.VXLAN != 0:
-		return network.Place{Kind: network.PlaceVXLAN, ID: n.VXLAN}
-	case n.VLAN != 0:
-		return network.Place{Kind: network.PlaceVLAN, Device: device, ID: n.VLAN}
-	}
-	return network.Place{Kind: network.PlaceNIC, Device: device}
 }
 
 // taken reports whether any network is on the VLAN or VXLAN of a place, or has the
 // name that the link of this NetworkID would get there: a tenant then gets another
 // VLAN. A VXLAN's name does not depend on its ID, so another one would not help.
 func (c *catalog) taken(p network.Place, networkID string) bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expire(time.Now())
+	name := ""
 	if p.Kind == network.PlaceVXLAN {
-		return c.places[network.Place{Kind: p.Kind, ID: p.ID}] > 0
+		p.Device = ""
+	} else {
+		name = (&network.Network{ID: networkID, VLAN: p.ID}).LinkName()
 	}
-	link := network.Network{ID: networkID, VLAN: p.ID}
-	return c.places[p] > 0 || c.names[link.LinkName()] > 0
+	return c.stored.taken(p, name) || c.coming.taken(p, name)
 }
 
 // get returns a network, nil when it is not there or not valid.
@@ -131,17 +135,18 @@ func (c *catalog) get(ref network.Ref) (objects.Model, bool) {
 func (c *catalog) rivals(n *network.Network) []*network.Network {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	place, name := placeOf(n), n.LinkName()
-	var found []*network.Network
+	return c.stored.rivals(n)
+}
+
+// networks are all that can be in each other's way.
+func (c *catalog) networks() []*network.Network {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var all []*network.Network
 	for _, m := range c.models {
-		o := m.Network
-		if o == nil || o.Ref == n.Ref || o.Device+o.DevicePool == "" {
-			continue
-		}
-		near := placeOf(o) == place || o.Device == name || o.LinkName() == name || o.LinkName() == n.Device
-		if near && o.Assigned() == nil { // a tenant's own wish is in nobody's way
-			found = append(found, o)
+		if inTheWay(m.Network) {
+			all = append(all, m.Network)
 		}
 	}
-	return found
+	return all
 }

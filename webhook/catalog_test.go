@@ -75,8 +75,8 @@ func TestCatalogForgets(t *testing.T) {
 	}
 	c.remove(ref)
 	c.remove(ref)
-	if len(c.models)+len(c.places)+len(c.names) != 0 {
-		t.Errorf("left: %v %v %v", c.models, c.places, c.names)
+	if x := c.stored; len(c.models)+len(x.places)+len(x.links)+len(x.devices) != 0 {
+		t.Errorf("left: %v %v", c.models, x)
 	}
 }
 

@@ -120,7 +120,7 @@ func (f *follower) prime(ctx context.Context) error {
 			return list
 		}
 		err := eachPage(ctx, f.reader, fresh, func(obj client.Object) {
-			f.catalog.put(objects.RefOf(kind, obj), objects.ModelOf(obj))
+			f.catalog.put(objects.RefOf(kind, obj), modelOf(obj))
 		})
 		if err != nil {
 			return fmt.Errorf("list networks of kind %s: %w", kind, err)
@@ -143,6 +143,6 @@ func (f *follower) sync(ctx context.Context, ref network.Ref) error {
 	if err != nil {
 		return fmt.Errorf("get %s: %w", ref, err)
 	}
-	f.catalog.put(ref, objects.ModelOf(obj))
+	f.catalog.put(ref, modelOf(obj))
 	return nil
 }

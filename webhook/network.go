@@ -5,6 +5,7 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 
 // networks validates ClusterNetworks, TenantNetworks and DanmNets.
 type networks struct {
-	reader  client.Reader
+	client  client.Client
 	catalog *catalog
 }
 
@@ -74,51 +75,48 @@ func (h *networks) valid(ctx context.Context, r admission.Request) admission.Res
 	if err := n.Assigned(); err != nil {
 		return answer(err)
 	}
-	if err := h.conflict(old, n); err != nil {
+	before := modelBefore(old)
+	if err := h.change(ctx, old, before, n, dryRun(r)); err != nil {
 		return answer(err)
 	}
-	if err := h.change(ctx, old, n); err != nil {
+	if err := h.catalog.admit(before, n, dryRun(r), time.Now()); err != nil {
 		return answer(err)
 	}
 	return admission.Allowed("").WithWarnings(h.warnings(n)...)
 }
 
-// conflict says which other network is in the way. Who is changed counts as the
-// youngest: by a change of its own, an older network would break a younger one. But
-// two that are in conflict already stay what they are by age.
-func (h *networks) conflict(old client.Object, n *network.Network) error {
-	err := network.Conflict(youngest(n), h.catalog.rivals(n))
-	if err == nil || old == nil {
-		return err
-	}
-	if was, _ := network.From(old); was != nil && network.Conflict(youngest(was), h.catalog.rivals(was)) != nil {
-		return network.Conflict(n, h.catalog.rivals(n))
-	}
-	return err
-}
+func dryRun(r admission.Request) bool { return r.DryRun != nil && *r.DryRun }
 
-// youngest returns n as if it had not been created yet.
-func youngest(n *network.Network) *network.Network {
-	young := *n
-	young.Created = time.Time{}
-	return &young
-}
-
-// change checks that an update cuts nobody off. A stored network that is invalid may
-// become valid, whatever that takes.
-func (h *networks) change(ctx context.Context, old client.Object, n *network.Network) error {
+// modelBefore is what an object meant before its change; nil for a new one, and for one
+// that is invalid: it may become valid, whatever that takes.
+func modelBefore(old client.Object) *network.Network {
 	if old == nil {
 		return nil
 	}
-	was, _ := network.From(old)
-	if was == nil {
+	n, _ := network.From(old)
+	return n
+}
+
+// change checks that an update cuts nobody off. Where only addresses are in the way
+// that nodes keep for Pods to come, the nodes are asked to give them back, and the next
+// try may do.
+func (h *networks) change(ctx context.Context, old client.Object, before, n *network.Network, dryRun bool) error {
+	if before == nil {
 		return nil
 	}
-	uses, err := attached(ctx, h.reader, n.Ref, string(old.GetUID()))
+	uses, err := attached(ctx, h.client, n.Ref, string(old.GetUID()))
 	if err != nil {
 		return err
 	}
-	return was.Change(n, append(uses, held(objects.StatusOf(old))...))
+	if err := before.Change(n, uses); err != nil {
+		return err
+	}
+	status := objects.StatusOf(old)
+	err = before.Change(n, held(status))
+	if err != nil && !dryRun {
+		err = errors.Join(err, press(ctx, h.client, old, status, time.Now()))
+	}
+	return err
 }
 
 // deletable checks that no Pod is attached. What nodes hold for Pods to come is given
@@ -129,7 +127,7 @@ func (h *networks) deletable(ctx context.Context, r admission.Request) error {
 		return err
 	}
 	ref := objects.RefOf(r.Kind.Kind, old)
-	uses, err := attached(ctx, h.reader, ref, string(old.GetUID()))
+	uses, err := attached(ctx, h.client, ref, string(old.GetUID()))
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (h *pods) look(ctx context.Context, ref network.Ref) *network.Network {
 	if err := h.reader.Get(ctx, objects.Key(ref), obj); err != nil {
 		return nil
 	}
-	return objects.ModelOf(obj).Network
+	return modelOf(obj).Network
 }
 
 // services validates Services with annotations of ours.

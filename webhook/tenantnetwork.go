@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +47,7 @@ func (h *assigner) Handle(ctx context.Context, r admission.Request) admission.Re
 		return answer(err)
 	}
 	ref := network.Ref{Kind: v1.KindTenantNetwork, Namespace: r.Namespace, Name: nameOf(obj)}
-	if err := h.assign(ctx, obj, old, ref, r.DryRun != nil && *r.DryRun); err != nil {
+	if err := h.assign(ctx, obj, old, ref, dryRun(r)); err != nil {
 		return answer(about(ref, err))
 	}
 	return patched(r.Object.Raw, obj)
@@ -105,7 +106,7 @@ func (h *assigner) create(ctx context.Context, obj *v1.TenantNetwork, ref networ
 	setAssigned(obj, network.Assignment{Place: choice.Place, Token: token}.String())
 	n, err := network.FromTenantNetwork(obj)
 	if err == nil {
-		err = network.Conflict(youngest(n), h.catalog.rivals(n))
+		err = h.catalog.admit(nil, n, true, time.Now()) // it is let in when it is validated
 	}
 	if err != nil && !dryRun {
 		err = errors.Join(err, h.desk.Release(ctx, token))

@@ -81,6 +81,16 @@ const (
 	ConditionRecovering = "Recovering"
 	// ReasonAwaitingNodes: the message names those who have not.
 	ReasonAwaitingNodes = "AwaitingNodes"
+
+	// ConditionConflict, only ever True, says that an older network is in the way of
+	// this one, and that no Pod can attach. The message names it and what would help.
+	ConditionConflict = "Conflict"
+	// ReasonLinkTaken: a link's name or identity is taken for something else.
+	ReasonLinkTaken = "LinkTaken"
+	// ReasonParentShared: their backends or modes do not go on one parent.
+	ReasonParentShared = "ParentShared"
+	// ReasonPoolOverlap: both would give out the same addresses.
+	ReasonPoolOverlap = "PoolOverlap"
 )
 
 // Reasons of Events on networks that answer RebuildAnnotation.
