@@ -109,9 +109,10 @@ func TestMistakes(t *testing.T) {
 	i := 0
 	for name, tc := range cases {
 		i++
+		own := i // the cases run when the loop is over
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tc.try(t, name, i)
+			tc.try(t, name, own)
 		})
 	}
 }
