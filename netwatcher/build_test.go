@@ -18,6 +18,7 @@ var opts = cmp.Options{
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 	cmpopts.EquateErrors(),
 	cmpopts.EquateEmpty(),
+	cmpopts.IgnoreUnexported(Plan{}),
 }
 
 // net makes a network on ens4; age orders them, 1 being the oldest.
@@ -41,6 +42,9 @@ func mtu(m int) func(*network.Network)     { return func(n *network.Network) { n
 func kind(k string) func(*network.Network) { return func(n *network.Network) { n.Type = k } }
 func tenants(n *network.Network) {
 	n.Ref.Kind, n.Ref.Namespace = "TenantNetwork", "ns"
+}
+func assigned(place string) func(*network.Network) {
+	return func(n *network.Network) { n.Assignment = place + " 0123456789abcdef" }
 }
 func device(d string) func(*network.Network) {
 	return func(n *network.Network) { n.Device = d }

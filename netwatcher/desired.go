@@ -23,11 +23,16 @@ type Wanted struct {
 type Plan struct {
 	// Links by name.
 	Links []Wanted
+	// Cards are the NICs that networks use without a VLAN or VXLAN, by name.
+	Cards []Wanted
 	// NICs are the names of those that must be up, in order.
 	NICs []string
 	// Refused are the networks that an older one is in the way of, or that ask
 	// for what their link cannot give.
 	Refused map[network.Ref]error
+
+	// byID finds links and cards in a plan of Desired's.
+	byID map[network.Link]*Wanted
 }
 
 // Desired plans the links for all networks. It looks at what is there only for
@@ -35,8 +40,14 @@ type Plan struct {
 func Desired(networks []*network.Network, state *State, peers VTEPs) *Plan {
 	b := &planner{
 		state: state, peers: peers,
-		plan: &Plan{Refused: map[network.Ref]error{}},
-		byID: map[network.Link]*Wanted{},
+		plan:    &Plan{Refused: map[network.Ref]error{}},
+		byID:    map[network.Link]*Wanted{},
+		foreign: map[network.Link]string{},
+	}
+	for i := range state.Links {
+		if f := &state.Links[i]; !f.Ours {
+			b.foreign[f.Identity] = f.Name
+		}
 	}
 	sorted := b.assigned(networks)
 	slices.SortFunc(sorted, oldestFirst)
@@ -78,6 +89,8 @@ type planner struct {
 	peers VTEPs
 	plan  *Plan
 	byID  map[network.Link]*Wanted
+	// foreign are the names of others' links.
+	foreign map[network.Link]string
 }
 
 // add finds the network's link or starts a new one. Conflict is what older
@@ -91,13 +104,6 @@ func (b *planner) add(n *network.Network, conflict error) error {
 		return conflictError{conflict}
 	}
 	nic, err := usable(b.state, n.Device)
-	if id.IsNIC() {
-		if err != nil {
-			return err
-		}
-		b.plan.NICs = append(b.plan.NICs, n.Device)
-		return fits(n, nic.MTU, nic)
-	}
 	w, ok := b.byID[id]
 	if !ok {
 		w = &Wanted{Spec: Spec{Identity: id, Name: n.LinkName(), Device: n.Device}, Err: err}
@@ -114,6 +120,12 @@ func (b *planner) add(n *network.Network, conflict error) error {
 
 // start places a new link on its NIC.
 func (b *planner) start(w *Wanted, nic *NIC) error {
+	if w.Identity.IsNIC() {
+		if w.Err == nil {
+			w.MTU = nic.MTU
+		}
+		return nil
+	}
 	if err := b.free(w); err != nil {
 		return err
 	}
@@ -139,25 +151,29 @@ func (b *planner) free(w *Wanted) error {
 	if _, ok := b.state.nic(w.Name); ok {
 		return fmt.Errorf("link name %s is a NIC of this node: use another NetworkID: %w", w.Name, ErrTaken)
 	}
-	for i := range b.state.Links {
-		f := &b.state.Links[i]
-		if !f.Ours && f.Identity == w.Identity {
-			return fmt.Errorf("%s is link %s of this node, which Patchbay did not make: remove it, or use another number: %w",
-				w.Identity, f.Name, ErrTaken)
-		}
+	if name, ok := b.foreign[w.Identity]; ok {
+		return fmt.Errorf("%s is link %s of this node, which Patchbay did not make: remove it, or use another number: %w",
+			w.Identity, name, ErrTaken)
 	}
 	return nil
 }
 
 // finish orders the plan.
 func (b *planner) finish() *Plan {
-	for _, w := range b.byID {
-		b.plan.Links = append(b.plan.Links, *w)
+	for id, w := range b.byID {
+		if id.IsNIC() {
+			b.plan.Cards = append(b.plan.Cards, *w)
+		} else {
+			b.plan.Links = append(b.plan.Links, *w)
+		}
 		if w.Err == nil {
 			b.plan.NICs = append(b.plan.NICs, w.Device)
 		}
 	}
-	slices.SortFunc(b.plan.Links, func(a, b Wanted) int { return strings.Compare(a.Name, b.Name) })
+	b.plan.byID = b.byID
+	byName := func(a, b Wanted) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(b.plan.Links, byName)
+	slices.SortFunc(b.plan.Cards, byName)
 	slices.Sort(b.plan.NICs)
 	b.plan.NICs = slices.Compact(b.plan.NICs)
 	return b.plan

@@ -48,7 +48,10 @@ func TestDesired(t *testing.T) {
 		"NICItself": {
 			reason: "a network without VLAN needs its NIC up, and no link",
 			nets:   []*network.Network{newNet(1, "plain", device("ens6"))},
-			want:   Plan{NICs: []string{"ens6"}},
+			want: Plan{
+				NICs:  []string{"ens6"},
+				Cards: []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens6"}, Name: "ens6", Device: "ens6", MTU: 1500}, Networks: []network.Ref{ref("plain")}}},
+			},
 		},
 		"NoDevice": {
 			reason: "SR-IOV and networks of other plugins' own devices",
@@ -64,6 +67,45 @@ func TestDesired(t *testing.T) {
 				Refused: map[network.Ref]error{
 					{Kind: "TenantNetwork", Namespace: "ns", Name: "spy"}: network.ErrInvalid,
 				},
+			},
+		},
+		"Assigned": {
+			reason: "what admission gave to a tenant is as good as a netadmin's word",
+			nets:   []*network.Network{newNet(1, "red", tenants, kind("macvlan"), vlan(1003), assigned("vlan/ens4/1003"))},
+			want: Plan{
+				Links: []Wanted{{Spec: vlanLink("red.1003", "ens4", 1003, 1500), Networks: []network.Ref{{Kind: "TenantNetwork", Namespace: "ns", Name: "red"}}}},
+				NICs:  []string{"ens4"},
+			},
+		},
+		"VRF": {
+			reason: "a NIC in a VRF keeps its frames for VLANs and slaves",
+			nets:   []*network.Network{newNet(1, "storage", vlan(500))},
+			state:  &State{NICs: []NIC{{Name: "ens4", MTU: 1500, Up: true, Master: "blue", MasterKind: "vrf"}}},
+			want: Plan{
+				Links: []Wanted{{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("storage")}}},
+				NICs:  []string{"ens4"},
+			},
+		},
+		"Switch": {
+			reason: "Open vSwitch takes all frames of its ports, as every other master does",
+			nets:   []*network.Network{newNet(1, "plain")},
+			state:  &State{NICs: []NIC{{Name: "ens4", MTU: 1500, Up: true, Master: "ovs-system", MasterKind: "openvswitch"}}},
+			want: Plan{
+				Cards: []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"}, Networks: []network.Ref{ref("plain")}, Err: ErrBridgePort}},
+			},
+		},
+		"Bond": {
+			reason: "a bond is as good as a card; its ports are not",
+			nets:   []*network.Network{newNet(1, "both", vlan(5), device("bond0")), newNet(2, "port", vlan(5), device("ens4"))},
+			state: &State{NICs: []NIC{
+				{Name: "bond0", Kind: "bond", MTU: 9000, Up: true}, {Name: "ens4", MTU: 9000, Up: true, Master: "bond0", MasterKind: "bond"},
+			}},
+			want: Plan{
+				Links: []Wanted{
+					{Spec: vlanLink("both.5", "bond0", 5, 9000), Networks: []network.Ref{ref("both")}},
+					{Spec: Spec{Identity: network.Link{Device: "ens4", VLAN: 5}, Name: "port.5", Device: "ens4"}, Networks: []network.Ref{ref("port")}, Err: ErrBridgePort},
+				},
+				NICs: []string{"bond0"},
 			},
 		},
 		"Delegate": {
@@ -130,8 +172,8 @@ func TestDesired(t *testing.T) {
 			reason: "the link is told of, as an error of this node",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500), device("ens9")), newNet(2, "plain", device("ens9"))},
 			want: Plan{
-				Links:   []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens9", VLAN: 500}, Name: "storage.500", Device: "ens9"}, Networks: []network.Ref{ref("storage")}, Err: ErrNoNIC}},
-				Refused: map[network.Ref]error{ref("plain"): ErrNoNIC},
+				Links: []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens9", VLAN: 500}, Name: "storage.500", Device: "ens9"}, Networks: []network.Ref{ref("storage")}, Err: ErrNoNIC}},
+				Cards: []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens9"}, Name: "ens9", Device: "ens9"}, Networks: []network.Ref{ref("plain")}, Err: ErrNoNIC}},
 			},
 		},
 		"BridgePort": {
@@ -193,12 +235,13 @@ func TestDesired(t *testing.T) {
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	nets := []*network.Network{newNet(1, "old", vxlan(700)), newNet(2, "young", vxlan(700), device("ens5")), newNet(3, "gone", device("ens9"))}
-	refused := Desired(nets, host(), nil).Refused
+	plan := Desired(nets, host(), nil)
+	got := map[string]error{"young": plan.Refused[ref("young")], "gone": plan.Cards[0].Err}
 	for name, want := range map[string]string{
 		"young": "link is taken: ClusterNetwork/young wants vxlan/700 on ens5, and ClusterNetwork/old has it on ens4: use host_device ens4 or another vxlan",
 		"gone":  "ens9: NIC not found on this node (it has ens4, ens5, ens6, ens7)",
 	} {
-		if got := refused[ref(name)]; got == nil || got.Error() != want {
+		if got := got[name]; got == nil || got.Error() != want {
 			t.Errorf("%s: got %v\nwant %s", name, got, want)
 		}
 	}

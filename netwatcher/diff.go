@@ -19,7 +19,7 @@ const (
 	Delete Op = "delete"
 	// Create makes Link, sealed and up.
 	Create Op = "create"
-	// Update sets MTU, seals and sets up the link Link.Name.
+	// Update sets MTU and VTEP, seals and sets up the link Link.Name.
 	Update Op = "update"
 	// Peer adds Add to and takes Drop off the forwarding entries of Link.Name.
 	Peer Op = "peer"
@@ -43,8 +43,8 @@ func (c *Change) name() string {
 	return c.Link.Name
 }
 
-// Used reports whether Pods have slaves on the link of an identity.
-type Used func(network.Link) bool
+// Used reports whether Pods are on a link, or anything else is.
+type Used func(*Found) bool
 
 // Diff returns the steps from what is there to the plan, deletions first since
 // what is created may need a name or an identity of theirs. Nothing to do: nil.
@@ -60,7 +60,7 @@ func Diff(plan *Plan, state *State, used Used) []Change {
 		f := &state.Links[i]
 		switch {
 		case !f.Ours:
-		case f.HalfMade || outdated(f, plan) && !used(f.Identity):
+		case f.HalfMade || outdated(f, plan) && !used(f):
 			first = append(first, Change{Op: Delete, Link: f.Spec})
 		default:
 			kept[f.Identity] = f
@@ -82,11 +82,20 @@ func outdated(f *Found, plan *Plan) bool {
 	if w == nil {
 		return true
 	}
-	return w.Err == nil && (f.Name != w.Name || f.Device != w.Device || f.Local != w.Local)
+	return w.Err == nil && (f.Name != w.Name || w.elsewhere(f))
 }
 
-// link finds a wanted link.
+// elsewhere reports whether the link is on another NIC, or receives in another
+// family, than it should: the kernel changes neither in place.
+func (w *Wanted) elsewhere(f *Found) bool {
+	return f.Device != w.Device || w.Identity.VXLAN != 0 && f.Local.Is4() != w.Local.Is4()
+}
+
+// link finds a wanted link or card.
 func (p *Plan) link(id network.Link) *Wanted {
+	if p.byID != nil {
+		return p.byID[id]
+	}
 	for i := range p.Links {
 		if p.Links[i].Identity == id {
 			return &p.Links[i]
@@ -103,13 +112,16 @@ func steps(w *Wanted, f *Found, used Used) []Change {
 	var changes []Change
 	target := w.Spec
 	target.Name = f.Name // Pods may be on a link that an older network named
-	if f.MTU > w.MTU && used(w.Identity) {
+	if f.MTU > w.MTU && used(f) {
 		target.MTU = f.MTU // would cut frames that Pods send
 	}
-	if f.MTU != target.MTU || !f.Up || !f.Sealed {
+	if w.elsewhere(f) {
+		target.Device, target.Local, target.Peers = f.Device, f.Local, nil
+	}
+	if f.MTU != target.MTU || f.Local != target.Local || !f.Up || !f.Sealed {
 		changes = append(changes, Change{Op: Update, Link: target})
 	}
-	if w.Peers == nil || f.Local.Is4() != w.Local.Is4() {
+	if target.Peers == nil {
 		return changes
 	}
 	add, drop := missing(w.Peers, f.Peers), missing(f.Peers, w.Peers)

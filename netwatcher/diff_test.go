@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 func TestDiff(t *testing.T) {
@@ -25,6 +23,9 @@ func TestDiff(t *testing.T) {
 	lower := with(storage, func(s *Spec) { s.MTU = 1400 })
 	renamed := with(storage, func(s *Spec) { s.Name = "first.500" })
 	moved := with(backend, func(s *Spec) { s.Local = ipList("192.0.2.77")[0] })
+	other := with(backend, func(s *Spec) { s.Local, s.Peers = ipList("2001:db8::1")[0], nil })
+	elsewhere := with(backend, func(s *Spec) { s.Device, s.Local = "ens5", ipList("192.0.2.44")[0] })
+	where := with(backend, func(s *Spec) { s.Peers = nil })
 	fewer := with(backend, func(s *Spec) { s.Peers = ipList("192.0.2.3", "192.0.2.9") })
 	unknown := with(backend, func(s *Spec) { s.Peers = nil })
 
@@ -49,7 +50,10 @@ func TestDiff(t *testing.T) {
 		"Renamed":         {reason: "the oldest network is another now", plan: wants(renamed), state: host(ours(storage)), want: []Change{{Op: Delete, Link: storage}, {Op: Create, Link: renamed}}},
 		"RenamedUsed":     {reason: "keeps its name while Pods are on it", plan: wants(renamed), state: host(ours(storage)), used: true},
 		"RenamedUsedDown": {reason: "repaired under the name that it has", plan: wants(renamed), used: true, state: host(Found{Spec: storage, Ours: true, Sealed: true}), want: []Change{{Op: Update, Link: storage}}},
-		"VTEPMoved":       {reason: "the NIC's first address is another", plan: wants(backend), state: host(ours(moved)), want: []Change{{Op: Delete, Link: moved}, {Op: Create, Link: backend}}},
+		"VTEPMoved":       {reason: "the NIC's first address is another: changed in place, Pods or not", plan: wants(backend), used: true, state: host(ours(moved)), want: []Change{{Op: Update, Link: backend}}},
+		"FamilyMoved":     {reason: "the kernel does not change that in place", plan: wants(backend), state: host(ours(other)), want: []Change{{Op: Delete, Link: other}, {Op: Create, Link: backend}}},
+		"FamilyMovedUsed": {reason: "never under Pods", plan: wants(backend), used: true, state: host(ours(other))},
+		"DeviceMovedUsed": {reason: "it is repaired where it is", plan: wants(elsewhere), used: true, state: host(Found{Spec: backend, Ours: true, Sealed: true}), want: []Change{{Op: Update, Link: where}}},
 		"Peers":           {reason: "one node left, one came", plan: wants(fewer), state: host(ours(backend)), used: true, want: []Change{{Op: Peer, Link: fewer, Add: ipList("192.0.2.9"), Drop: ipList("192.0.2.2")}}},
 		"PeersUnknown":    {reason: "the API server has not answered yet: entries stay", plan: wants(unknown), state: host(ours(backend))},
 		"NICDown":         {reason: "a link is as good as its NIC", plan: &Plan{NICs: []string{"ens4", "ens6"}}, state: host(), want: []Change{{Op: Raise, Link: Spec{Device: "ens6"}}}},
@@ -58,7 +62,7 @@ func TestDiff(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := Diff(tc.plan, tc.state, func(network.Link) bool { return tc.used })
+			got := Diff(tc.plan, tc.state, func(*Found) bool { return tc.used })
 			if diff := cmp.Diff(tc.want, got, opts); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}

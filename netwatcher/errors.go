@@ -9,8 +9,8 @@ import "errors"
 var (
 	// ErrNoNIC says that the node has no NIC of that name.
 	ErrNoNIC = errors.New("NIC not found on this node")
-	// ErrBridgePort says that the NIC is a port of a bridge or bond, which gets
-	// all its frames.
+	// ErrBridgePort says that the NIC is a port of a bridge, bond or switch, which
+	// gets all its frames.
 	ErrBridgePort = errors.New("NIC is a port of another link")
 	// ErrNoAddress says that a NIC has no global address to be a VTEP.
 	ErrNoAddress = errors.New("NIC has no global address for VXLAN")

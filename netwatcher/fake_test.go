@@ -5,6 +5,7 @@ package netwatcher
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -26,6 +27,8 @@ type world struct {
 	reads   int
 	err     map[string]error // by the name of the link, or of the method
 	events  func(string)
+	// slaves are links that the kernel says something is on.
+	slaves map[string]bool
 }
 
 func newWorld(nets ...*network.Network) *world {
@@ -69,6 +72,9 @@ func (w *world) Apply(_ context.Context, c Change) error {
 		if w.used[c.Link.Identity] {
 			panic("a link with Pods on it was deleted")
 		}
+		if w.slaves[c.Link.Name] {
+			panic("a link with slaves on it was deleted")
+		}
 		w.state.Links = slices.Delete(w.state.Links, i, i+1)
 	case Update:
 		peers := w.state.Links[i].Peers
@@ -79,6 +85,12 @@ func (w *world) Apply(_ context.Context, c Change) error {
 		f.Peers = append(slices.DeleteFunc(slices.Clone(f.Peers), contained(c.Drop)), c.Add...)
 	}
 	return nil
+}
+
+func (w *world) Slaves(context.Context) (map[string]bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.slaves), w.err["Slaves"]
 }
 
 func contained[T comparable](in []T) func(T) bool {

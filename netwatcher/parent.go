@@ -32,7 +32,7 @@ func (r *Reconciler) Parent(ctx context.Context, n *network.Network) (string, er
 // noLink says what would give the network a parent.
 func noLink(n *network.Network) error {
 	if n.Ref.Kind == v1.KindTenantNetwork {
-		return fmt.Errorf("network %s: %w: it is assigned from a TenantConfig, which is not served yet: ask for a ClusterNetwork", n.Ref, ErrNoLink)
+		return fmt.Errorf("network %s: %w: none was assigned from a TenantConfig: make the network anew, or ask for a ClusterNetwork", n.Ref, ErrNoLink)
 	}
 	if n.Type == v1.TypeSRIOV {
 		return fmt.Errorf("network %s: %w: its devices come from device_pool", n.Ref, ErrNoLink)
@@ -68,6 +68,8 @@ func (r *Reconciler) ensure(ctx context.Context, id network.Link, n *network.Net
 }
 
 func (r *Reconciler) try(ctx context.Context, id network.Link, n *network.Network) (string, error) {
+	r.apply.Lock() // a link that is about to go is not given out
+	defer r.apply.Unlock()
 	in, err := r.read(ctx, n)
 	if err != nil {
 		return "", err
@@ -84,7 +86,7 @@ func (r *Reconciler) try(ctx context.Context, id network.Link, n *network.Networ
 			mine = append(mine, c)
 		}
 	}
-	if err := r.take(ctx, mine).join(); err != nil {
+	if err := r.take(ctx, mine, r.step).join(); err != nil {
 		return "", err
 	}
 	name, err := linkName(in, id, mine)

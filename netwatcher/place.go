@@ -22,7 +22,7 @@ func usable(state *State, device string) (*NIC, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: %w%s", device, ErrNoNIC, cards(state))
 	}
-	if nic.Master != "" && (nic.MasterKind == "bridge" || nic.MasterKind == "bond" || nic.MasterKind == "team") {
+	if nic.Master != "" && nic.MasterKind != "vrf" { // a VRF takes no frame from VLANs and slaves
 		return nil, fmt.Errorf("%s: %w, the %s %s: name that one as host_device, or take the NIC out of it",
 			device, ErrBridgePort, nic.MasterKind, nic.Master)
 	}

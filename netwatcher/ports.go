@@ -4,6 +4,7 @@ package netwatcher
 
 import (
 	"context"
+	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
@@ -19,6 +20,19 @@ type Kernel interface {
 	// Watch calls changed with the name of every link that appears, changes or
 	// goes, until ctx ends; with "" when it may have missed some.
 	Watch(ctx context.Context, changed func(link string)) error
+	// Slaves returns the names of the host's links that another link is on, in
+	// whatever namespace it is: also those of Pods that the journal has nothing of.
+	Slaves(ctx context.Context) (map[string]bool, error)
+}
+
+// Observer is told what the Reconciler does. Its methods must not block.
+type Observer interface {
+	// Step says that a step was taken, and how it went.
+	Step(op Op, err error)
+	// Round says how long a round took and how it went, and what is there after it.
+	Round(took time.Duration, err error, status *v1.NodeNetworkStatus)
+	// News says what got better or worse, for people to read.
+	News(n News)
 }
 
 // Cluster tells what the networks and the other nodes need.

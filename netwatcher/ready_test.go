@@ -13,11 +13,12 @@ import (
 
 func TestReady(t *testing.T) {
 	t.Parallel()
-	good := v1.HostLink{Name: "good.1", State: up}
-	missing := v1.HostLink{Name: "far.9", State: failed, Error: "no NIC ens9"}
+	good := v1.HostLink{Name: "good.1", State: v1.LinkUp}
+	missing := v1.HostLink{Name: "far.9", State: v1.LinkError, Error: "no NIC ens9"}
 	cases := map[string]struct {
 		reason string
 		links  []v1.HostLink
+		no     []v1.RefusedNetwork
 		want   metav1.Condition
 	}{
 		"None": {
@@ -34,16 +35,21 @@ func TestReady(t *testing.T) {
 			links:  []v1.HostLink{good, missing},
 			want:   metav1.Condition{Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "far.9: no NIC ens9"},
 		},
+		"Refused": {
+			reason: "a network that gets no link here is not well, though all links are",
+			links:  []v1.HostLink{good}, no: []v1.RefusedNetwork{{Network: "DanmNet/a/b", Error: "taken"}},
+			want: metav1.Condition{Type: "Ready", Status: "False", Reason: "NetworkRefused", Message: "DanmNet/a/b: taken"},
+		},
 		"Several": {
 			reason: "the message stays one line, however many links are not up",
-			links:  []v1.HostLink{{Name: "down.7", State: down}, good, missing},
+			links:  []v1.HostLink{{Name: "down.7", State: v1.LinkDown}, good, missing},
 			want:   metav1.Condition{Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "down.7 is down (and 1 more)"},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, ready(tc.links)); diff != "" {
+			if diff := cmp.Diff(tc.want, ready(tc.links, tc.no)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

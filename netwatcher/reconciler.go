@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 
@@ -17,18 +17,20 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// Config of a Reconciler; every field is needed.
+// Config of a Reconciler; every field but Observer is needed.
 type Config struct {
 	// Node is this node's name.
 	Node string
-	// Version of the daemon, for the status.
-	Version string
+	// Version of the daemon and KernelVersion of the node, for the status.
+	Version, KernelVersion string
 	// Kernel, Cluster and Pods are the world outside.
 	Kernel  Kernel
 	Cluster Cluster
 	Pods    Pods
 	// Log gets what changes and what fails.
 	Log logr.Logger
+	// Observer may be nil.
+	Observer Observer
 }
 
 // Reconciler keeps the host's links as the networks need them. It is safe for
@@ -46,7 +48,7 @@ type Reconciler struct {
 	mu     sync.Mutex // guards what follows
 	view   view
 	failed Failures
-	wrote  *v1.NodeNetworkStatus
+	wrote  written
 }
 
 // New returns a Reconciler that does nothing before Run or Parent.
@@ -65,32 +67,44 @@ func (r *Reconciler) Trigger() {
 
 // Reconcile makes one round: it reads, plans, changes and reports. All links are
 // tried; the error joins those that failed.
-func (r *Reconciler) Reconcile(ctx context.Context) error {
+func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
+	start := time.Now()
+	var status *v1.NodeNetworkStatus
+	if r.Observer != nil {
+		defer func() { r.Observer.Round(time.Since(start), err, status) }()
+	}
 	in, err := r.read(ctx, nil)
 	if err != nil {
 		return err
 	}
 	changes := Diff(in.plan, in.state, in.used)
-	failed := r.take(ctx, changes)
+	failed := r.take(ctx, changes, r.lockedStep)
 	if len(changes) > 0 {
 		if in.state, err = r.Kernel.State(ctx); err != nil {
 			return errors.Join(failed.join(), fmt.Errorf("read the host's links: %w", err))
 		}
 	}
 	r.show(in, failed)
-	return errors.Join(failed.join(), r.report(ctx, in))
+	now := Status(in.plan, in.state, failed)
+	now.Version, now.KernelVersion = r.Version, r.KernelVersion
+	status = &now
+	return errors.Join(failed.join(), r.report(ctx, in.reported, status, changes))
 }
 
 // take takes the steps, and goes on after one that fails. A failed link's later
 // steps are left out.
-func (r *Reconciler) take(ctx context.Context, changes []Change) Failures {
+func (r *Reconciler) take(ctx context.Context, changes []Change, step func(context.Context, Change) error) Failures {
 	failed := Failures{}
 	for _, c := range changes {
-		if failed[c.Link.Identity] != nil && c.Op != Raise {
+		id := c.Link.Identity
+		if c.Op == Raise {
+			id = network.Link{Device: c.Link.Device}
+		}
+		if failed[id] != nil {
 			continue
 		}
-		if err := r.step(ctx, c); err != nil {
-			failed[c.Link.Identity] = err
+		if err := step(ctx, c); err != nil {
+			failed[id] = err
 		}
 	}
 	return failed
@@ -106,11 +120,20 @@ func (f Failures) join() error {
 	return errors.Join(errs...)
 }
 
-// step takes one step, and looks again before it removes a link.
-func (r *Reconciler) step(ctx context.Context, c Change) error {
+// lockedStep is step for who has no lock.
+func (r *Reconciler) lockedStep(ctx context.Context, c Change) error {
 	r.apply.Lock()
 	defer r.apply.Unlock()
+	return r.step(ctx, c)
+}
+
+// step takes one step, and looks again before it removes a link. A Pod that was
+// given the link has its record by then; one that comes later waits for the lock.
+func (r *Reconciler) step(ctx context.Context, c Change) error {
 	if c.Op == Delete {
+		r.mu.Lock()
+		delete(r.view.ready, c.Link.Identity)
+		r.mu.Unlock()
 		links, err := r.Pods.Links()
 		if err != nil {
 			return fmt.Errorf("delete link %s: ask who uses it: %w", c.Link.Name, err)
@@ -119,29 +142,15 @@ func (r *Reconciler) step(ctx context.Context, c Change) error {
 			return nil // a Pod came first; the next round plans afresh
 		}
 	}
-	if err := r.Kernel.Apply(ctx, c); err != nil {
+	err := r.Kernel.Apply(ctx, c)
+	if r.Observer != nil {
+		r.Observer.Step(c.Op, err)
+	}
+	if err != nil {
 		return fmt.Errorf("%s link %s: %w", c.Op, c.name(), err)
 	}
 	r.Log.Info("changed the host's links", "op", c.Op, "link", c.name(), "device", c.Link.Device,
 		"add", c.Add, "drop", c.Drop)
-	return nil
-}
-
-// report writes the status when it differs from what was written last.
-func (r *Reconciler) report(ctx context.Context, in *input) error {
-	r.mu.Lock()
-	status := Status(in.plan, in.state, r.failed, r.Version)
-	same := in.reported && r.wrote != nil && reflect.DeepEqual(*r.wrote, status)
-	r.mu.Unlock()
-	if same {
-		return nil
-	}
-	if err := r.Cluster.WriteStatus(ctx, status); err != nil {
-		return fmt.Errorf("write NodeNetwork %s: %w", r.Node, err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.wrote = &status
 	return nil
 }
 
@@ -170,7 +179,7 @@ func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, 
 	if err != nil {
 		return nil, fmt.Errorf("read the host's links: %w", err)
 	}
-	in := &input{nets: nets, state: state, used: func(id network.Link) bool { return links[id] }, reported: true}
+	in := &input{nets: nets, state: state, used: r.used(ctx, links), reported: true}
 	var peers VTEPs
 	if nodes, err := r.Cluster.NodeNetworks(ctx); err == nil {
 		peers = PeerVTEPs(nodes, r.Node)
@@ -180,6 +189,26 @@ func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, 
 	}
 	in.plan = Desired(nets, state, peers)
 	return in, nil
+}
+
+// used tells links that Pods of the journal or anything else is on. The kernel is
+// asked at most once, and only when there is a link to remove or to make narrower:
+// that is a look into every namespace. If it does not answer, all are in use.
+func (r *Reconciler) used(ctx context.Context, byPods map[network.Link]bool) Used {
+	slaves := sync.OnceValues(func() (map[string]bool, error) {
+		on, err := r.Kernel.Slaves(ctx)
+		if err != nil {
+			r.Log.Error(err, "what is on the host's links is not known: none is removed")
+		}
+		return on, err
+	})
+	return func(f *Found) bool {
+		if byPods[f.Identity] {
+			return true
+		}
+		on, err := slaves()
+		return err != nil || on[f.Name]
+	}
 }
 
 // with adds a network that is not among nets, or is newer than there.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -54,6 +55,7 @@ func TestOneFailure(t *testing.T) {
 		t.Errorf("status of the failed link: %+v", s)
 	}
 	w.change(func(w *world) { delete(w.err, "bad.5") })
+	r.wrote.at = time.Time{} // long ago
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +136,71 @@ func TestStatusAgain(t *testing.T) {
 		if len(w.written) != 1 {
 			t.Errorf("written %d times, want once", len(w.written))
 		}
+	}
+}
+
+// The NIC below a link was renamed: the journal's identity is not the link's any
+// more, but the kernel says that something is on it. So it does of a link whose
+// Pods another CNI plugin has made.
+func TestSlavesKeepALink(t *testing.T) {
+	t.Parallel()
+	for name, nets := range map[string][]*network.Network{"Unwanted": nil, "OfRenamedNIC": {newNet(1, "a", vlan(5))}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(nets...)
+			w.state.NICs[0].Name = "other"
+			w.state.Links = []Found{ours(vlanLink("a.5", "other", 5, 1500))}
+			w.slaves = map[string]bool{"a.5": true}
+			for _, err := range []error{nil, errBroken} {
+				w.err["Slaves"] = err
+				if err := w.reconciler(t).Reconcile(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if w.taken() > 0 {
+					t.Errorf("changed under slaves: %+v", w.steps)
+				}
+			}
+			links := w.written[0].Links
+			i := slices.IndexFunc(links, func(l v1.HostLink) bool { return l.State == v1.LinkKept })
+			if i < 0 || !strings.Contains(links[i].Error, "it goes when nothing is on it") {
+				t.Errorf("nobody is told why the link is still there: %+v", links)
+			}
+			w.err["Slaves"], w.slaves = nil, nil
+			if err := w.reconciler(t).Reconcile(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if len(w.links()) > 0 {
+				t.Errorf("links nobody is on and nobody needs: %v", w.links())
+			}
+		})
+	}
+}
+
+// A Pod that asks while the link goes waits, and gets it anew.
+func TestParentWaitsForARemoval(t *testing.T) {
+	t.Parallel()
+	n := newNet(1, "a", vlan(5))
+	w := newWorld(n)
+	r := w.reconciler(t)
+	if err := r.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	link := w.state.Links[0].Spec
+	r.apply.Lock() // the removal is under way
+	if err := r.step(t.Context(), Change{Op: Delete, Link: link}); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		name, err := r.Parent(t.Context(), n)
+		if err == nil && name != "a.5" {
+			err = errors.New(name)
+		}
+		got <- err
+	}()
+	r.apply.Unlock()
+	if err := <-got; err != nil || !slices.Equal(w.links(), []string{"a.5"}) {
+		t.Errorf("got %v, links %v, want the link made again", err, w.links())
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
 // testLog drops what is logged: a reconciler may outlive its test by a line.
@@ -66,7 +68,7 @@ func TestRun(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		links := w.written[len(w.written)-1].Links
-		return len(links) == 3 && links[2].State == failed
+		return len(links) == 3 && links[2].State == v1.LinkError
 	})
 	w.change(func(w *world) { delete(w.err, "c.7") })
 	eventually(t, "what failed is tried again, unasked", w.has("a.5", "b.6", "c.7"))

@@ -3,6 +3,7 @@
 package netwatcher
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -12,21 +13,14 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// States of a host link, as in NodeNetwork's status.
-const (
-	up     = "Up"
-	down   = "Down"
-	failed = "Error"
-)
-
 // Failures are the errors of the last attempt to change a link.
 type Failures map[network.Link]error
 
 // Status tells how the plan stands in the kernel. Equal input gives equal
-// output, so it can be compared with what was written before; the conditions'
-// times are the writer's.
-func Status(plan *Plan, state *State, failures Failures, version string) v1.NodeNetworkStatus {
-	s := v1.NodeNetworkStatus{Version: version}
+// output, so it can be compared with what was written before; versions and the
+// conditions' times are the writer's.
+func Status(plan *Plan, state *State, failures Failures) v1.NodeNetworkStatus {
+	var s v1.NodeNetworkStatus
 	for i := range state.NICs {
 		nic := &state.NICs[i]
 		if nic.listed() || slices.Contains(plan.NICs, nic.Name) {
@@ -34,12 +28,25 @@ func Status(plan *Plan, state *State, failures Failures, version string) v1.Node
 		}
 	}
 	slices.SortFunc(s.NICs, func(a, b v1.NIC) int { return strings.Compare(a.Name, b.Name) })
-	for i := range plan.Links {
-		s.Links = append(s.Links, linkStatus(plan, &plan.Links[i], state, failures))
+	r := newRows(plan, state, failures)
+	s.Links = r.all()
+	for ref, err := range plan.Refused {
+		s.Refused = append(s.Refused, v1.RefusedNetwork{Network: ref.String(), Error: clip(err.Error())})
 	}
-	slices.SortFunc(s.Links, func(a, b v1.HostLink) int { return strings.Compare(a.Name, b.Name) })
-	s.Conditions = []metav1.Condition{ready(s.Links)}
+	slices.SortFunc(s.Refused, func(a, b v1.RefusedNetwork) int { return strings.Compare(a.Network, b.Network) })
+	s.Conditions = []metav1.Condition{ready(s.Links, s.Refused)}
 	return s
+}
+
+// maxError is the longest error of a row, in bytes: a thousand of them still fit an
+// object.
+const maxError = 400
+
+func clip(text string) string {
+	if len(text) <= maxError {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxError], "") + "…"
 }
 
 // listed tells NICs that are shown even when no network names them: cards and
@@ -59,36 +66,6 @@ func (n *NIC) status() v1.NIC {
 	return s
 }
 
-func linkStatus(plan *Plan, w *Wanted, state *State, failures Failures) v1.HostLink {
-	s := v1.HostLink{Name: w.Name, Identity: w.Identity.String(), Parent: w.Device, State: down}
-	for _, ref := range w.Networks {
-		s.Networks = append(s.Networks, ref.String())
-	}
-	slices.Sort(s.Networks)
-	if f := state.link(w.Identity); f != nil {
-		s.MTU = int32(f.MTU)
-		if !plan.names(f.Name) { // the list's key is the name
-			s.Name = f.Name
-		}
-		if f.Up {
-			s.State = up
-		}
-	}
-	err := w.Err
-	if err == nil {
-		err = failures[w.Identity]
-	}
-	if err != nil {
-		s.State, s.Error = failed, err.Error()
-	}
-	return s
-}
-
-// names reports whether a wanted link has the name.
-func (p *Plan) names(name string) bool {
-	return slices.ContainsFunc(p.Links, func(w Wanted) bool { return w.Name == name })
-}
-
 // link finds a whole link of ours.
 func (s *State) link(id network.Link) *Found {
 	for i := range s.Links {
@@ -98,3 +75,6 @@ func (s *State) link(id network.Link) *Found {
 	}
 	return nil
 }
+
+// byName compares rows.
+func byName(a, b v1.HostLink) int { return cmp.Compare(a.Name, b.Name) }

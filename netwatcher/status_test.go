@@ -33,7 +33,9 @@ func TestStatus(t *testing.T) {
 			{Spec: vlanLink("half.8", "ens4", 8, 1500), Ours: true, HalfMade: true},
 		},
 	}
-	plan := &Plan{NICs: []string{"dummy0", "ens4"}, Links: []Wanted{
+	plan := &Plan{NICs: []string{"dummy0", "ens4"}, Refused: map[network.Ref]error{ref("young"): ErrTaken}, Cards: []Wanted{
+		{Spec: Spec{Identity: network.Link{Device: "dummy0"}, Name: "dummy0", Device: "dummy0"}, Networks: []network.Ref{ref("plain")}},
+	}, Links: []Wanted{
 		{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("b"), ref("a")}},
 		{Spec: vlanLink("new.6", "ens4", 6, 1500)},
 		{Spec: vlanLink("down.7", "ens4", 7, 1500)},
@@ -44,9 +46,8 @@ func TestStatus(t *testing.T) {
 	failures := Failures{network.Link{Device: "ens4", VLAN: 10}: errors.New("create link broken.10: no buffer space")}
 	want := v1.NodeNetworkStatus{
 		Conditions: []metav1.Condition{{
-			Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "broken.10: create link broken.10: no buffer space (and 3 more)",
+			Type: "Ready", Status: "False", Reason: "LinkNotUp", Message: "broken.10: create link broken.10: no buffer space (and 5 more)",
 		}},
-		Version: "v1.2.3",
 		NICs: []v1.NIC{
 			{Name: "bond0", MTU: 9000, Speed: 50000},
 			{Name: "dummy0", MTU: 1500},
@@ -55,16 +56,18 @@ func TestStatus(t *testing.T) {
 				Addresses: []string{"192.0.2.1/24"}, SRIOV: &v1.SRIOVFunctions{TotalVFs: 7, NumVFs: 3},
 			},
 		},
+		Refused: []v1.RefusedNetwork{{Network: "ClusterNetwork/young", Error: "taken"}},
 		Links: []v1.HostLink{
 			{Name: "broken.10", Identity: "vlan/ens4/10", Parent: "ens4", State: "Error", Error: "create link broken.10: no buffer space"},
 			{Name: "down.7", Identity: "vlan/ens4/7", Parent: "ens4", MTU: 1500, State: "Down"},
+			{Name: "dummy0", Identity: "nic/dummy0", MTU: 1500, State: "Down", Networks: []string{"ClusterNetwork/plain"}},
 			{Name: "far.9", Identity: "vlan/ens9/9", Parent: "ens9", State: "Error", Error: ErrNoNIC.Error()},
 			{Name: "half.8", Identity: "vlan/ens4/8", Parent: "ens4", State: "Down"},
 			{Name: "old.6", Identity: "vlan/ens4/6", Parent: "ens4", MTU: 1400, State: "Up"},
 			{Name: "storage.500", Identity: "vlan/ens4/500", Parent: "ens4", MTU: 1500, State: "Up", Networks: []string{"ClusterNetwork/a", "ClusterNetwork/b"}},
 		},
 	}
-	if diff := cmp.Diff(want, Status(plan, state, failures, "v1.2.3"), opts); diff != "" {
+	if diff := cmp.Diff(want, Status(plan, state, failures), opts); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -77,7 +80,7 @@ func TestStatusNamesAreUnique(t *testing.T) {
 		{Spec: vlanLink("x.5", "ens5", 5, 1500)}, // waits for the name
 		{Spec: vlanLink("y.5", "ens4", 5, 1500)}, // has it, with Pods on it
 	}}
-	got := Status(plan, state, nil, "").Links
+	got := Status(plan, state, nil).Links
 	if len(got) != 2 || got[0].Name == got[1].Name {
 		t.Errorf("got %+v, want two names", got)
 	}

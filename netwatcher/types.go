@@ -25,6 +25,8 @@ type NIC struct {
 	Speed int
 	// Up says that the link is set up.
 	Up bool
+	// NoCarrier says that it is set up and nothing is at the cable's other end.
+	NoCarrier bool
 	// Master is the bridge, bond or other link that this one is a port of.
 	Master string
 	// MasterKind is the kernel's link kind of Master.

@@ -36,16 +36,50 @@ type NodeNetworkStatus struct {
 	// +listMapKey=name
 	NICs []NIC `json:"nics,omitempty"`
 
-	// Links are the host links of Patchbay, by name.
+	// Links are the host links of Patchbay, and the NICs that networks use
+	// directly, by name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Links []HostLink `json:"links,omitempty"`
 
+	// Refused are the networks that get no link on this node, since an older one
+	// or something else on the node is in the way.
+	// +optional
+	// +listType=map
+	// +listMapKey=network
+	Refused []RefusedNetwork `json:"refused,omitempty"`
+
 	// Version of the node's daemon.
 	// +optional
 	Version string `json:"version,omitempty"`
+
+	// KernelVersion is the release of the node's kernel, as uname -r says it.
+	// +optional
+	KernelVersion string `json:"kernelVersion,omitempty"`
 }
+
+// RefusedNetwork is a network that has no link on a node.
+type RefusedNetwork struct {
+	// Network as kind/namespace/name or kind/name.
+	Network string `json:"network"`
+
+	// Error says what is in the way and what to do.
+	Error string `json:"error"`
+}
+
+// States of a HostLink.
+const (
+	// LinkUp: it is as the networks need it.
+	LinkUp = "Up"
+	// LinkDown: it is set down, or its NIC has no carrier.
+	LinkDown = "Down"
+	// LinkError: it cannot be made or mended; the error says why.
+	LinkError = "Error"
+	// LinkKept: it is not as the networks need it, or not needed at all, and stays
+	// as it is while Pods are on it; the error says what waits.
+	LinkKept = "Kept"
+)
 
 // NIC is a network interface of a node.
 type NIC struct {
@@ -88,12 +122,12 @@ type SRIOVFunctions struct {
 	NumVFs int32 `json:"numVFs"`
 }
 
-// HostLink is one VLAN or VXLAN link on a node.
+// HostLink is one VLAN or VXLAN link on a node, or a NIC that networks use as it is.
 type HostLink struct {
 	// Name of the link.
 	Name string `json:"name"`
 
-	// Identity is "vlan/<device>/<id>" or "vxlan/<vni>".
+	// Identity is "vlan/<device>/<id>", "vxlan/<vni>" or "nic/<device>".
 	Identity string `json:"identity"`
 
 	// Parent is the NIC below.
@@ -104,7 +138,11 @@ type HostLink struct {
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
 
-	// State is Up, Down or Error.
+	// VTEP is the node's own address, which the others send to; of a VXLAN only.
+	// +optional
+	VTEP string `json:"vtep,omitempty"`
+
+	// State is Up, Down, Error or Kept.
 	State string `json:"state"`
 
 	// Error says what is wrong and what to do.

@@ -7,8 +7,13 @@ import (
 	"net/netip"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/daemon/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/kernel"
+	"github.com/patchbay-cni/patchbay/daemon/metrics"
+	"github.com/patchbay-cni/patchbay/netwatcher"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
+	"github.com/patchbay-cni/patchbay/version"
 )
 
 // podLinks tells netwatcher which host links Pods are on, from the journal.
@@ -35,6 +40,33 @@ func (p podLinks) Links() (map[network.Link]bool, error) {
 	}
 	return links, nil
 }
+
+// wireLinks makes what keeps the host's links.
+func (d *daemon) wireLinks(ctx context.Context) error {
+	release, err := kernel.Release()
+	if err != nil {
+		return err
+	}
+	events, err := cluster.NewEvents(ctx, d.conn)
+	if err != nil {
+		return err
+	}
+	d.watcher = netwatcher.New(netwatcher.Config{
+		Node: d.node, Version: version.String(), KernelVersion: release, Log: d.log.WithName("netwatcher"),
+		Kernel: d.kernel, Cluster: &cluster.HostLinks{Models: d.networks, Nodes: d.nodes}, Pods: podLinks{d.journal},
+		Observer: linkObserver{d.metrics.Links(), func(n netwatcher.News) { events.News(ctx, d.nodes, n) }},
+	})
+	return nil
+}
+
+// linkObserver measures what netwatcher does, and makes Events of its news.
+type linkObserver struct {
+	*metrics.Links
+	news func(netwatcher.News)
+}
+
+// News implements netwatcher.Observer.
+func (o linkObserver) News(n netwatcher.News) { o.news(n) }
 
 // reserved are the nodes' own addresses in a network's subnets: no Pod gets one.
 func (d *daemon) reserved(ctx context.Context) func(*network.Network) []netip.Addr {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
@@ -13,8 +14,6 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/cluster"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/daemon/server"
-	"github.com/patchbay-cni/patchbay/netwatcher"
-	"github.com/patchbay-cni/patchbay/version"
 )
 
 // wire connects the rim with the use cases.
@@ -25,11 +24,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	if err := d.wireCluster(ctx); err != nil {
 		return err
 	}
-	d.watcher = netwatcher.New(netwatcher.Config{
-		Node: d.node, Version: version.String(), Log: d.log.WithName("netwatcher"),
-		Kernel: d.kernel, Cluster: &cluster.HostLinks{Models: d.networks, Nodes: d.nodes}, Pods: podLinks{d.journal},
-	})
-	if err := d.wireService(ctx); err != nil {
+	if err := errors.Join(d.wireLinks(ctx), d.wireService(ctx)); err != nil {
 		return err
 	}
 	d.wireMetrics()

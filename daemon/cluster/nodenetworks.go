@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"sync/atomic"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -33,8 +34,9 @@ type nics struct {
 	all     []netip.Addr
 }
 
-// WatchNodeNetworks starts to watch; changed is called after each change and
-// must not block.
+// WatchNodeNetworks starts to watch; changed is called after each change of NICs and
+// their addresses, and must not block. What others say of their links is nobody's
+// business here.
 func WatchNodeNetworks(ctx context.Context, conn *Connection, changed func()) (*NodeNetworks, error) {
 	i, err := conn.Cache.GetInformer(ctx, &v1.NodeNetwork{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -46,14 +48,24 @@ func WatchNodeNetworks(ctx context.Context, conn *Connection, changed func()) (*
 		changed()
 	}
 	_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { notify() },
-		UpdateFunc: func(any, any) { notify() },
+		AddFunc: func(any) { notify() },
+		UpdateFunc: func(old, now any) {
+			if !sameNICs(old, now) {
+				notify()
+			}
+		},
 		DeleteFunc: func(any) { notify() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch NodeNetworks: %w", err)
 	}
 	return n, nil
+}
+
+func sameNICs(old, now any) bool {
+	a, ok := old.(*v1.NodeNetwork)
+	b, too := now.(*v1.NodeNetwork)
+	return ok && too && a.UID == b.UID && reflect.DeepEqual(a.Status.NICs, b.Status.NICs)
 }
 
 // Ready reports whether all NodeNetworks of the cluster were read.

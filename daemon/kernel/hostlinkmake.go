@@ -61,7 +61,7 @@ func (k *Kernel) finishHostLink(s *netwatcher.Spec, index int) error {
 		return err
 	}
 	if err := k.host.setLink(index, true); err != nil {
-		return fmt.Errorf("set up: %w", err)
+		return fmt.Errorf("set up: %w", portTaken(err))
 	}
 	return nil
 }

@@ -9,8 +9,6 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 
 	"github.com/patchbay-cni/patchbay/netwatcher"
 	"github.com/patchbay-cni/patchbay/network"
@@ -51,10 +49,9 @@ type reading struct {
 }
 
 func (s *reading) readLinks(c *conn) error {
-	msgs, err := c.list(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC),
-		nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
+	msgs, err := c.listLinks()
 	if err != nil {
-		return fmt.Errorf("list links: %w", err)
+		return err
 	}
 	for _, m := range msgs {
 		link, err := netlink.LinkDeserialize(nil, m)

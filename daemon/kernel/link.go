@@ -62,6 +62,16 @@ func (c *conn) linkByName(name string) (netlink.Link, error) {
 	return link, nil
 }
 
+// listLinks asks for all links, without statistics and virtual functions.
+func (c *conn) listLinks() ([][]byte, error) {
+	msgs, err := c.list(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC),
+		nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	return msgs, nil
+}
+
 // index asks with an ioctl, which needs no RTNL lock.
 func (c *conn) index(name string) (int, error) {
 	req, err := unix.NewIfreq(name)

@@ -31,17 +31,23 @@ func (k *Kernel) LiveAddresses(ctx context.Context) (map[netip.Addr]bool, error)
 	seen := map[identity]bool{}
 	for _, folder := range namespaceFolders() {
 		if err := liveBelow(ctx, folder, seen, live); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("addresses in %w", err)
 		}
 	}
 	return live, nil
 }
 
+// liveBelow adds the addresses in all namespaces of a folder that were not seen.
+func liveBelow(ctx context.Context, folder string, seen map[identity]bool, live map[netip.Addr]bool) error {
+	return below(ctx, folder, seen, func(c *conn) error { return readLive(c, live) })
+}
+
 // identity tells namespaces apart: the device and inode of their file.
 type identity struct{ device, inode uint64 }
 
-// liveBelow adds the addresses in all namespaces of a folder that were not seen.
-func liveBelow(ctx context.Context, folder string, seen map[identity]bool, live map[netip.Addr]bool) error {
+// below visits all namespaces of a folder that were not seen; one that goes meanwhile
+// is left out.
+func below(ctx context.Context, folder string, seen map[identity]bool, visit func(*conn) error) error {
 	files, err := os.ReadDir(folder)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -55,18 +61,18 @@ func liveBelow(ctx context.Context, folder string, seen map[identity]bool, live 
 		}
 		path := filepath.Join(folder, file.Name())
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("addresses in %s: %w", path, err)
+			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err := liveIn(path, seen, live); err != nil && !errors.Is(err, ErrNamespaceGone) {
-			return fmt.Errorf("addresses in %s: %w", path, err)
+		if err := in(path, seen, visit); err != nil && !errors.Is(err, ErrNamespaceGone) {
+			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	return nil
 }
 
-// liveIn adds the addresses in the namespace at path, unless it was seen. What is
-// no namespace is ErrNamespaceGone.
-func liveIn(path string, seen map[identity]bool, live map[netip.Addr]bool) error {
+// in visits the namespace at path, unless it was seen. What is no namespace is
+// ErrNamespaceGone.
+func in(path string, seen map[identity]bool, visit func(*conn) error) error {
 	ns, err := openNamespace(path)
 	if err != nil {
 		return err
@@ -86,7 +92,7 @@ func liveIn(path string, seen map[identity]bool, live map[netip.Addr]bool) error
 		return err
 	}
 	defer c.close()
-	return readLive(c, live)
+	return visit(c)
 }
 
 // readLive adds the global addresses of the namespace that the socket is of.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
@@ -20,6 +22,7 @@ func (s *reading) nic(l *hostLink) netwatcher.NIC {
 		Name: a.Name, Kind: l.kind(), MAC: a.HardwareAddr.String(), MTU: a.MTU,
 		Up: a.Flags&net.FlagUp != 0, Addresses: l.global,
 	}
+	n.NoCarrier = n.Up && a.RawFlags&unix.IFF_LOWER_UP == 0
 	if master := s.byIndex[a.MasterIndex]; master != nil {
 		n.Master, n.MasterKind = master.Attrs().Name, master.kind()
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // Watch calls changed with the names of host links whose name, mark, MTU, master,
-// addresses or up flag changed, which appeared or went, until ctx ends. Slaves that
+// addresses, carrier or up flag changed, which appeared or went, until ctx ends. Slaves that
 // come and go make their parent speak as well, without a change that matters.
 func (k *Kernel) Watch(ctx context.Context, changed func(link string)) error {
 	sock, err := k.subscribe()
@@ -71,7 +71,7 @@ func (k *Kernel) subscribe() (sock *nl.NetlinkSocket, err error) {
 type fingerprint struct {
 	name, alias string
 	mtu, master int
-	up          bool
+	up, carrier bool
 }
 
 // watcher tells changes that matter from those that do not.
@@ -103,7 +103,10 @@ func (w *watcher) take(m *syscall.NetlinkMessage) {
 
 func (w *watcher) link(a *netlink.LinkAttrs, gone bool) {
 	old := w.known[a.Index]
-	now := fingerprint{name: a.Name, alias: a.Alias, mtu: a.MTU, master: a.MasterIndex, up: a.RawFlags&unix.IFF_UP != 0}
+	now := fingerprint{
+		name: a.Name, alias: a.Alias, mtu: a.MTU, master: a.MasterIndex,
+		up: a.RawFlags&unix.IFF_UP != 0, carrier: a.RawFlags&unix.IFF_LOWER_UP != 0,
+	}
 	if gone {
 		delete(w.known, a.Index)
 	} else {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/netwatcher"
+)
+
+// Links measures netwatcher; it is a netwatcher.Observer but for its News.
+type Links struct {
+	steps  *prometheus.CounterVec
+	rounds *prometheus.HistogramVec
+	last   atomic.Pointer[v1.NodeNetworkStatus]
+}
+
+// Links adds how the host's links stand.
+func (m *Metrics) Links() *Links {
+	l := &Links{
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "patchbay_host_link_steps_total",
+			Help: "Changes of the host's links, by op (raise, delete, create, update, peer) and result (ok, error). Updates without a change of networks mean that somebody else changes links of ours.",
+		}, []string{"op", "result"}),
+		rounds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "patchbay_host_links_round_duration_seconds", Buckets: seconds(),
+			Help: "Rounds that compared the host's links with the networks, by result (ok, error).",
+		}, []string{"result"}),
+	}
+	m.registry.MustRegister(l.steps, l.rounds)
+	for _, state := range []string{v1.LinkUp, v1.LinkDown, v1.LinkError, v1.LinkKept} {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "patchbay_host_links", Help: "Host links of Patchbay, and NICs that networks use directly, by state.",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 { return l.count(state) }))
+	}
+	m.Gauge("patchbay_host_networks_refused", "Networks that get no link on this node.", func() float64 {
+		if s := l.last.Load(); s != nil {
+			return float64(len(s.Refused))
+		}
+		return 0
+	})
+	return l
+}
+
+func (l *Links) count(state string) (n float64) {
+	if s := l.last.Load(); s != nil {
+		for i := range s.Links {
+			if s.Links[i].State == state {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Step implements netwatcher.Observer.
+func (l *Links) Step(op netwatcher.Op, err error) {
+	l.steps.WithLabelValues(string(op), outcome(err)).Inc()
+}
+
+// Round implements netwatcher.Observer.
+func (l *Links) Round(took time.Duration, err error, status *v1.NodeNetworkStatus) {
+	l.rounds.WithLabelValues(outcome(err)).Observe(took.Seconds())
+	if status != nil {
+		l.last.Store(status)
+	}
+}
+
+func outcome(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/metrics"
+	"github.com/patchbay-cni/patchbay/netwatcher"
+)
+
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	m := metrics.New("v1")
+	l := m.Links()
+	l.Step(netwatcher.Create, nil)
+	l.Step(netwatcher.Create, errors.New("busy"))
+	l.Round(time.Millisecond, nil, &v1.NodeNetworkStatus{
+		Links:   []v1.HostLink{{State: v1.LinkUp}, {State: v1.LinkUp}, {State: v1.LinkKept}},
+		Refused: []v1.RefusedNetwork{{}},
+	})
+	l.Round(time.Millisecond, errors.New("the kernel does not answer"), nil)
+	text := scrape(m)
+	for _, want := range []string{
+		`patchbay_host_link_steps_total{op="create",result="error"} 1`,
+		`patchbay_host_link_steps_total{op="create",result="ok"} 1`,
+		`patchbay_host_links{state="Up"} 2`, `patchbay_host_links{state="Kept"} 1`, `patchbay_host_links{state="Error"} 0`,
+		`patchbay_host_networks_refused 1`,
+		`patchbay_host_links_round_duration_seconds_count{result="error"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("a round that failed says nothing new of links; missing %q in\n%s", want, text)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// observer notes what it is told.
+type observer struct {
+	steps  map[Op]int
+	rounds int
+	news   []News
+	last   *v1.NodeNetworkStatus
+}
+
+func (o *observer) Step(op Op, _ error) { o.steps[op]++ }
+func (o *observer) Round(_ time.Duration, _ error, s *v1.NodeNetworkStatus) {
+	o.rounds++
+	o.last = s
+}
+func (o *observer) News(n News) { o.news = append(o.news, n) }
+
+// Hundreds of networks that are applied one after the other are a few writes, the
+// last of which has them all; a NIC's new address, which other nodes need, waits for
+// nothing.
+func TestReportPaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const networks = 300
+		w := newWorld()
+		r := w.reconciler(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = r.Run(ctx) }()
+		writes := func() int {
+			synctest.Wait()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.written)
+		}
+		start := time.Now()
+		for i := range networks {
+			w.change(func(w *world) { w.nets = append(w.nets, newNet(i+1, fmt.Sprintf("n%d", i), vlan(i+1))) })
+			r.Trigger()
+			time.Sleep(30 * time.Millisecond)
+		}
+		if n, took := writes(), time.Since(start); n > 10 {
+			t.Errorf("%d writes in %v while networks were applied", n, took)
+		}
+		time.Sleep(pace + networks*pacePerLink + time.Second)
+		n := writes()
+		if last := w.written[n-1]; len(last.Links) != networks {
+			t.Errorf("the last write has %d links, want %d", len(last.Links), networks)
+		}
+		for range 2 { // the first may come late anyway, the second would not
+			w.change(func(w *world) {
+				nic := &w.state.NICs[0]
+				nic.Addresses = append([]netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("192.0.2.%d/24", 9+len(nic.Addresses)))}, nic.Addresses...)
+			})
+			r.Trigger()
+			time.Sleep(2 * settle)
+		}
+		if got := writes(); got != n+2 {
+			t.Errorf("%d writes of two new addresses, want 2 at once", got-n)
+		}
+		time.Sleep(time.Hour)
+		if got := writes(); got != n+2 {
+			t.Errorf("%d writes in an hour in which nothing changed", got-n-2)
+		}
+	})
+}
+
+func TestObserver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(newNet(1, "a", vlan(5)))
+	o := &observer{steps: map[Op]int{}}
+	r := New(Config{Node: "self", Version: "v1", KernelVersion: "6.1", Kernel: w, Cluster: w, Pods: w, Log: testLog(t), Observer: o})
+	for range 2 {
+		if err := r.Reconcile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.change(func(w *world) { w.state.Links = nil })
+	}
+	w.err["Networks"] = errBroken
+	if err := r.Reconcile(t.Context()); err == nil {
+		t.Error("an error was to come")
+	}
+	if o.rounds != 3 || o.steps[Create] != 2 || len(o.news) != 1 || o.news[0].Reason != ReasonLinkRestored {
+		t.Errorf("got %+v, want three rounds, two links made, one of them again", o)
+	}
+	if w.written[0].KernelVersion != "6.1" || w.written[0].Version != "v1" {
+		t.Errorf("versions in %+v", w.written[0])
+	}
+}
