@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,7 +18,7 @@ import (
 // NewScheme returns a scheme with the kinds that our programs read or write.
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, metav1.AddMetaToScheme, v1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, metav1.AddMetaToScheme, v1.AddToScheme} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}
@@ -33,10 +34,14 @@ func NewMapper() meta.RESTMapper {
 	m.Add(core.WithKind("Pod"), meta.RESTScopeNamespace)
 	m.Add(core.WithKind("Node"), meta.RESTScopeRoot)
 	m.Add(core.WithKind("Event"), meta.RESTScopeNamespace)
+	m.Add(core.WithKind("Service"), meta.RESTScopeNamespace)
+	m.Add(core.WithKind("Endpoints"), meta.RESTScopeNamespace)
+	m.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
 	m.Add(apps.WithKind("DaemonSet"), meta.RESTScopeNamespace)
 	m.Add(ours.WithKind(v1.KindClusterNetwork), meta.RESTScopeRoot)
 	m.Add(ours.WithKind(v1.KindTenantNetwork), meta.RESTScopeNamespace)
 	m.Add(ours.WithKind(v1.KindDanmNet), meta.RESTScopeNamespace)
+	m.Add(ours.WithKind("TenantConfig"), meta.RESTScopeRoot)
 	m.Add(ours.WithKind("DanmEp"), meta.RESTScopeNamespace)
 	m.Add(ours.WithKind("NodeNetwork"), meta.RESTScopeRoot)
 	return m

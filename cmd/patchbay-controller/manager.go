@@ -47,6 +47,9 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err := addresses.Add(ctx, m, addresses.Config{Grace: o.nodeGrace, Registry: registry}); err != nil {
 		return nil, fmt.Errorf("set up the controller of addresses: %w", err)
 	}
+	if err := addServices(ctx, m, registry); err != nil {
+		return nil, err
+	}
 	ready, err := addAdmission(ctx, m, o)
 	if err != nil {
 		return nil, err
@@ -77,7 +80,7 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 		BaseContext: func() context.Context { return ctx },
 		// A read that asks for a cache by accident fails, instead of streaming
 		// the status of all networks into this process.
-		Cache: cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.Slim, ByObject: addresses.Cached()},
+		Cache: cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.Slim, ByObject: cached()},
 		// Reads are answered by the API server unless the cache is asked by name.
 		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
 			opts.Cache = nil

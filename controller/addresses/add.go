@@ -27,7 +27,7 @@ import (
 // Add makes a manager run a Controller while it leads. The manager's client must
 // read from the API server, and its cache be made with Cached.
 func Add(ctx context.Context, m manager.Manager, cfg Config) error {
-	events, err := newRecorder(ctx, m.GetConfig(), m.GetScheme())
+	events, err := NewRecorder(ctx, m.GetConfig(), m.GetScheme())
 	if err != nil {
 		return err
 	}

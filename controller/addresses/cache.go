@@ -30,7 +30,8 @@ func Cached() map[client.Object]cache.ByObject {
 	}
 }
 
-// slimEndpoint keeps what names a DanmEp, its network, addresses, node and Pod.
+// slimEndpoint keeps what names a DanmEp, its network, interface, addresses, node and
+// Pod, and how old it is.
 func slimEndpoint(obj any) (any, error) {
 	ep, ok := obj.(*v1.DanmEp)
 	if !ok {
@@ -38,30 +39,38 @@ func slimEndpoint(obj any) (any, error) {
 	}
 	s := ep.Spec
 	return &v1.DanmEp{
-		ObjectMeta: identity(&ep.ObjectMeta),
+		ObjectMeta: aged(&ep.ObjectMeta),
 		Spec: v1.DanmEpSpec{
 			NetworkName: s.NetworkName, NetworkUID: s.NetworkUID, APIType: s.APIType,
 			Host: s.Host, HostUID: s.HostUID, Pod: s.Pod, PodUID: s.PodUID,
-			Interface: v1.DanmEpInterface{Address: s.Interface.Address, AddressIPv6: s.Interface.AddressIPv6},
+			Interface: v1.DanmEpInterface{Name: s.Interface.Name, Address: s.Interface.Address, AddressIPv6: s.Interface.AddressIPv6},
 		},
 	}, nil
 }
 
-// slimNode keeps what names a Node, and its operating system.
+// slimNode keeps what names a Node, its operating system and its zone.
 func slimNode(obj any) (any, error) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return obj, nil
 	}
 	slim := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: identity(&m.ObjectMeta)}
-	if os, ok := m.Labels[corev1.LabelOSStable]; ok {
-		slim.Labels = map[string]string{corev1.LabelOSStable: os}
+	for _, key := range []string{corev1.LabelOSStable, corev1.LabelTopologyZone} {
+		if value, ok := m.Labels[key]; ok {
+			metav1.SetMetaDataLabel(&slim.ObjectMeta, key, value)
+		}
 	}
 	return slim, nil
 }
 
 func identity(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+}
+
+func aged(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	slim := identity(m)
+	slim.CreationTimestamp = m.CreationTimestamp
+	return slim
 }
 
 // nodeMeta is an empty Node as metadata.

@@ -17,13 +17,13 @@ func TestCachedObjectsAreSlim(t *testing.T) {
 	t.Parallel()
 	full := metav1.ObjectMeta{
 		Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "7",
-		Labels:        map[string]string{"app": "a", "kubernetes.io/os": "linux"},
+		Labels:        map[string]string{"app": "a", "kubernetes.io/os": "linux", "topology.kubernetes.io/zone": "z"},
 		Annotations:   map[string]string{"a": "b"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 	}
 	bare := metav1.ObjectMeta{Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "7"}
 	linux := bare
-	linux.Labels = map[string]string{"kubernetes.io/os": "linux"}
+	linux.Labels = map[string]string{"kubernetes.io/os": "linux", "topology.kubernetes.io/zone": "z"}
 	cases := map[string]struct {
 		reason    string
 		transform func(any) (any, error)
@@ -38,11 +38,11 @@ func TestCachedObjectsAreSlim(t *testing.T) {
 			}},
 			want: &v1.DanmEp{ObjectMeta: bare, Spec: v1.DanmEpSpec{
 				NetworkName: "net", NetworkUID: "nu", Host: "h", HostUID: "hu", Pod: "p", PodUID: "pu", APIType: v1.KindDanmNet,
-				Interface: v1.DanmEpInterface{Address: "10.0.0.1/24", AddressIPv6: "fd00::1/64"},
+				Interface: v1.DanmEpInterface{Name: "eth0", Address: "10.0.0.1/24", AddressIPv6: "fd00::1/64"},
 			}},
 		},
 		"Node": {
-			reason: "its UID and its operating system", transform: slimNode,
+			reason: "its UID, operating system and zone", transform: slimNode,
 			in: &metav1.PartialObjectMetadata{ObjectMeta: full}, want: &metav1.PartialObjectMetadata{ObjectMeta: linux},
 		},
 		"Other": {

@@ -17,10 +17,10 @@ import (
 // Component is the source of the controller's Events.
 const Component = "patchbay-controller"
 
-// newRecorder starts a recorder that stops when ctx ends. It is not the manager's:
+// NewRecorder starts a recorder that stops when ctx ends. It is not the manager's:
 // that one counts a second Event with another message as the first one again, and
 // what a rebuild changed would be lost.
-func newRecorder(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme) (Recorder, error) {
+func NewRecorder(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme) (Recorder, error) {
 	c, err := typedcorev1.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make client for Events: %w", err)

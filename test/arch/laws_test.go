@@ -94,7 +94,7 @@ func laws() []law {
 			reason: "a program sets its logs up once; everybody else finds the logger in the context",
 		},
 		{
-			who: "", except: []string{"objects", "daemon", "controller", "webhook", "cmd", "test"},
+			who: "", except: []string{"objects", "daemon", "controller", "webhook", "svcwatcher/cluster", "cmd", "test"},
 			forbidden: []string{module + "/objects"},
 			reason:    "what talks to the API server is the rim: pure packages and use cases know ports",
 		},
@@ -125,6 +125,15 @@ func laws() []law {
 			who: "netwatcher", forbidden: append([]string{module}, concat(clients, kernels)...),
 			allowed: []string{module + "/netwatcher", module + "/network", module + "/api"},
 			reason:  "desired host links are pure; the kernel stands behind an interface of netwatcher's own",
+		},
+		{
+			who: "svcwatcher", except: []string{"svcwatcher/cluster"}, forbidden: append([]string{module}, pure...),
+			allowed: []string{module + "/network", module + "/api"},
+			reason:  "which endpoints a Service has is arithmetic, so that any order of events can be tried",
+		},
+		{
+			who: "svcwatcher/cluster", forbidden: concat([]string{module + "/daemon", module + "/controller", module + "/webhook"}, kernels),
+			reason: "Services stand on objects alone, like the other parts of the controller",
 		},
 		{
 			who: "", forbidden: []string{module + "/cmd"},

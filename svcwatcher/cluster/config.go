@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Config is what the watcher of Services needs to know. Registry and Events are
+// required.
+type Config struct {
+	// Registry gets the metrics.
+	Registry prometheus.Registerer
+	// Events makes Events on Services.
+	Events Recorder
+	// Gather is how long what happens to Pods is collected before their Services
+	// are looked at, so that a burst is one write; 20 ms when zero.
+	Gather time.Duration
+	// Workers is how many Services are worked at a time; 8 when zero.
+	Workers int
+}
+
+// Recorder makes Events; a Kubernetes EventRecorder is one.
+type Recorder interface {
+	// Event reports on an object.
+	Event(object runtime.Object, eventtype, reason, message string)
+}
+
+const (
+	defaultGather  = 20 * time.Millisecond
+	defaultWorkers = 8
+	// again is when a Service is looked at whose cached slices are older than the
+	// ones that are there.
+	again = 30 * time.Millisecond
+	// leastDelay and mostDelay are between tries of what fails.
+	leastDelay, mostDelay = 50 * time.Millisecond, 30 * time.Second
+	// zoneDelay collects Nodes that change their zone: all Services are looked at.
+	zoneDelay = time.Second
+)
+
+func (c Config) withDefaults() Config {
+	if c.Gather == 0 {
+		c.Gather = defaultGather
+	}
+	if c.Workers == 0 {
+		c.Workers = defaultWorkers
+	}
+	return c
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/svcwatcher"
+)
+
+// Indexes of the caches.
+const (
+	// byLabel of Pods: each of their labels, as key=value.
+	byLabel = "label"
+	// byPod of DanmEps: the name of their Pod.
+	byPod = "pod"
+	// bySelector of Services: one label of their selector, the one that pick
+	// returns; brokenSelector for one whose annotations nobody can read.
+	bySelector = "selector"
+	// byNetwork of Services: their networks.
+	byNetwork = "network"
+	// byService of EndpointSlices: the name of their Service.
+	byService = "service"
+)
+
+// brokenSelector is no label's text.
+const brokenSelector = "!"
+
+// pick names the one label by which Pods and Services find each other in the caches:
+// the longest, as a name that says much is seldom that of many. Who has it is then
+// asked for the others.
+func pick(selector map[string]string) string {
+	best := ""
+	for key, value := range selector {
+		if text := labelText(key, value); len(text) > len(best) || len(text) == len(best) && text < best {
+			best = text
+		}
+	}
+	return best
+}
+
+func labelText(key, value string) string { return key + "=" + value }
+
+func labelTexts(labels map[string]string) []string {
+	texts := make([]string, 0, len(labels))
+	for key, value := range labels {
+		texts = append(texts, labelText(key, value))
+	}
+	return texts
+}
+
+// index makes the indexes and starts the caches, whether this replica leads or not.
+func index(ctx context.Context, all cache.Cache) error {
+	for _, i := range []struct {
+		obj  client.Object
+		name string
+		keys func(client.Object) []string
+	}{
+		{&corev1.Pod{}, byLabel, func(o client.Object) []string { return labelTexts(o.GetLabels()) }},
+		{&v1.DanmEp{}, byPod, on(func(ep *v1.DanmEp) []string { return []string{ep.Spec.Pod} })},
+		{&corev1.Service{}, bySelector, on(selectorOf)},
+		{&corev1.Service{}, byNetwork, on(networksOf)},
+		{&discoveryv1.EndpointSlice{}, byService, func(o client.Object) []string { return []string{o.GetLabels()[discoveryv1.LabelServiceName]} }},
+	} {
+		if err := all.IndexField(ctx, i.obj, i.name, i.keys); err != nil {
+			return fmt.Errorf("index %T by %s: %w", i.obj, i.name, err)
+		}
+	}
+	for obj := range Cached() {
+		if _, err := all.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", obj, err)
+		}
+	}
+	return nil
+}
+
+// on makes an index function of one for a kind.
+func on[T client.Object](keys func(T) []string) func(client.Object) []string {
+	return func(o client.Object) []string {
+		if obj, ok := o.(T); ok {
+			return keys(obj)
+		}
+		return nil
+	}
+}
+
+func selectorOf(svc *corev1.Service) []string {
+	switch j := svcwatcher.Judge(svc); j.Verdict {
+	case svcwatcher.Served:
+		return []string{pick(j.Request.Selector)}
+	case svcwatcher.Broken:
+		return []string{brokenSelector}
+	default:
+		return nil
+	}
+}
+
+func networksOf(svc *corev1.Service) []string {
+	var refs []network.Ref
+	if j := svcwatcher.Judge(svc); j.Verdict == svcwatcher.Served {
+		refs = j.Request.Networks
+	}
+	names := make([]string, len(refs))
+	for i, r := range refs {
+		names[i] = r.String()
+	}
+	return names
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package svcwatcher
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	endpointutil "k8s.io/endpointslice/util"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// candidate is an address that a Pod has on one of the Service's networks.
+type candidate struct {
+	address netip.Addr
+	pod     *corev1.Pod
+	serving bool
+}
+
+// Desired computes the endpoints that a Service should have: the union of its
+// networks, of each address once. The groups are sorted.
+func Desired(s *Source) []Group {
+	interfaces := s.interfaces()
+	chosen := map[netip.Addr]candidate{}
+	for _, pod := range s.selected() {
+		serving := endpointutil.IsPodReady(pod)
+		for _, ep := range interfaces[pod.UID] {
+			if !s.on(ep) {
+				continue
+			}
+			for _, a := range addresses(ep) {
+				c := candidate{address: a, pod: pod, serving: serving}
+				if other, taken := chosen[a]; s.wants(a) && (!taken || c.before(other)) {
+					chosen[a] = c
+				}
+			}
+		}
+	}
+	groups := grouping{}
+	for _, c := range chosen {
+		groups.add(familyOf(c.address), portsOf(s.Service, c.pod), s.endpoint(c))
+	}
+	return groups.sorted()
+}
+
+// on reports whether a DanmEp is on a network of the Service. One that was made on a
+// former network of that name is not.
+func (s *Source) on(ep *v1.DanmEp) bool {
+	ref := network.Ref{Kind: cmp.Or(ep.Spec.APIType, v1.KindDanmNet), Name: ep.Spec.NetworkName}
+	if ref.Kind != v1.KindClusterNetwork {
+		ref.Namespace = ep.Namespace
+	}
+	uid, ok := s.Networks[ref]
+	return ok && slices.Contains(s.Request.Networks, ref) && (ep.Spec.NetworkUID == "" || ep.Spec.NetworkUID == uid)
+}
+
+// wants reports whether the Service has the family of an address; one without
+// families was stored before there were any, and has both.
+func (s *Source) wants(a netip.Addr) bool {
+	family := corev1.IPv6Protocol
+	if a.Is4() {
+		family = corev1.IPv4Protocol
+	}
+	return len(s.Service.Spec.IPFamilies) == 0 || slices.Contains(s.Service.Spec.IPFamilies, family)
+}
+
+// before says which of two Pods with one address, on networks that never meet, has it
+// here: one that serves.
+func (c candidate) before(other candidate) bool {
+	if c.serving != other.serving {
+		return c.serving
+	}
+	return cmp.Or(strings.Compare(c.pod.Name, other.pod.Name), strings.Compare(string(c.pod.UID), string(other.pod.UID))) < 0
+}
+
+// addresses are those of an interface that an EndpointSlice may have: the API server
+// refuses a slice as a whole for one address that means something else on each link.
+func addresses(ep *v1.DanmEp) []netip.Addr {
+	var all []netip.Addr
+	for _, text := range []string{ep.Spec.Interface.Address, ep.Spec.Interface.AddressIPv6} {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			continue // most have one family only
+		}
+		a := prefix.Addr().Unmap()
+		if a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() {
+			continue
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+func familyOf(a netip.Addr) discoveryv1.AddressType {
+	if a.Is4() {
+		return discoveryv1.AddressTypeIPv4
+	}
+	return discoveryv1.AddressTypeIPv6
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package svcwatcher
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// grouping sorts endpoints into groups, by what a slice has but once.
+type grouping map[string]*Group
+
+// groupKey tells family and ports apart. (The hash that k8s.io/endpointslice takes of
+// them costs more than all the rest.)
+func groupKey(family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) string {
+	var b strings.Builder
+	b.WriteString(string(family))
+	for _, p := range ports {
+		fmt.Fprintf(&b, " %q/%s/%s", value(p.Name), text(p.Port), value(p.Protocol))
+		if p.AppProtocol != nil {
+			fmt.Fprintf(&b, "/%q", *p.AppProtocol)
+		}
+	}
+	return b.String()
+}
+
+func value[T any](p *T) T {
+	if p == nil {
+		return *new(T)
+	}
+	return *p
+}
+
+// text tells "all ports", which a slice of others can have, from port 0.
+func text(p *int32) string {
+	if p == nil {
+		return "*"
+	}
+	return fmt.Sprintf("%05d", *p) // as text they sort as numbers do
+}
+
+func (g grouping) add(family discoveryv1.AddressType, ports []discoveryv1.EndpointPort, e discoveryv1.Endpoint) {
+	key := groupKey(family, ports)
+	if g[key] == nil {
+		g[key] = &Group{Family: family, Ports: ports}
+	}
+	g[key].Endpoints = append(g[key].Endpoints, e)
+}
+
+// sorted returns the groups in an order that depends on nothing else.
+func (g grouping) sorted() []Group {
+	all := make([]Group, 0, len(g))
+	for _, key := range slices.Sorted(maps.Keys(g)) {
+		slices.SortFunc(g[key].Endpoints, func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.Addresses[0], b.Addresses[0]) })
+		all = append(all, *g[key])
+	}
+	return all
+}

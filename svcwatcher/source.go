@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package svcwatcher
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// Source is what the endpoints of a Service are made from. Pods and DanmEps may
+// hold more than belongs to the Service.
+type Source struct {
+	// Service is one that is Served, or Broken (for Keep).
+	Service *corev1.Service
+	// Request is what Judge read from it.
+	Request *network.ServiceRequest
+	// Networks are those of Request that exist and serve the Service's namespace,
+	// with their UIDs.
+	Networks map[network.Ref]string
+	Pods     []corev1.Pod
+	DanmEps  []v1.DanmEp
+	// Zone returns the zone of a Node, or nothing.
+	Zone func(node string) string
+}
+
+// Group are endpoints that can stand in one slice: of one family, on the same ports.
+type Group struct {
+	Family discoveryv1.AddressType
+	Ports  []discoveryv1.EndpointPort
+	// Endpoints have one address each, and are sorted by it.
+	Endpoints []discoveryv1.Endpoint
+}
+
+// alive reports whether a Pod has, or may still get, containers that answer.
+func alive(pod *corev1.Pod) bool {
+	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// selected are the living Pods that the Service picks, by their present labels.
+func (s *Source) selected() []*corev1.Pod {
+	selector := labels.SelectorFromSet(s.Request.Selector)
+	var all []*corev1.Pod
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		if pod.Namespace == s.Service.Namespace && alive(pod) && selector.Matches(labels.Set(pod.Labels)) {
+			all = append(all, pod)
+		}
+	}
+	return all
+}
+
+// interfaces are the DanmEps of each living Pod, by its UID: one that a former Pod of
+// the same name left behind is nobody's. Of two for one interface (the sandbox was
+// made anew) the newer counts.
+func (s *Source) interfaces() map[types.UID][]*v1.DanmEp {
+	type key struct{ uid, ifc string }
+	newest := map[key]*v1.DanmEp{}
+	for i := range s.DanmEps {
+		ep := &s.DanmEps[i]
+		k := key{uid: ep.Spec.PodUID, ifc: ep.Spec.Interface.Name}
+		if ep.Namespace != s.Service.Namespace || k.uid == "" {
+			continue
+		}
+		if other := newest[k]; other == nil || newer(ep, other) {
+			newest[k] = ep
+		}
+	}
+	all := map[types.UID][]*v1.DanmEp{}
+	for k, ep := range newest {
+		all[types.UID(k.uid)] = append(all[types.UID(k.uid)], ep)
+	}
+	for _, eps := range all {
+		slices.SortFunc(eps, func(a, b *v1.DanmEp) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return all
+}
+
+// newer orders by age, and by name what is as old.
+func newer(a, b *v1.DanmEp) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return b.CreationTimestamp.Before(&a.CreationTimestamp)
+	}
+	return a.Name > b.Name
+}
