@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// longestName leaves room for "cluster-" in the name of a namespace.
+const longestName = validation.DNS1123LabelMaxLength - len("cluster-")
+
+// options are the agent's flags.
+type options struct {
+	cluster              string
+	hub, kubeconfig      string
+	namespace, identity  string
+	secret, http         string
+	allow                []string
+	join, debug, version bool
+	elect                bool
+}
+
+// parseOptions reads the flags; the message of a wrong one goes to stderr.
+func parseOptions(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("patchbay-agent", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&o.cluster, "cluster", "", "`name` of this cluster's Cluster at the hub")
+	f.StringVar(&o.hub, "hub-kubeconfig", "", "kubeconfig `file` with the hub's address, its authority, and a credential; HTTPS_PROXY is heeded")
+	f.BoolVar(&o.join, "join", false, "the credential in --hub-kubeconfig is a join token: get a certificate with it, and renew that; "+
+		"else the credential is used as it is (a token file is read again when it changes)")
+	f.StringVar(&o.secret, "certificate-secret", "patchbay-agent-certificate", "`name` of the Secret that keeps the certificate (with --join)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of this cluster; the Pod's service account when empty")
+	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the agent's own `namespace` (environment POD_NAMESPACE)")
+	f.StringVar(&o.identity, "identity", os.Getenv("POD_NAME"), "`name` of this process in its heartbeat (environment POD_NAME; else the host's name)")
+	f.Func("allow", "`resources` that may be written, such as deployments.apps,services; all that RBAC allows when not given", func(text string) error {
+		o.allow = append(o.allow, strings.Split(text, ",")...)
+		return nil
+	})
+	f.StringVar(&o.http, "http-address", "127.0.0.1:9642", "`address` for /healthz and /readyz")
+	f.BoolVar(&o.elect, "leader-elect", true, "act only while holding the Lease patchbay-agent; false is for a single replica")
+	f.BoolVar(&o.debug, "debug", false, "log more")
+	f.BoolVar(&o.version, "version", false, "print the version")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	return o, o.validate(f.NArg())
+}
+
+// validate refuses what the agent must not start with.
+func (o *options) validate(rest int) error {
+	switch {
+	case rest > 0:
+		return errors.New("arguments after the flags: want none")
+	case o.version:
+		return nil
+	case o.hub == "":
+		return errors.New("flag --hub-kubeconfig: the agent must know its hub")
+	case o.namespace == "":
+		return errors.New("flag --namespace: the agent must know which namespace is its own")
+	}
+	if problems := validation.IsDNS1123Label(o.cluster); len(problems) > 0 || len(o.cluster) > longestName {
+		return fmt.Errorf("flag --cluster: %q is no name of a Cluster: at most %d lower case letters, digits and -", o.cluster, longestName)
+	}
+	if o.identity == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("flag --identity: %w", err)
+		}
+		o.identity = host
+	}
+	return nil
+}
+
+// restConfig is the service account's, or that of a kubeconfig.
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}

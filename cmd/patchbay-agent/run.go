@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/go-logr/logr"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/patchbay-cni/patchbay/logging"
+	"github.com/patchbay-cni/patchbay/placement/agent"
+	"github.com/patchbay-cni/patchbay/placement/agent/join"
+	"github.com/patchbay-cni/patchbay/version"
+)
+
+// run is the agent from its arguments to its end; logs go to stderr.
+func run(ctx context.Context, args []string, stderr io.Writer) error {
+	o, err := parseOptions(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if o.version {
+		_, err := fmt.Fprintln(stderr, version.String())
+		return err
+	}
+	ctx, flush := logging.Into(ctx, o.debug, stderr)
+	defer flush()
+	logr.FromContextOrDiscard(ctx).Info("Starting", "version", version.String(), "cluster", o.cluster)
+	local, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read this cluster's address and credentials: %w", err)
+	}
+	local.UserAgent = userAgent()
+	if !o.elect {
+		return work(ctx, o, local)
+	}
+	return lead(ctx, o, local, func(ctx context.Context) error { return work(ctx, o, local) })
+}
+
+// work is the agent while it leads.
+func work(ctx context.Context, o *options, local *rest.Config) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hub, err := hubConfig(ctx, o, local)
+	if err != nil {
+		return err
+	}
+	a, err := agent.New(agent.Config{
+		Cluster: o.cluster, Hub: hub, Local: local, Identity: o.identity, Version: version.String(),
+		Guard: agent.Guard{Namespaces: []string{"kube-system", o.namespace}, Resources: o.allow},
+	})
+	if err != nil {
+		return err
+	}
+	stop, err := serve(o.http, a.Ready)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return a.Run(ctx)
+}
+
+// hubConfig is the way to the hub: with a certificate that renews itself, or with the
+// credential of the kubeconfig.
+func hubConfig(ctx context.Context, o *options, local *rest.Config) (*rest.Config, error) {
+	hub, err := restConfig(o.hub)
+	if err != nil {
+		return nil, fmt.Errorf("flag --hub-kubeconfig: %w", err)
+	}
+	hub.UserAgent = userAgent()
+	if !o.join {
+		return hub, nil
+	}
+	core, err := corev1client.NewForConfig(local)
+	if err != nil {
+		return nil, fmt.Errorf("make this cluster's client: %w", err)
+	}
+	credentials, err := join.New(ctx, join.Config{
+		Cluster: o.cluster, Hub: hub, Secrets: core.Secrets(o.namespace), Secret: o.secret,
+	})
+	if err != nil {
+		return nil, err
+	}
+	credentials.Start()
+	return credentials.RESTConfig(), nil
+}
+
+func userAgent() string { return "patchbay-agent/" + version.String() }

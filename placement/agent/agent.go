@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// Config is what an agent needs to know.
+type Config struct {
+	// Cluster is the name of the Cluster at the hub.
+	Cluster string
+	// Hub is the hub's API server, with this agent's credentials.
+	Hub *rest.Config
+	// Local is the cluster's own API server.
+	Local *rest.Config
+	// Identity names this process in the heartbeat: the Pod's name.
+	Identity string
+	// Version is the agent's.
+	Version string
+	// Guard says what it leaves alone.
+	Guard Guard
+}
+
+// Times of the queue of Works.
+const (
+	retryFirst, retryLast = 100 * time.Millisecond, time.Minute
+	workers               = 4
+)
+
+// Agent is the agent of one cluster.
+type Agent struct {
+	config  Config
+	queue   workqueue.TypedRateLimitingInterface[string]
+	worker  *worker
+	hub     *hub
+	figures *figures
+
+	hubDynamic dynamic.Interface
+	local      client.Client
+	metadata   metadata.Interface
+	discovery  discovery.ServerVersionInterface
+	informers  []toolscache.SharedIndexInformer
+}
+
+// New wires an agent; nothing runs yet, and neither API server need be there.
+func New(config Config) (*Agent, error) {
+	a := &Agent{config: config, queue: workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast))}
+	if err := a.connectHub(unthrottled(config.Hub)); err != nil {
+		return nil, err
+	}
+	if err := a.connectLocal(unthrottled(config.Local)); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// unthrottled leaves it to the API server's priority and fairness to share itself out.
+func unthrottled(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	return config
+}
+
+func (a *Agent) connectHub(config *rest.Config) error {
+	scheme, mapper, err := kinds()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return fmt.Errorf("make the hub's client: %w", err)
+	}
+	namespace := v1alpha1.ClusterNamespacePrefix + a.config.Cluster
+	works, err := cache.New(config, cache.Options{
+		Scheme: scheme, Mapper: mapper, DefaultNamespaces: map[string]cache.Config{namespace: {}},
+		DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return fmt.Errorf("make the hub's cache: %w", err)
+	}
+	if a.hubDynamic, err = dynamic.NewForConfig(config); err != nil {
+		return fmt.Errorf("make the hub's client: %w", err)
+	}
+	a.hub = &hub{
+		client: c, cache: works, namespace: namespace, now: time.Now, last: map[string]time.Time{},
+		synced: func() bool { return false },
+	}
+	return nil
+}
+
+func (a *Agent) connectLocal(config *rest.Config) error {
+	scheme, mapper, err := kinds()
+	if err != nil {
+		return err
+	}
+	if a.local, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
+		return fmt.Errorf("make the cluster's client: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make the cluster's client: %w", err)
+	}
+	if a.metadata, err = metadata.NewForConfig(config); err != nil {
+		return fmt.Errorf("make the cluster's client: %w", err)
+	}
+	core, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make the cluster's client: %w", err)
+	}
+	if a.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return fmt.Errorf("make the cluster's client: %w", err)
+	}
+	return a.assemble(core.RESTClient(), objects)
+}
+
+// assemble makes the worker and what feeds it.
+func (a *Agent) assemble(core rest.Interface, objects dynamic.Interface) error {
+	found, informers, err := newPods(lister(core, "pods"), a.metadata, a.owned)
+	if err != nil {
+		return err
+	}
+	nodes := toolscache.NewSharedIndexInformer(lister(core, "nodes"), &corev1.Node{}, 0, toolscache.Indexers{})
+	if err := nodes.SetTransform(slimNode); err != nil {
+		return fmt.Errorf("set transform: %w", err)
+	}
+	a.informers = append(informers, nodes)
+	halted := &halt{}
+	a.figures = &figures{nodes: nodes.GetStore(), pods: found.pods, halt: halted}
+	a.worker = &worker{
+		works: a.hub, hub: a.hub, records: newRecords(a.local), halt: halted, pods: found,
+		applier: &applier{dynamic: objects, client: a.local, guard: a.config.Guard},
+		watcher: newWatcher(a.metadata, a.changed), digests: map[string]digests{}, all: a.enqueueAll,
+	}
+	return nil
+}
+
+func lister(core rest.Interface, resource string) toolscache.ListerWatcher {
+	return toolscache.NewListWatchFromClient(core, resource, metav1.NamespaceAll, fields.Everything())
+}
+
+// changed makes the Work of an object be looked at soon.
+func (a *Agent) changed(key string, o metav1.Object) {
+	if name, ok := a.worker.records.workOf(key, o.GetUID()); ok {
+		a.queue.AddAfter(name, settleTime)
+	}
+}
+
+// owned does so for the Works that a Pod, or what made it, belongs to.
+func (a *Agent) owned(o metav1.Object, p *pods) {
+	for _, uid := range p.roots(o) {
+		if name, ok := a.worker.records.workOf("", uid); ok {
+			a.queue.AddAfter(name, settleTime)
+		}
+	}
+}
+
+// enqueueAll makes every Work and record be looked at.
+func (a *Agent) enqueueAll() {
+	for _, rec := range a.worker.records.all() {
+		a.queue.Add(rec.Name)
+	}
+	var list v1alpha1.WorkList
+	if a.hub.synced() && a.hub.cache.List(context.Background(), &list) == nil { // from memory
+		for i := range list.Items {
+			a.queue.Add(list.Items[i].Name)
+		}
+	}
+}
+
+// hubUID asks the hub who it is.
+func (a *Agent) hubUID(ctx context.Context) (types.UID, error) {
+	ns := &corev1.Namespace{}
+	if err := a.hub.client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns); err != nil {
+		return "", fmt.Errorf("read the hub's UID: %w", err)
+	}
+	return ns.UID, nil
+}
+
+// log names the agent's logger.
+func log(ctx context.Context) logr.Logger { return logr.FromContextOrDiscard(ctx).WithName("agent") }

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// refusal is why a target is not as the Work says, in the words of a condition.
+type refusal struct {
+	reason, message string
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return r.reason + ": " + r.message }
+
+// applier writes objects in the cluster.
+type applier struct {
+	dynamic dynamic.Interface
+	client  client.Client
+	guard   Guard
+}
+
+func (a *applier) resource(t target) dynamic.ResourceInterface {
+	if ns := t.object.GetNamespace(); ns != "" {
+		return a.dynamic.Resource(t.gvr).Namespace(ns)
+	}
+	return a.dynamic.Resource(t.gvr)
+}
+
+// read returns the live object; nil when there is none.
+func (a *applier) read(ctx context.Context, t target) (*unstructured.Unstructured, error) {
+	live, err := a.resource(t).Get(ctx, t.object.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", t, err)
+	}
+	return live, nil
+}
+
+// known is what the agent knows of an object from before.
+type known struct {
+	// uid of the object that it made; empty when it made none, or does not know.
+	uid types.UID
+	// digest of our fields after the last apply of this very manifest; "" when it
+	// must be applied in any case.
+	digest string
+}
+
+// outcome is what ensure found and did.
+type outcome struct {
+	// live is the object as it is now; nil when there is none, or it is not ours.
+	live *unstructured.Unstructured
+	// applied tells that it has been written.
+	applied bool
+}
+
+// ensure brings the object to what the target says. A refusal is an error whose cause
+// somebody else must mend.
+func (a *applier) ensure(ctx context.Context, t target, policy v1alpha1.ApplyPolicy, k known) (outcome, error) {
+	if why := a.guard.refuses(t); why != "" {
+		return outcome{}, &refusal{v1alpha1.ReasonRefused, why}
+	}
+	live, err := a.read(ctx, t)
+	if err != nil {
+		return outcome{}, refused(t, err)
+	}
+	switch {
+	case live == nil:
+		return a.create(ctx, t, policy)
+	case live.GetDeletionTimestamp() != nil:
+		return outcome{live: live}, &refusal{v1alpha1.ReasonProgressing, fmt.Sprintf("%s: it is being deleted", t)}
+	case live.GetUID() != k.uid && !t.ours(live) && policy.Conflict != v1alpha1.ConflictAdopt && policy.Conflict != v1alpha1.ConflictForce:
+		return outcome{}, &refusal{v1alpha1.ReasonConflict, fmt.Sprintf("%s: it was there before and is somebody else's; "+
+			"apply.conflict Adopt in the Placement takes it over", t)}
+	case k.uid == live.GetUID() && k.digest != "" && k.digest == digest(live, owned(live, v1alpha1.AgentManager)) && !a.mustCede(live, policy):
+		return outcome{live: live}, nil
+	}
+	return a.update(ctx, t, live, policy)
+}
+
+// mustCede tells whether others own by now what the policy yields, and we do still.
+func (a *applier) mustCede(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) bool {
+	c, err := cede(live, policy)
+	if err != nil {
+		return true
+	}
+	ours := owned(live, v1alpha1.AgentManager)
+	for _, path := range c.drop {
+		if ours.has(path) {
+			return true
+		}
+	}
+	return false
+}
+
+// create makes the object, and the namespace if that is missing.
+func (a *applier) create(ctx context.Context, t target, policy v1alpha1.ApplyPolicy) (outcome, error) {
+	live, err := a.write(ctx, t, t.object, v1alpha1.AgentManager, false)
+	if apierrors.IsNotFound(err) && t.object.GetNamespace() != "" {
+		if err := a.namespace(ctx, t.object.GetNamespace()); err != nil {
+			return outcome{}, refused(t, err)
+		}
+		live, err = a.write(ctx, t, t.object, v1alpha1.AgentManager, false)
+	}
+	if err != nil {
+		return outcome{}, refused(t, err)
+	}
+	if len(policy.CreateOnly) == 0 {
+		return outcome{live: live, applied: true}, nil
+	}
+	return a.update(ctx, t, live, policy)
+}
+
+func (a *applier) namespace(ctx context.Context, name string) error {
+	err := a.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// update applies the manifest to an object that is there, this very one, less what is
+// left to others.
+func (a *applier) update(ctx context.Context, t target, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (outcome, error) {
+	c, err := cede(live, policy)
+	if err != nil {
+		return outcome{live: live}, &refusal{v1alpha1.ReasonRefused, err.Error()}
+	}
+	hand, err := c.handover(live)
+	if err != nil {
+		return outcome{live: live}, err
+	}
+	if hand != nil {
+		if _, err := a.write(ctx, t, hand, cededManager, true); err != nil {
+			return outcome{live: live}, refused(t, err)
+		}
+	}
+	o := t.object.DeepCopy()
+	for _, path := range c.drop {
+		unstructured.RemoveNestedField(o.Object, path...)
+	}
+	o.SetUID(live.GetUID())
+	now, err := a.write(ctx, t, o, v1alpha1.AgentManager, policy.Conflict == v1alpha1.ConflictForce)
+	if err != nil {
+		return outcome{live: live}, refused(t, err)
+	}
+	return outcome{live: now, applied: true}, nil
+}
+
+func (a *applier) write(ctx context.Context, t target, o *unstructured.Unstructured, manager string, force bool) (*unstructured.Unstructured, error) {
+	return a.resource(t).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: manager, Force: force})
+}
+
+// refused turns what the API server refuses into a refusal; other errors pass.
+func refused(t target, err error) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return fmt.Errorf("apply %s: %w", t, err)
+	}
+	switch {
+	case apierrors.IsConflict(err):
+		if conflicts := conflictingFields(status); conflicts != "" {
+			return &refusal{v1alpha1.ReasonConflict, fmt.Sprintf("%s: %s", t, conflicts)}
+		}
+	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
+		return &refusal{v1alpha1.ReasonRefused, fmt.Sprintf("%s: %s", t, status.Status().Message)}
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsRequestEntityTooLargeError(err):
+		return &refusal{string(apierrors.ReasonForError(err)), fmt.Sprintf("%s: %s", t, status.Status().Message)}
+	}
+	return fmt.Errorf("apply %s: %w", t, err)
+}
+
+// conflictingFields names the fields and their owners.
+func conflictingFields(status apierrors.APIStatus) string {
+	details := status.Status().Details
+	if details == nil {
+		return ""
+	}
+	var parts []string
+	for _, cause := range details.Causes {
+		if cause.Type == metav1.CauseTypeFieldManagerConflict {
+			parts = append(parts, fmt.Sprintf("field %s: %s", strings.TrimPrefix(cause.Field, "."), cause.Message))
+		}
+	}
+	return strings.Join(parts, "; ")
+}

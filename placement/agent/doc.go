@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is placement in a workload cluster: it applies what the hub's Works
+// say, repairs it, removes it when ordered, and reports exactly what the cluster has.
+// Package placement has the contract.
+//
+// The agent dials the hub; nothing dials the agent. What it does depends on its own
+// records (AppliedWorks) alone, so a hub that is away, restarted, empty or older
+// removes nothing:
+//
+//   - an object is deleted only by an order in a Work, by the UID that the record has;
+//   - a Work that vanished leaves its record and objects, which are repaired as before;
+//   - a Work of another hub, or older than its record, stops all writing (halt).
+//
+// One worker has a Work at a time. What it would write it compares with what is there:
+// an object that has our fields as they were applied last is not written again.
+package agent

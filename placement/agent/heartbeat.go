@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// Times of the heartbeat: the hub takes an agent for unreachable when its Lease has run out.
+const (
+	heartbeatEvery = 10 * time.Second
+	leaseSeconds   = 40
+)
+
+// heartbeat renews the agent's Lease at the hub.
+type heartbeat struct {
+	client              client.Client
+	namespace, identity string
+	lease               *coordinationv1.Lease
+}
+
+// beat renews the Lease, with one request as a rule.
+func (h *heartbeat) beat(ctx context.Context) error {
+	if h.lease == nil {
+		lease := &coordinationv1.Lease{}
+		err := h.client.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: v1alpha1.HeartbeatLease}, lease)
+		if apierrors.IsNotFound(err) {
+			return h.create(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("get heartbeat: %w", err)
+		}
+		h.lease = lease
+	}
+	h.fill(h.lease)
+	if err := h.client.Update(ctx, h.lease); err != nil {
+		h.lease = nil
+		return fmt.Errorf("renew heartbeat: %w", err)
+	}
+	return nil
+}
+
+func (h *heartbeat) create(ctx context.Context) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: v1alpha1.HeartbeatLease}}
+	h.fill(lease)
+	if err := h.client.Create(ctx, lease); err != nil {
+		return fmt.Errorf("create heartbeat: %w", err)
+	}
+	h.lease = lease
+	return nil
+}
+
+func (h *heartbeat) fill(lease *coordinationv1.Lease) {
+	now, seconds := metav1.NowMicro(), int32(leaseSeconds)
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != h.identity {
+		lease.Spec.HolderIdentity, lease.Spec.AcquireTime = &h.identity, &now
+	}
+	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &seconds, &now
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package join
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/certificate"
+	"k8s.io/client-go/util/connrotation"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// Times of connections to the hub.
+const (
+	dialTimeout = 30 * time.Second
+	// keepAlive is well below the idle limits of load balancers.
+	keepAlive = 30 * time.Second
+	// certificatePoll is how often a request looks whether the first certificate came.
+	certificatePoll = 200 * time.Millisecond
+)
+
+// Config says who joins which hub.
+type Config struct {
+	// Cluster is the name of the Cluster at the hub.
+	Cluster string
+	// Hub has the hub's address and authority, and the join token.
+	Hub *rest.Config
+	// Secrets is where the certificate is kept, in the Secret named Secret.
+	Secrets corev1client.SecretInterface
+	// Secret is its name.
+	Secret string
+}
+
+// Credentials are an agent's certificate, and the connections made with it.
+type Credentials struct {
+	manager certificate.Manager
+	dialer  *connrotation.Dialer
+	config  *rest.Config
+
+	mu   sync.Mutex
+	used *tls.Certificate
+}
+
+// New reads the stored certificate, if there is one. It fails when the cluster's own API
+// server is away.
+func New(ctx context.Context, c Config) (*Credentials, error) {
+	creds := &Credentials{dialer: connrotation.NewDialer((&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext)}
+	if err := creds.configure(c.Hub); err != nil {
+		return nil, err
+	}
+	var err error
+	creds.manager, err = certificate.NewManager(&certificate.Config{
+		Name: "hub", Ctx: &ctx,
+		SignerName: certificatesv1.KubeAPIServerClientSignerName,
+		Template: &x509.CertificateRequest{Subject: pkix.Name{
+			CommonName: v1alpha1.ClusterUserPrefix + c.Cluster, Organization: []string{v1alpha1.ClusterGroup},
+		}},
+		GetUsages:        certificate.DefaultKubeletClientGetUsages,
+		CertificateStore: &store{secrets: c.Secrets, name: c.Secret},
+		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
+			if current != nil {
+				return kubernetes.NewForConfig(creds.config)
+			}
+			return kubernetes.NewForConfig(c.Hub)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("manage the certificate of cluster %s: %w", c.Cluster, err)
+	}
+	return creds, nil
+}
+
+// configure makes the client configuration that uses the present certificate.
+func (c *Credentials) configure(hub *rest.Config) error {
+	anonymous := rest.AnonymousClientConfig(hub)
+	tlsConfig, err := rest.TLSConfigFor(anonymous)
+	if err != nil {
+		return fmt.Errorf("read the hub's authority: %w", err)
+	}
+	if tlsConfig == nil {
+		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	tlsConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if current := c.manager.Current(); current != nil {
+			return current, nil
+		}
+		return &tls.Certificate{}, nil
+	}
+	proxy := hub.Proxy
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
+	transport := utilnet.SetTransportDefaults(&http.Transport{
+		Proxy: proxy, TLSClientConfig: tlsConfig, TLSHandshakeTimeout: dialTimeout, DialContext: c.dialer.DialContext,
+	})
+	c.config = &rest.Config{
+		Host: anonymous.Host, APIPath: anonymous.APIPath, UserAgent: anonymous.UserAgent, QPS: -1,
+		Transport: &certified{credentials: c, next: transport},
+	}
+	return nil
+}
+
+// RESTConfig is the client configuration for the hub. Its requests wait for the first
+// certificate.
+func (c *Credentials) RESTConfig() *rest.Config { return c.config }
+
+// Start begins to ask for certificates; it ends with the context given to New.
+func (c *Credentials) Start() { c.manager.Start() }
+
+// Joined tells whether there is a certificate.
+func (c *Credentials) Joined() bool { return c.manager.Current() != nil }
+
+// renewed ends the connections that were made with an older certificate.
+func (c *Credentials) renewed() {
+	current := c.manager.Current()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.used != nil && current != c.used {
+		c.dialer.CloseAll()
+	}
+	c.used = current
+}
+
+// certified holds requests back until there is a certificate: the hub would only
+// refuse them.
+type certified struct {
+	credentials *Credentials
+	next        http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *certified) RoundTrip(r *http.Request) (*http.Response, error) {
+	tick := time.NewTicker(certificatePoll)
+	defer tick.Stop()
+	for !t.credentials.Joined() {
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return nil, fmt.Errorf("await the hub's certificate: %w", r.Context().Err())
+		}
+	}
+	t.credentials.renewed()
+	return t.next.RoundTrip(r)
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// records are the AppliedWorks. This agent is their only writer, so it reads them once
+// and knows them from then on. What it hands out is not changed by anybody.
+type records struct {
+	client client.Client
+
+	mu       sync.Mutex
+	byName   map[string]*v1alpha1.AppliedWork
+	byObject map[string]string
+	byUID    map[types.UID]string
+}
+
+func newRecords(c client.Client) *records {
+	return &records{
+		client: c, byName: map[string]*v1alpha1.AppliedWork{},
+		byObject: map[string]string{}, byUID: map[types.UID]string{},
+	}
+}
+
+// objectKey names an object in the cluster, whatever version it is read in.
+func objectKey(group, resource, namespace, name string) string {
+	return resource + "." + group + " " + namespace + "/" + name
+}
+
+// load reads all records.
+func (r *records) load(ctx context.Context) error {
+	var list v1alpha1.AppliedWorkList
+	if err := r.client.List(ctx, &list); err != nil {
+		return fmt.Errorf("list AppliedWorks: %w", err)
+	}
+	for i := range list.Items {
+		r.keep(&list.Items[i])
+	}
+	return nil
+}
+
+// get returns a record; nil when there is none.
+func (r *records) get(name string) *v1alpha1.AppliedWork {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byName[name]
+}
+
+// all returns all records, in any order.
+func (r *records) all() []*v1alpha1.AppliedWork {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]*v1alpha1.AppliedWork, 0, len(r.byName))
+	for _, rec := range r.byName {
+		all = append(all, rec)
+	}
+	return all
+}
+
+// any returns some record; nil when there is none.
+func (r *records) any() *v1alpha1.AppliedWork {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rec := range r.byName {
+		return rec
+	}
+	return nil
+}
+
+// workOf names the Work that an object of the cluster belongs to, by what it is called
+// or by its UID.
+func (r *records) workOf(key string, uid types.UID) (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if name, ok := r.byUID[uid]; ok {
+		return name, true
+	}
+	name, ok := r.byObject[key]
+	return name, ok
+}
+
+// putSpec stores what a Work says. It is the promise to create what it names, and is
+// stored before that is done.
+func (r *records) putSpec(ctx context.Context, name string, spec v1alpha1.WorkSpec) (*v1alpha1.AppliedWork, error) {
+	old := r.get(name)
+	if old == nil {
+		rec := &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		spec.DeepCopyInto(&rec.Spec.Work)
+		if err := r.client.Create(ctx, rec); err != nil {
+			return nil, fmt.Errorf("create AppliedWork %s: %w", name, err)
+		}
+		return r.keep(rec), nil
+	}
+	rec := old.DeepCopy()
+	spec.DeepCopyInto(&rec.Spec.Work)
+	if err := r.client.Update(ctx, rec); err != nil {
+		return nil, r.failed(ctx, "update", rec, err)
+	}
+	rec.Status = old.Status // the answer to an update of the spec may lack what it need not have
+	return r.keep(rec), nil
+}
+
+// putStatus stores what was made of a Work.
+func (r *records) putStatus(ctx context.Context, rec *v1alpha1.AppliedWork) error {
+	rec = rec.DeepCopy()
+	if err := r.client.Status().Update(ctx, rec); err != nil {
+		return r.failed(ctx, "update status of", rec, err)
+	}
+	r.keep(rec)
+	return nil
+}
+
+// failed wraps the error. After a conflict, somebody else's write, the record is read
+// anew, for the next attempt.
+func (r *records) failed(ctx context.Context, verb string, rec *v1alpha1.AppliedWork, err error) error {
+	err = fmt.Errorf("%s AppliedWork %s: %w", verb, rec.Name, err)
+	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return err
+	}
+	fresh := &v1alpha1.AppliedWork{}
+	switch getErr := r.client.Get(ctx, client.ObjectKeyFromObject(rec), fresh); {
+	case apierrors.IsNotFound(getErr):
+		r.forget(rec.Name)
+	case getErr == nil:
+		r.keep(fresh)
+	}
+	return err
+}
+
+// remove deletes a record whose objects are all gone.
+func (r *records) remove(ctx context.Context, rec *v1alpha1.AppliedWork) error {
+	err := r.client.Delete(ctx, &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: rec.Name}},
+		client.Preconditions{UID: &rec.UID})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete AppliedWork %s: %w", rec.Name, err)
+	}
+	r.forget(rec.Name)
+	return nil
+}
+
+// keep remembers a record and indexes its objects.
+func (r *records) keep(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedWork {
+	rec.ManagedFields = nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byName[rec.Name] = rec
+	for _, o := range rec.Status.Objects {
+		r.byObject[objectKey(o.Group, o.Resource, o.Namespace, o.Name)] = rec.Name
+		if o.UID != "" {
+			r.byUID[o.UID] = rec.Name
+		}
+	}
+	return rec
+}
+
+func (r *records) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byName, name)
+	for key, work := range r.byObject {
+		if work == name {
+			delete(r.byObject, key)
+		}
+	}
+	for uid, work := range r.byUID {
+		if work == name {
+			delete(r.byUID, uid)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// recorded is an object of a record as a target that can be removed.
+func recorded(o v1alpha1.AppliedObject) target {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: o.Group, Version: o.Version, Kind: o.Kind})
+	u.SetNamespace(o.Namespace)
+	u.SetName(o.Name)
+	return target{gvr: schema.GroupVersionResource{Group: o.Group, Version: o.Version, Resource: o.Resource}, object: u}
+}
+
+// remove carries out an order over all objects of a record, the last one first. It
+// tells whether all are gone, or let go.
+func (a *applier) remove(ctx context.Context, rec *v1alpha1.AppliedWork, policy v1alpha1.OnDelete) (done bool, err error) {
+	done = true
+	for _, o := range slices.Backward(rec.Status.Objects) {
+		if o.UID == "" {
+			continue // not made, or not known to be ours: it stays
+		}
+		t := recorded(o)
+		live, err := a.read(ctx, t)
+		if err != nil {
+			return false, err
+		}
+		if live == nil || live.GetUID() != o.UID {
+			continue
+		}
+		if policy == v1alpha1.OnDeleteOrphan {
+			err = a.letGo(ctx, t, live)
+		} else {
+			done = false
+			err = a.delete(ctx, t, live)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return done, nil
+}
+
+// delete asks once for the deletion of this very object.
+func (a *applier) delete(ctx context.Context, t target, live *unstructured.Unstructured) error {
+	if live.GetDeletionTimestamp() != nil {
+		return nil // asked before; finalizers take their time
+	}
+	uid, background := live.GetUID(), metav1.DeletePropagationBackground
+	err := a.resource(t).Delete(ctx, live.GetName(), metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %s: %w", t, err)
+	}
+	return nil
+}
+
+// letGo takes off what marks the object as ours, and our ownership of its fields, in one
+// write that changes nothing else: applying an empty manifest would take the fields away.
+func (a *applier) letGo(ctx context.Context, t target, live *unstructured.Unstructured) error {
+	if owned(live, v1alpha1.AgentManager) == nil && live.GetLabels()[v1alpha1.ManagedLabel] == "" {
+		return nil
+	}
+	patch := []map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": live.GetUID()},
+		{"op": "test", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
+		{"op": "replace", "path": "/metadata/managedFields", "value": withoutUs(live.GetManagedFields())},
+	}
+	if _, ok := live.GetLabels()[v1alpha1.ManagedLabel]; ok {
+		patch = append(patch, removal("labels", v1alpha1.ManagedLabel))
+	}
+	for _, name := range []string{v1alpha1.SourceUIDAnnotation, v1alpha1.HubUIDAnnotation} {
+		if _, ok := live.GetAnnotations()[name]; ok {
+			patch = append(patch, removal("annotations", name))
+		}
+	}
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encode patch of %s: %w", t, err)
+	}
+	_, err = a.resource(t).Patch(ctx, live.GetName(), types.JSONPatchType, raw, metav1.PatchOptions{FieldManager: v1alpha1.AgentManager})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("let go of %s: %w", t, err)
+	}
+	return nil
+}
+
+// removal takes a label or an annotation off, by JSON patch (RFC 6901: "/" is "~1").
+func removal(of, name string) map[string]any {
+	return map[string]any{"op": "remove", "path": "/metadata/" + of + "/" + strings.ReplaceAll(name, "/", "~1")}
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// loadRetry is how often the records are asked for while the cluster's API server is away.
+const loadRetry = time.Second
+
+// Run works until the context ends. It begins with the records: the hub need not be
+// there.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("cluster", a.config.Cluster))
+	if err := a.load(ctx); err != nil {
+		return err
+	}
+	if err := a.hub.follow(ctx, func(name string) { a.queue.Add(name) }); err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer a.queue.ShutDown()
+	for _, informer := range a.informers {
+		all.Go(func() { informer.RunWithContext(ctx) })
+	}
+	all.Go(func() {
+		if err := a.hub.cache.Start(ctx); err != nil {
+			log(ctx).Error(err, "Cannot watch Works")
+		}
+	})
+	all.Go(func() { a.tellAbsent(ctx) })
+	all.Go(func() { a.beat(ctx) })
+	all.Go(func() { a.tellCluster(ctx) })
+	for range workers {
+		all.Go(func() { a.work(ctx) })
+	}
+	a.enqueueAll()
+	<-ctx.Done()
+	a.queue.ShutDown() // before the workers are waited for
+	a.worker.watcher.all.Wait()
+	return nil
+}
+
+// load reads the records, for as long as it takes.
+func (a *Agent) load(ctx context.Context) error {
+	err := wait.PollUntilContextCancel(ctx, loadRetry, true, func(ctx context.Context) (bool, error) {
+		if err := a.worker.records.load(ctx); err != nil {
+			log(ctx).Error(err, "Cannot read the records; trying again")
+			return false, nil
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the records: %w", err)
+	}
+	return nil
+}
+
+// tellAbsent has all records looked at once the hub's Works are known: those without a
+// Work are orphaned.
+func (a *Agent) tellAbsent(ctx context.Context) {
+	const look = 50 * time.Millisecond
+	err := wait.PollUntilContextCancel(ctx, look, true, func(context.Context) (bool, error) { return a.hub.synced(), nil })
+	if err == nil {
+		a.enqueueAll()
+	}
+}
+
+// work takes Works off the queue, one after the other.
+func (a *Agent) work(ctx context.Context) {
+	for {
+		name, ended := a.queue.Get()
+		if ended {
+			return
+		}
+		a.one(ctx, name)
+		a.queue.Done(name)
+	}
+}
+
+func (a *Agent) one(ctx context.Context, name string) {
+	later, err := a.worker.reconcile(ctx, name)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		if !permanent(err) || a.queue.NumRequeues(name) == 0 {
+			log(ctx).Info("Cannot carry out a Work; trying again", "work", name, "cause", err.Error())
+		}
+		a.queue.AddRateLimited(name)
+		if later > 0 {
+			a.queue.AddAfter(name, later)
+		}
+	case later > 0:
+		a.queue.AddAfter(name, later)
+	default:
+		a.queue.Forget(name)
+	}
+}
+
+// beat renews the heartbeat.
+func (a *Agent) beat(ctx context.Context) {
+	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		bounded, cancel := context.WithTimeout(ctx, heartbeatEvery)
+		defer cancel()
+		if err := h.beat(bounded); err != nil && ctx.Err() == nil {
+			log(ctx).V(1).Info("No heartbeat", "cause", err.Error())
+		}
+	}, heartbeatEvery)
+}
+
+// tellCluster reports on the cluster itself.
+func (a *Agent) tellCluster(ctx context.Context) {
+	report := &clusterReport{hub: a.hubDynamic, name: a.config.Cluster}
+	var uid types.UID
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		bounded, cancel := context.WithTimeout(ctx, 2*clusterEvery)
+		defer cancel()
+		var err error
+		if uid == "" {
+			uid, err = a.hubUID(bounded)
+		}
+		if err == nil && a.caught() {
+			err = report.send(bounded, a.clusterStatus(string(uid)))
+		}
+		if err != nil && ctx.Err() == nil {
+			log(ctx).V(1).Info("Cannot report on the cluster", "cause", err.Error())
+			uid, report.last = "", nil // the hub may be another one next time
+		}
+	}, clusterEvery)
+}
+
+// caught tells whether the figures are complete.
+func (a *Agent) caught() bool {
+	for _, informer := range a.informers {
+		if !informer.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *Agent) clusterStatus(hubUID string) v1alpha1.ClusterStatus {
+	if a.figures.versions.Kubernetes == "" {
+		if v, err := a.discovery.ServerVersion(); err == nil {
+			a.figures.versions = v1alpha1.Versions{Kubernetes: v.GitVersion, Agent: a.config.Version}
+		}
+	}
+	return a.figures.status(hubUID)
+}
+
+// Ready tells whether the agent has read its records and found the hub.
+func (a *Agent) Ready() bool { return a.hub.synced() }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	danm "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// manifestStatus is the entry of one object in a report.
+func (w *worker) manifestStatus(t target, live *unstructured.Unstructured, entry *v1alpha1.AppliedObject,
+	associated v1alpha1.AssociatedMode, err error,
+) v1alpha1.ManifestStatus {
+	ms := v1alpha1.ManifestStatus{
+		Group: t.gvr.Group, Kind: t.object.GetKind(), Namespace: t.object.GetNamespace(), Name: t.object.GetName(),
+		Conditions: []metav1.Condition{manifestCondition(err)},
+	}
+	if entry != nil {
+		ms.AppliedGeneration, ms.SourceGeneration = entry.AppliedGeneration, entry.SourceGeneration
+	}
+	if live == nil || entry == nil || live.GetUID() != entry.UID {
+		return ms
+	}
+	ms.UID, ms.Generation = live.GetUID(), live.GetGeneration()
+	if n, found, err := unstructured.NestedInt64(live.Object, "spec", "replicas"); found && err == nil {
+		replicas := int32(n)
+		ms.Replicas = &replicas
+	}
+	ms.Status = exactStatus(live)
+	ms.Ready = ready(live)
+	if associated != v1alpha1.AssociatedNone && runsPods(live) {
+		ms.Associated = w.pods.of(live.GetUID())
+	}
+	return ms
+}
+
+// exactStatus is the object's status as it is. Of our own networks only what does not
+// change with every address that a Pod gets: else each claim were a write at the hub.
+func exactStatus(live *unstructured.Unstructured) *runtime.RawExtension {
+	value, _ := live.Object["status"].(map[string]any)
+	if len(value) == 0 {
+		return nil
+	}
+	if live.GroupVersionKind().Group == danm.GroupName {
+		kept := map[string]any{}
+		for _, field := range []string{"conditions", "allocated", "capacity"} {
+			if v, ok := value[field]; ok {
+				kept[field] = v
+			}
+		}
+		value = kept
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil // cannot be: it was decoded from JSON
+	}
+	return &runtime.RawExtension{Raw: raw}
+}
+
+// ready is kstatus' answer.
+func ready(live *unstructured.Unstructured) bool {
+	result, err := status.Compute(live)
+	return err == nil && result.Status == status.CurrentStatus
+}
+
+// runsPods tells whether Pods may be made for an object: built-in kinds without a
+// Pod template have none; of other kinds nobody knows.
+func runsPods(live *unstructured.Unstructured) bool {
+	group := live.GroupVersionKind().Group
+	if group == "apps" || group == "batch" {
+		return true
+	}
+	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") && group != danm.GroupName
+}
+
+// manifestCondition says whether the object is as the Work says.
+func manifestCondition(err error) metav1.Condition {
+	if err == nil {
+		return condition(v1alpha1.ConditionApplied, true, v1alpha1.ReasonSettled, "")
+	}
+	var r *refusal
+	if errors.As(err, &r) {
+		return condition(v1alpha1.ConditionApplied, false, r.reason, r.message)
+	}
+	return condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonProgressing, err.Error())
+}
+
+// appliedCondition sums up all manifests.
+func appliedCondition(errs []error) metav1.Condition {
+	if len(errs) == 0 {
+		return manifestCondition(nil)
+	}
+	worst := manifestCondition(errs[0])
+	for _, err := range errs[1:] {
+		worst.Message += "; " + manifestCondition(err).Message
+	}
+	return worst
+}
+
+// readyCondition sums up all manifests.
+func readyCondition(manifests []v1alpha1.ManifestStatus) metav1.Condition {
+	for _, m := range manifests {
+		if !m.Ready {
+			return condition(v1alpha1.ConditionReady, false, v1alpha1.ReasonProgressing, m.Kind+" "+m.Name+" is not ready")
+		}
+	}
+	return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonSettled, "")
+}
+
+// keepTimes gives conditions the times of those that say the same already, as
+// meta.SetStatusCondition does for one.
+func keepTimes(now *v1alpha1.WorkStatus, before v1alpha1.WorkStatus) {
+	now.Conditions = merge(before.Conditions, now.Conditions)
+	for i := range now.Manifests {
+		var old []metav1.Condition
+		if i < len(before.Manifests) && before.Manifests[i].Name == now.Manifests[i].Name {
+			old = before.Manifests[i].Conditions
+		}
+		now.Manifests[i].Conditions = merge(old, now.Manifests[i].Conditions)
+	}
+}
+
+func merge(old, now []metav1.Condition) []metav1.Condition {
+	var merged []metav1.Condition
+	for _, c := range now {
+		if was := meta.FindStatusCondition(old, c.Type); was != nil && was.Status == c.Status {
+			c.LastTransitionTime = was.LastTransitionTime
+		} else if c.LastTransitionTime.IsZero() {
+			c.LastTransitionTime = metav1.Now()
+		}
+		merged = append(merged, c)
+	}
+	return merged
+}
+
+// sameStatus compares statuses by what they say.
+func sameStatus(a, b any) bool {
+	x, errX := json.Marshal(plain(a))
+	y, errY := json.Marshal(plain(b))
+	return errX == nil && errY == nil && string(x) == string(y)
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// target is one manifest of a Work, read.
+type target struct {
+	gvr    schema.GroupVersionResource
+	object *unstructured.Unstructured
+}
+
+// readManifest reads a manifest and adds what marks the object as ours.
+func readManifest(spec v1alpha1.WorkSpec, m v1alpha1.Manifest) (target, error) {
+	o := &unstructured.Unstructured{}
+	if err := json.Unmarshal(m.Object.Raw, &o.Object); err != nil {
+		return target{}, fmt.Errorf("decode manifest of %s: %w", m.Resource, err)
+	}
+	gvk := o.GroupVersionKind()
+	if gvk.Kind == "" || gvk.Version == "" || o.GetName() == "" || m.Resource == "" {
+		return target{}, fmt.Errorf("read manifest of %s %q: apiVersion, kind, metadata.name or resource is missing", gvk, o.GetName())
+	}
+	// What only an API server may say of an object.
+	for _, field := range []string{"uid", "resourceVersion", "generation", "managedFields", "creationTimestamp", "selfLink"} {
+		unstructured.RemoveNestedField(o.Object, "metadata", field)
+	}
+	delete(o.Object, "status")
+	labels, annotations := o.GetLabels(), o.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	labels[v1alpha1.ManagedLabel] = "true"
+	annotations[v1alpha1.SourceUIDAnnotation] = string(spec.Source.UID)
+	annotations[v1alpha1.HubUIDAnnotation] = string(spec.HubUID)
+	o.SetLabels(labels)
+	o.SetAnnotations(annotations)
+	return target{gvr: gvk.GroupVersion().WithResource(m.Resource), object: o}, nil
+}
+
+// key is the target's objectKey.
+func (t target) key() string {
+	return objectKey(t.gvr.Group, t.gvr.Resource, t.object.GetNamespace(), t.object.GetName())
+}
+
+// String is for messages: "deployments.apps default/web".
+func (t target) String() string {
+	return t.gvr.GroupResource().String() + " " + t.object.GetNamespace() + "/" + t.object.GetName()
+}
+
+// entry finds what the record has of the target.
+func (t target) entry(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedObject {
+	i := slices.IndexFunc(rec.Status.Objects, func(o v1alpha1.AppliedObject) bool {
+		return objectKey(o.Group, o.Resource, o.Namespace, o.Name) == t.key()
+	})
+	if i < 0 {
+		return nil
+	}
+	return &rec.Status.Objects[i]
+}
+
+// ours tells whether a live object is what the agent made of this target, in whatever
+// life of the agent.
+func (t target) ours(live *unstructured.Unstructured) bool {
+	a := live.GetAnnotations()
+	return a[v1alpha1.HubUIDAnnotation] == t.object.GetAnnotations()[v1alpha1.HubUIDAnnotation] &&
+		a[v1alpha1.SourceUIDAnnotation] != "" && owned(live, v1alpha1.AgentManager) != nil
+}
+
+// Guard says what the agent leaves alone, whatever Works say.
+type Guard struct {
+	// Namespaces that no object is written in: kube-system, the agent's own.
+	Namespaces []string
+	// Resources, such as "deployments.apps", that may be written; empty: all that
+	// RBAC allows.
+	Resources []string
+}
+
+// groups whose objects give rights in, or reach into, the cluster itself.
+var guardedGroups = []string{
+	"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiregistration.k8s.io",
+	"certificates.k8s.io", "node.k8s.io", v1alpha1.GroupName,
+}
+
+// refuses says why a target is not written; "" when it may be.
+func (g Guard) refuses(t target) string {
+	ns, resource := t.object.GetNamespace(), t.gvr.GroupResource()
+	switch {
+	case slices.Contains(g.Namespaces, ns):
+		return fmt.Sprintf("%s: the agent writes nothing in namespace %s", t, ns)
+	case slices.Contains(guardedGroups, resource.Group), resource.Group == "" && slices.Contains([]string{"nodes", "namespaces"}, resource.Resource):
+		return fmt.Sprintf("%s: objects of this kind belong to the cluster's own admin", t)
+	case len(g.Resources) > 0 && !slices.Contains(g.Resources, resource.String()):
+		return fmt.Sprintf("%s: the cluster's admin does not allow this kind (--allow)", t)
+	}
+	return ""
+}
+
+// condition makes a condition; its time is set where it is compared with the old one.
+func condition(kind string, ok bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if ok {
+		status = metav1.ConditionTrue
+	}
+	const longest = 32 << 10
+	if len(message) > longest {
+		message = message[:longest]
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
