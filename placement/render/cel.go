@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// Limits of expressions. A cost of a million is what the API server gives one of its
+// own: about 0.1 s.
+const (
+	maxCost    = 1_000_000
+	maxNesting = 3
+)
+
+// errNothing says that an expression's value is optional.none(): leave the field.
+var errNothing = errors.New("no value")
+
+// newEnv is what expressions may use: CEL's standard functions and macros, optional
+// values, and replace. There is no clock in it and nothing random.
+func newEnv() (*cel.Env, error) {
+	env, err := cel.NewEnv(
+		cel.Variable("object", cel.DynType),
+		cel.Variable("cluster", cel.MapType(cel.StringType, cel.DynType)),
+		cel.OptionalTypes(),
+		cel.CrossTypeNumericComparisons(true),
+		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxNesting), cel.ValidateRegexLiterals()),
+		replaceFunction(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("make environment of expressions: %w", err)
+	}
+	return env, nil
+}
+
+// compileCEL makes a program of an expression.
+func compileCEL(env *cel.Env, expression string) (cel.Program, error) {
+	ast, issues := env.Compile(expression)
+	if err := issues.Err(); err != nil {
+		return nil, fmt.Errorf("cel: %w", err)
+	}
+	program, err := env.Program(ast, cel.CostLimit(maxCost))
+	if err != nil {
+		return nil, fmt.Errorf("cel: %w", err)
+	}
+	return program, nil
+}
+
+// evaluate runs an expression and returns its value as JSON has it, with nothing in
+// common with the object. It is errNothing for no value.
+func evaluate(program cel.Program, object *unstructured.Unstructured, cluster *v1alpha1.Cluster) (any, error) {
+	properties := make(map[string]string, len(cluster.Spec.Properties))
+	for name, value := range cluster.Spec.Properties {
+		properties[name] = string(value)
+	}
+	result, _, err := program.Eval(map[string]any{
+		"object": object.Object,
+		"cluster": map[string]any{
+			"name": cluster.Name, "labels": orEmpty(cluster.Labels), "annotations": orEmpty(cluster.Annotations),
+			"properties": properties,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cel: %w", err)
+	}
+	if optional, ok := result.(*types.Optional); ok {
+		if !optional.HasValue() {
+			return nil, errNothing
+		}
+		result = optional.GetValue()
+	}
+	left := v1alpha1.MaxManifestBytes
+	return plain(result, &left)
+}
+
+// orEmpty is a map that expressions can look into.
+func orEmpty(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// Prune takes from an object, in place, what a cluster owns and what is the hub's
+// alone. Finalizers, owners and kubectl's record of the last apply go, too: whoever
+// they are for is at the hub.
+func Prune(object *unstructured.Unstructured) {
+	owned := portOwners(object)
+	delete(object.Object, "status")
+	if meta, ok := object.Object["metadata"].(map[string]any); ok {
+		keepOnly(meta, "name", "namespace", "labels", "annotations")
+		pruneAnnotations(meta)
+	}
+	switch object.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Kind: "Service"}:
+		pruneService(object, owned)
+	case schema.GroupKind{Group: "batch", Kind: "Job"}:
+		pruneJob(object)
+	case schema.GroupKind{Kind: "Pod"}:
+		for _, field := range []string{"nodeName", "priority"} { // a cluster decides both
+			unstructured.RemoveNestedField(object.Object, "spec", field)
+		}
+		pruneToken(object)
+	case schema.GroupKind{Kind: "ServiceAccount"}:
+		delete(object.Object, "secrets") // tokens of the hub
+	case schema.GroupKind{Kind: "Namespace"}:
+		delete(object.Object, "spec") // its finalizer
+	}
+	if t, ok := template(object); ok {
+		if meta, ok := t["metadata"].(map[string]any); ok {
+			delete(meta, "creationTimestamp")
+		}
+	}
+}
+
+// pruneAnnotations takes away annotations that controllers at the hub or our own
+// programs read or write.
+func pruneAnnotations(meta map[string]any) {
+	annotations, _ := meta["annotations"].(map[string]any)
+	maps.DeleteFunc(annotations, func(key string, _ any) bool {
+		switch key {
+		case "kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision",
+			"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller",
+			"volume.kubernetes.io/selected-node", "volume.kubernetes.io/storage-provisioner",
+			v1alpha1.ClustersAnnotation, v1alpha1.SourceUIDAnnotation, v1alpha1.HubUIDAnnotation:
+			return true
+		}
+		return false
+	})
+	if len(annotations) == 0 {
+		delete(meta, "annotations")
+	}
+}
+
+// pruneJob takes away the selector that the API server made of the Job's UID at the
+// hub, and its labels in the template: the cluster's makes its own.
+func pruneJob(object *unstructured.Unstructured) {
+	if manual, _, _ := unstructured.NestedBool(object.Object, "spec", "manualSelector"); manual {
+		return
+	}
+	unstructured.RemoveNestedField(object.Object, "spec", "selector")
+	for _, at := range [][]string{{"spec", "template", "metadata"}, {"metadata"}} {
+		meta, _, _ := unstructured.NestedFieldNoCopy(object.Object, at...)
+		if meta, ok := meta.(map[string]any); ok {
+			labels, _ := meta["labels"].(map[string]any)
+			maps.DeleteFunc(labels, func(key string, _ any) bool {
+				switch strings.TrimPrefix(key, "batch.kubernetes.io/") {
+				case "controller-uid", "job-name":
+					return true
+				}
+				return false
+			})
+		}
+	}
+}
+
+// keepOnly takes away all fields but some.
+func keepOnly(m map[string]any, fields ...string) {
+	kept := make(map[string]any, len(fields))
+	for _, field := range fields {
+		if value, ok := m[field]; ok {
+			kept[field] = value
+		}
+	}
+	clear(m)
+	maps.Copy(m, kept)
+}
