@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scene
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/svcwatcher"
+)
+
+// Lines describe the endpoints of one Service in its slices, one line each, sorted.
+func Lines(slicesOf []discoveryv1.EndpointSlice, service string) []string {
+	var lines []string
+	for i := range slicesOf {
+		s := &slicesOf[i]
+		if s.Labels[discoveryv1.LabelServiceName] != service || s.Labels[discoveryv1.LabelManagedBy] != svcwatcher.ManagedBy {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			lines = append(lines, line(s.Ports, e))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// line is such as "10.0.0.1 web:8080/TCP ready,serving pod-1".
+func line(ports []discoveryv1.EndpointPort, e discoveryv1.Endpoint) string {
+	words := []string{strings.Join(e.Addresses, ",")}
+	for _, p := range ports {
+		words = append(words, fmt.Sprintf("%s:%d/%s", *p.Name, *p.Port, *p.Protocol))
+	}
+	var states []string
+	for _, state := range []struct {
+		name string
+		on   *bool
+	}{{"ready", e.Conditions.Ready}, {"serving", e.Conditions.Serving}, {"terminating", e.Conditions.Terminating}} {
+		if *state.on {
+			states = append(states, state.name)
+		}
+	}
+	return strings.Join(append(words, strings.Join(states, ","), e.TargetRef.Name), " ")
+}
+
+// Check compares all Services of a namespace, on these networks, with what should be
+// theirs by the Pods and DanmEps that are stored, and returns the first difference.
+func Check(ctx context.Context, c client.Client, namespace string, nets ...*v1.ClusterNetwork) error {
+	var (
+		services corev1.ServiceList
+		pods     corev1.PodList
+		eps      v1.DanmEpList
+		there    discoveryv1.EndpointSliceList
+	)
+	for _, list := range []client.ObjectList{&services, &pods, &eps, &there} {
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	refs := map[network.Ref]string{}
+	for _, n := range nets {
+		refs[network.Ref{Kind: v1.KindClusterNetwork, Name: n.Name}] = string(n.UID)
+	}
+	byApp, epsOf, slicesOf := map[string][]corev1.Pod{}, map[string][]v1.DanmEp{}, map[string][]discoveryv1.EndpointSlice{}
+	for _, p := range pods.Items {
+		byApp[p.Labels["app"]] = append(byApp[p.Labels["app"]], p)
+	}
+	for _, ep := range eps.Items {
+		epsOf[ep.Spec.Pod] = append(epsOf[ep.Spec.Pod], ep)
+	}
+	for _, s := range there.Items {
+		name := s.Labels[discoveryv1.LabelServiceName]
+		slicesOf[name] = append(slicesOf[name], s)
+	}
+	for i := range services.Items {
+		svc := &services.Items[i]
+		j := svcwatcher.Judge(svc)
+		if j.Verdict != svcwatcher.Served {
+			continue
+		}
+		source := &svcwatcher.Source{Service: svc, Request: j.Request, Networks: refs, Zone: func(string) string { return "" }}
+		source.Pods = byApp[j.Request.Selector["app"]]
+		for _, p := range source.Pods {
+			source.DanmEps = append(source.DanmEps, epsOf[p.Name]...)
+		}
+		if err := same(svc.Name, svcwatcher.Desired(source), slicesOf[svc.Name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func same(service string, groups []svcwatcher.Group, there []discoveryv1.EndpointSlice) error {
+	var want []string
+	for _, g := range groups {
+		for _, e := range g.Endpoints {
+			want = append(want, line(g.Ports, e))
+		}
+	}
+	slices.Sort(want)
+	if got := Lines(there, service); !slices.Equal(got, want) {
+		return fmt.Errorf("Service %s has %d endpoints, want %d:\n%s\nwant\n%s", service, len(got), len(want),
+			strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	return nil
+}

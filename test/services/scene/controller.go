@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/source"
+)
+
+// Namespace is where the controller is installed.
+const Namespace = "patchbay-system"
+
+// patience bounds the start and the end of a controller on a busy machine.
+const patience = 2 * time.Minute
+
+// Build compiles the controller into a folder and returns its path.
+func Build(ctx context.Context, dir string) (string, error) {
+	root, err := source.Path()
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(dir, "patchbay-controller")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", program, "./cmd/patchbay-controller")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the controller: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+// Controller is a running replica.
+type Controller struct {
+	cmd  *exec.Cmd
+	url  string
+	log  string
+	done chan struct{}
+	err  error
+}
+
+// Run starts a replica and waits until it could lead.
+func Run(ctx context.Context, env *apitest.Env, program string) (*Controller, error) {
+	dir := filepath.Dir(program)
+	kubeconfig, err := env.Plane.Kubeconfig("system:serviceaccount:"+Namespace+":patchbay-controller", "system:serviceaccounts")
+	if err != nil {
+		return nil, fmt.Errorf("make kubeconfig: %w", err)
+	}
+	file := filepath.Join(dir, apitest.Name("kubeconfig"))
+	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
+		return nil, fmt.Errorf("write kubeconfig: %w", err)
+	}
+	address, err := free(ctx)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, apitest.Name("controller.log")))
+	if err != nil {
+		return nil, fmt.Errorf("create log: %w", err)
+	}
+	defer log.Close()
+	c := &Controller{url: "http://" + address, log: log.Name(), done: make(chan struct{})}
+	c.cmd = exec.Command(program, "--kubeconfig="+file, "--namespace="+Namespace, "--http-address="+address)
+	c.cmd.Stderr = log
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the controller: %w", err)
+	}
+	go func() { c.err = c.cmd.Wait(); close(c.done) }()
+	if err := c.ready(ctx); err != nil {
+		return nil, errors.Join(err, c.Kill())
+	}
+	return c, nil
+}
+
+// Kill ends the replica as a power cut does.
+func (c *Controller) Kill() error {
+	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill the controller: %w", err)
+	}
+	<-c.done
+	return nil
+}
+
+// Stop ends the replica in order: it gives its Lease back.
+func (c *Controller) Stop() error {
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop the controller: %w", err)
+	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-time.After(patience):
+		return errors.Join(errors.New("the controller does not end"), c.Kill())
+	}
+}
+
+// Log returns what the replica has written so far.
+func (c *Controller) Log() string {
+	text, err := os.ReadFile(c.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Memory returns the resident memory in bytes, now and at its peak.
+func (c *Controller) Memory() (now, peak int64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the controller's memory: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[2] != "kB" {
+			continue
+		}
+		kib, _ := strconv.ParseInt(fields[1], 10, 64)
+		switch fields[0] {
+		case "VmRSS:":
+			now = kib << 10
+		case "VmHWM:":
+			peak = kib << 10
+		}
+	}
+	return now, peak, nil
+}
+
+// Metric returns a counter of the replica by the start of its line in /metrics, or the
+// sum of those that start so.
+func (c *Controller) Metric(ctx context.Context, prefix string) (float64, error) {
+	text, err := c.get(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); strings.HasPrefix(line, prefix) && len(fields) > 1 {
+			value, _ := strconv.ParseFloat(fields[len(fields)-1], 64)
+			sum += value
+		}
+	}
+	return sum, nil
+}
+
+func (c *Controller) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		_, err := c.get(ctx, "/readyz")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-c.done:
+			return fmt.Errorf("the controller ended: %w\n%s", c.err, c.Log())
+		case <-ctx.Done():
+			return fmt.Errorf("await the controller: %w\n%s", err, c.Log())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (c *Controller) get(ctx context.Context, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
+	if err != nil {
+		return "", fmt.Errorf("ask the controller: %w", err)
+	}
+	reply, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("ask the controller: %w", err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil || reply.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("ask the controller for %s: %s %s: %w", path, reply.Status, text, errors.Join(errNotOK, err))
+	}
+	return string(text), nil
+}
+
+var errNotOK = errors.New("no answer of use")
+
+// free is an address on the loopback that nobody listens on.
+func free(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
+}
