@@ -36,13 +36,9 @@ type Model struct {
 	Err error
 }
 
-// ModelOf says what a network object means. What a TenantNetwork says of its own
-// assignment is not believed: no program of this installation assigns yet, so that a
-// tenant has written it.
+// ModelOf says what a network object means. Whoever attaches Pods asks the
+// TenantConfigs besides whether a TenantNetwork was assigned what it says.
 func ModelOf(obj client.Object) Model {
 	net, err := network.From(obj)
-	if net != nil {
-		net.Assignment = ""
-	}
 	return Model{Version: VersionOf(obj), Network: net, Err: err}
 }

@@ -32,6 +32,7 @@ type Networks struct {
 	// recoveries are those that this node was told of, by claims.Key.
 	recoveries sync.Map
 	seen       func(client.Object, *network.Network, error)
+	reserved   *reservations
 }
 
 // Moves is told what is watched of networks, in order. Its methods must not block.
@@ -62,11 +63,12 @@ type NetworksOptions struct {
 func NewNetworks(conn *Connection, log logr.Logger, opts NetworksOptions) *Networks {
 	n := &Networks{
 		conn: conn, log: log,
-		models:  models{m: map[network.Ref]objects.Model{}},
-		queue:   newQueue[network.Ref](),
-		watched: func(network.Ref) {},
-		moves:   opts.Moves,
-		seen:    func(client.Object, *network.Network, error) {},
+		models:   models{m: map[network.Ref]objects.Model{}},
+		queue:    newQueue[network.Ref](),
+		watched:  func(network.Ref) {},
+		moves:    opts.Moves,
+		seen:     func(client.Object, *network.Network, error) {},
+		reserved: &reservations{conn: conn},
 	}
 	if opts.Changed != nil {
 		n.watched = opts.Changed
@@ -125,7 +127,26 @@ func (n *Networks) read(ctx context.Context, ref network.Ref) (objects.Model, er
 	case err != nil:
 		return objects.Model{}, fmt.Errorf("get %s: %w", ref, err)
 	}
-	m := objects.ModelOf(obj)
+	m, err := n.modelOf(ctx, obj)
+	if err != nil {
+		return m, err
+	}
 	n.seen(obj, m.Network, m.Err)
+	return m, nil
+}
+
+// modelOf says what a network object means. An assignment that nobody has reserved is
+// not believed. Such a model has no version: the reservation may be there later (see
+// webhook's sweeper) without a change of the network.
+func (n *Networks) modelOf(ctx context.Context, obj client.Object) (objects.Model, error) {
+	m := objects.ModelOf(obj)
+	ok, err := n.reserved.confirm(ctx, m.Network)
+	if err != nil {
+		return objects.Model{}, fmt.Errorf("confirm what %s/%s was assigned: %w", obj.GetNamespace(), obj.GetName(), err)
+	}
+	if !ok {
+		m.Network.Assignment = ""
+		m.Version = objects.Version{}
+	}
 	return m, nil
 }

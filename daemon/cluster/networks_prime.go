@@ -21,17 +21,28 @@ const primePage = 100
 // prime reads all networks once, in pages, instead of one by one as their
 // metadata arrives.
 func (n *Networks) prime(ctx context.Context) error {
-	return n.each(ctx, func(ref network.Ref, m objects.Model) { n.models.set(ref, m) })
+	return n.each(ctx, func(ref network.Ref, obj client.Object) error {
+		m, err := n.modelOf(ctx, obj)
+		if err == nil {
+			n.models.set(ref, m)
+			n.seen(obj, m.Network, m.Err)
+		}
+		return err
+	})
 }
 
 // Reread reads all networks, for those who look into objects. The models are left to
 // the queue's workers: one of these may be older than what they have.
 func (n *Networks) Reread(ctx context.Context) error {
-	return n.each(ctx, func(network.Ref, objects.Model) {})
+	return n.each(ctx, func(_ network.Ref, obj client.Object) error {
+		m := objects.ModelOf(obj)
+		n.seen(obj, m.Network, m.Err)
+		return nil
+	})
 }
 
 // each reads all networks in pages.
-func (n *Networks) each(ctx context.Context, do func(network.Ref, objects.Model)) error {
+func (n *Networks) each(ctx context.Context, do func(network.Ref, client.Object) error) error {
 	for _, kind := range objects.Kinds() {
 		if err := n.eachOf(ctx, kind, do); err != nil {
 			return err
@@ -41,7 +52,7 @@ func (n *Networks) each(ctx context.Context, do func(network.Ref, objects.Model)
 }
 
 // eachOf reads all objects of one kind.
-func (n *Networks) eachOf(ctx context.Context, kind string, do func(network.Ref, objects.Model)) error {
+func (n *Networks) eachOf(ctx context.Context, kind string, do func(network.Ref, client.Object) error) error {
 	list, err := objects.NewList(kind)
 	if err != nil {
 		return err
@@ -52,9 +63,7 @@ func (n *Networks) eachOf(ctx context.Context, kind string, do func(network.Ref,
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
 			if obj, ok := item.(client.Object); ok {
-				m := objects.ModelOf(obj)
-				do(objects.RefOf(kind, obj), m)
-				n.seen(obj, m.Network, m.Err)
+				return do(objects.RefOf(kind, obj), obj)
 			}
 			return nil
 		})

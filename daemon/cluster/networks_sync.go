@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -18,6 +19,10 @@ import (
 
 // networkWorkers read changed networks side by side.
 const networkWorkers = 4
+
+// unreservedAgain is how long a network with an assignment that nobody has reserved
+// waits for another look. A Pod that asks for it does not wait.
+const unreservedAgain = time.Minute
 
 // Run watches the networks until ctx ends, which is no error or that of ctx. It
 // waits for the API server.
@@ -87,6 +92,9 @@ func (n *Networks) sync(ctx context.Context, ref network.Ref) error {
 	}
 	if n.models.set(ref, m) {
 		n.watched(ref)
+	}
+	if m.Version == (objects.Version{}) {
+		n.queue.AddAfter(ref, unreservedAgain)
 	}
 	return nil
 }
