@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	apitest.Main(m) // the leader's kubeconfig is useless without its API server
 	if sharedEnv != nil {
 		if c, err := leader(); err == nil {
-			_ = c.Kill()
+			_ = c.Kill(context.Background())
 		}
 	}
 	if path, err := program(); err == nil {

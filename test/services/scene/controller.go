@@ -14,10 +14,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/lab/process"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
@@ -44,11 +44,9 @@ func Build(ctx context.Context, dir string) (string, error) {
 
 // Controller is a running replica.
 type Controller struct {
-	cmd  *exec.Cmd
-	url  string
-	log  string
-	done chan struct{}
-	err  error
+	process.ID
+
+	url, log string
 }
 
 // Run starts a replica and waits until it could lead.
@@ -66,45 +64,18 @@ func Run(ctx context.Context, env *apitest.Env, program string) (*Controller, er
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.Create(filepath.Join(dir, apitest.Name("controller.log")))
+	c := &Controller{url: "http://" + address, log: filepath.Join(dir, apitest.Name("controller.log"))}
+	c.ID, err = process.Start(process.Spec{
+		Args: []string{program, "--kubeconfig=" + file, "--namespace=" + Namespace, "--http-address=" + address},
+		Log:  c.log, Tied: true,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("create log: %w", err)
-	}
-	defer log.Close()
-	c := &Controller{url: "http://" + address, log: log.Name(), done: make(chan struct{})}
-	c.cmd = exec.Command(program, "--kubeconfig="+file, "--namespace="+Namespace, "--http-address="+address)
-	c.cmd.Stderr = log
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the controller: %w", err)
 	}
-	go func() { c.err = c.cmd.Wait(); close(c.done) }()
 	if err := c.ready(ctx); err != nil {
-		return nil, errors.Join(err, c.Kill())
+		return nil, errors.Join(err, c.Kill(context.WithoutCancel(ctx)))
 	}
 	return c, nil
-}
-
-// Kill ends the replica as a power cut does.
-func (c *Controller) Kill() error {
-	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("kill the controller: %w", err)
-	}
-	<-c.done
-	return nil
-}
-
-// Stop ends the replica in order: it gives its Lease back.
-func (c *Controller) Stop() error {
-	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop the controller: %w", err)
-	}
-	select {
-	case <-c.done:
-		return c.err
-	case <-time.After(patience):
-		return errors.Join(errors.New("the controller does not end"), c.Kill())
-	}
 }
 
 // Log returns what the replica has written so far.
@@ -118,7 +89,7 @@ func (c *Controller) Log() string {
 
 // Memory returns the resident memory in bytes, now and at its peak.
 func (c *Controller) Memory() (now, peak int64, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID))
 	if err != nil {
 		return 0, 0, fmt.Errorf("read the controller's memory: %w", err)
 	}
@@ -163,9 +134,10 @@ func (c *Controller) ready(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
+		if !c.Alive() {
+			return fmt.Errorf("the controller ended:\n%s", c.Log())
+		}
 		select {
-		case <-c.done:
-			return fmt.Errorf("the controller ended: %w\n%s", c.err, c.Log())
 		case <-ctx.Done():
 			return fmt.Errorf("await the controller: %w\n%s", err, c.Log())
 		case <-time.After(20 * time.Millisecond):

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command coredns is CoreDNS with the plugins that the tests need: a cluster's DNS
+// server that answers from the API server, and nothing else.
+package main
+
+import (
+	"github.com/coredns/coredns/coremain"
+
+	// Plugins register themselves; CoreDNS's own list has an order for each.
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/ready"
+)
+
+func main() { coremain.Run() }
