@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -47,7 +48,7 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err := addresses.Add(ctx, m, addresses.Config{Grace: o.nodeGrace, Registry: registry}); err != nil {
 		return nil, fmt.Errorf("set up the controller of addresses: %w", err)
 	}
-	if err := addServices(ctx, m, registry); err != nil {
+	if err := errors.Join(addServices(ctx, m, registry), addReadiness(ctx, m, registry)); err != nil {
 		return nil, err
 	}
 	ready, err := addAdmission(ctx, m, o)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/patchbay-cni/patchbay/controller/addresses"
+	"github.com/patchbay-cni/patchbay/controller/networks"
 	services "github.com/patchbay-cni/patchbay/svcwatcher/cluster"
 )
 
@@ -32,5 +33,5 @@ func addServices(ctx context.Context, m manager.Manager, registry prometheus.Reg
 func cached() map[client.Object]cache.ByObject {
 	all := addresses.Cached()
 	maps.Copy(all, services.Cached())
-	return all
+	return networks.Cached(all)
 }

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config is what a Controller needs to know. Registry and Events are required.
+type Config struct {
+	// Events tells users what got better or worse.
+	Events Recorder
+	// Registry gets the metrics.
+	Registry prometheus.Registerer
+	// Settle is how long a change must last before it is written, but for a network
+	// that is ready for the first time or again; 10 s when zero.
+	Settle time.Duration
+	// Pace is the least time between two writes of one network; 10 s when zero.
+	Pace time.Duration
+	// Timeout bounds the work on one network; 30 s when zero.
+	Timeout time.Duration
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&c.Settle, 10 * time.Second}, {&c.Pace, 10 * time.Second}, {&c.Timeout, 30 * time.Second}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+const (
+	// mostCauses and mostNodes bound a message: Events hold 1 KiB.
+	mostCauses, mostNodes = 2, 3
+	// silent is what is wrong with a node that does not mention the network.
+	silent = "it has not reported on this network yet"
+)
+
+// rollup is the condition of a network, without times and generation. Equal reports
+// give an equal condition.
+func rollup(network string, nodes map[string]*report) metav1.Condition {
+	c := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1.ReasonLinksUp, Message: "ready on all nodes"}
+	if len(nodes) == 0 {
+		c.Status, c.Reason = metav1.ConditionUnknown, v1.ReasonNoNodes
+		c.Message = "no node has reported its links: does patchbayd run?"
+		return c
+	}
+	byCause, ready := map[string][]string{}, 0
+	for name, r := range nodes {
+		switch text, wrong := r.wrong[network]; {
+		case wrong:
+			byCause[text] = append(byCause[text], name)
+		case r.up[network]:
+			ready++
+		default:
+			byCause[silent] = append(byCause[silent], name)
+		}
+	}
+	if ready == len(nodes) {
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, v1.ReasonLinksNotUp
+	c.Message = fmt.Sprintf("ready on %d of %d nodes; %s", ready, len(nodes), causes(byCause))
+	return c
+}
+
+// causes names the causes that most nodes have, and these nodes.
+func causes(byCause map[string][]string) string {
+	list := slices.SortedFunc(maps.Keys(byCause), func(a, b string) int {
+		if d := len(byCause[b]) - len(byCause[a]); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	var texts []string
+	for _, text := range list[:min(len(list), mostCauses)] {
+		texts = append(texts, names(byCause[text])+": "+text)
+	}
+	if more := len(list) - mostCauses; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more causes: kubectl get nodenetworks", more))
+	}
+	return strings.Join(texts, "; ")
+}
+
+func names(nodes []string) string {
+	slices.Sort(nodes)
+	if len(nodes) <= mostNodes {
+		return strings.Join(nodes, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(nodes[:mostNodes], ", "), len(nodes)-mostNodes)
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
+)
+
+// fieldManager owns the condition Ready for server-side apply, and no other field.
+const fieldManager = "patchbay-controller-networks"
+
+// store is the API server.
+type store struct {
+	cached client.Reader
+	direct client.Client
+}
+
+var _ Store = (*store)(nil)
+
+// Nodes implements Store.
+func (s *store) Nodes(ctx context.Context) ([]v1.NodeNetwork, error) {
+	list := &v1.NodeNetworkList{}
+	if err := s.cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list NodeNetworks: %w", err)
+	}
+	return list.Items, nil
+}
+
+// Version implements Store.
+func (s *store) Version(ctx context.Context, ref network.Ref) (types.UID, int64, bool, error) {
+	m := objects.Metadata(ref.Kind)
+	if err := s.cached.Get(ctx, objects.Key(ref), m); client.IgnoreNotFound(err) != nil {
+		return "", 0, false, fmt.Errorf("get metadata of %s: %w", ref, err)
+	} else if err != nil {
+		return "", 0, false, nil
+	}
+	return m.UID, m.Generation, true, nil
+}
+
+// Read implements Store; the API server answers out of memory.
+func (s *store) Read(ctx context.Context, ref network.Ref) (Seen, bool, error) {
+	obj, err := objects.New(ref.Kind)
+	if err != nil {
+		return Seen{}, false, err
+	}
+	fromMemory := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
+	if err := s.direct.Get(ctx, objects.Key(ref), obj, fromMemory); client.IgnoreNotFound(err) != nil {
+		return Seen{}, false, fmt.Errorf("get %s: %w", ref, err)
+	} else if err != nil {
+		return Seen{}, false, nil
+	}
+	return seenOf(obj), true, nil
+}
+
+// seenOf reads an object. One that is invalid has its condition from nodes, and one
+// that is being deleted needs none.
+func seenOf(obj client.Object) Seen {
+	seen := Seen{UID: obj.GetUID(), Generation: obj.GetGeneration()}
+	if n := objects.ModelOf(obj).Network; n != nil && !n.Deleting {
+		_, seen.Linked = n.Link()
+	}
+	seen.Ready = meta.FindStatusCondition(objects.StatusOf(obj).Conditions, v1.ConditionReady)
+	return seen
+}
+
+// Write implements Store. It names the UID and no resourceVersion: it never fails
+// because somebody claims addresses.
+func (s *store) Write(ctx context.Context, ref network.Ref, uid types.UID, c metav1.Condition) error {
+	condition, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c)
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{condition}}}}
+	u.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(ref.Kind))
+	u.SetNamespace(ref.Namespace)
+	u.SetName(ref.Name)
+	u.SetUID(uid)
+	err = s.direct.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(fieldManager), client.ForceOwnership)
+	return client.IgnoreNotFound(err)
+}
