@@ -78,7 +78,7 @@ const (
 )
 
 // Rule changes one field.
-// +kubebuilder:validation:XValidation:rule=`(has(self.op) ? self.op : "set") == "remove" ? !has(self.cel) && !has(self.value) : has(self.cel) != has(self.value)`,message=`give either cel or value, and neither of them with op remove`
+// +kubebuilder:validation:XValidation:rule=`!has(self.op) || self.op != "remove" || !has(self.cel)`,fieldPath=`.cel`,reason=FieldValueForbidden,message=`op remove takes neither cel nor value`
 type Rule struct {
 	// Path of the field, by dots: "spec.template.spec.containers[0].image",
 	// `metadata.annotations["example.com/a"]`, or "" for the object with op merge.
