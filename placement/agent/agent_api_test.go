@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package agent_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+const deployment = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, labels: {app: web}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+        - {name: c, image: "i:1", resources: {requests: {cpu: "1000m"}}}
+`
+
+func configMap(name, value string) string {
+	return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: default}, data: {key: %s}}", name, value)
+}
+
+// One agent, one API server: what it applies, reports, repairs, and when it is silent.
+func TestAgentUpholds(t *testing.T) {
+	b := start(t)
+	w := b.work(t, "deployment-web", nil, manifest(t, "deployments", deployment))
+	s := b.awaitWork(t, w, "the Deployment is applied", applied(1))
+
+	d := &appsv1.Deployment{}
+	key := client.ObjectKey{Namespace: "shop", Name: "web"} // the namespace was made, too
+	if err := b.Get(t.Context(), key, d); err != nil {
+		t.Fatal(err)
+	}
+	m := s.Manifests[0]
+	if m.UID != d.UID || m.Generation != d.Generation || m.AppliedGeneration != 1 || m.SourceGeneration != 1 || *m.Replicas != 3 || m.Ready {
+		t.Errorf("report: got %+v, want the Deployment's identity, 3 replicas, not ready", m)
+	}
+	if d.Labels[v1alpha1.ManagedLabel] != "true" || d.Annotations[v1alpha1.SourceUIDAnnotation] != "source-1" || d.Annotations[v1alpha1.HubUIDAnnotation] != "hub-1" {
+		t.Errorf("marks: got labels %v, annotations %v", d.Labels, d.Annotations)
+	}
+
+	t.Run("ExactStatus", func(t *testing.T) {
+		d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, ReadyReplicas: 3, AvailableReplicas: 3, UpdatedReplicas: 3,
+			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}}
+		if err := b.Status().Update(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		s := b.awaitWork(t, w, "the status is reported", func(s v1alpha1.WorkStatus) bool { return s.Manifests[0].Ready })
+		live := b.object(t, "apps/v1", "Deployment", "shop", "web")
+		if got, want := string(s.Manifests[0].Status.Raw), jsonOf(t, live.Object["status"]); got != want {
+			t.Errorf("status: got %s, want %s", got, want)
+		}
+	})
+	t.Run("SilentWhenSettled", func(t *testing.T) {
+		before := b.versions(t, w)
+		<-time.After(3 * time.Second)
+		if after := b.versions(t, w); after != before {
+			t.Errorf("resourceVersions: got %s, want %s: somebody wrote", after, before)
+		}
+	})
+	t.Run("RepairDeletion", func(t *testing.T) {
+		if err := b.Delete(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		b.awaitWork(t, w, "a new Deployment", func(s v1alpha1.WorkStatus) bool {
+			return s.Manifests[0].UID != "" && s.Manifests[0].UID != d.UID && applied(1)(s)
+		})
+	})
+	t.Run("ChangeOfOthersIsAConflict", func(t *testing.T) {
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":7}}`))
+		if err := b.Patch(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, patch, client.FieldOwner("kubectl-edit")); err != nil {
+			t.Fatal(err)
+		}
+		b.awaitWork(t, w, "the conflict is named", failed(v1alpha1.ReasonConflict, "spec.replicas"))
+		if got := field(b.object(t, "apps/v1", "Deployment", "shop", "web"), "spec", "replicas"); got != "7" {
+			t.Errorf("replicas: got %s, want 7: no fight", got)
+		}
+	})
+	t.Run("Yield", func(t *testing.T) {
+		b.change(t, w, func(s *v1alpha1.WorkSpec) { s.Apply.Yield = []v1alpha1.FieldPath{"spec.replicas"} })
+		b.awaitWork(t, w, "the field is left to its owner", applied(w.Spec.Revision))
+		if got := field(b.object(t, "apps/v1", "Deployment", "shop", "web"), "spec", "replicas"); got != "7" {
+			t.Errorf("replicas: got %s, want 7", got)
+		}
+	})
+	t.Run("Pods", func(t *testing.T) { testPods(t, b, w) })
+	t.Run("Heartbeat", func(t *testing.T) {
+		eventually(t, "the Lease is renewed", func() error {
+			lease := &coordinationv1.Lease{}
+			return b.Get(t.Context(), client.ObjectKey{Namespace: clusterNamespace, Name: v1alpha1.HeartbeatLease}, lease)
+		})
+		eventually(t, "the Cluster's status", func() error {
+			c := &v1alpha1.Cluster{}
+			if err := b.Get(t.Context(), client.ObjectKey{Name: "east"}, c); err != nil {
+				return err
+			}
+			if c.Status.Versions == nil || c.Status.HubUID == "" || c.Status.Leaves != 1 {
+				return fmt.Errorf("status %+v", c.Status)
+			}
+			return nil
+		})
+	})
+}
+
+// testPods makes what a controller would make, and looks for it in the report.
+func testPods(t *testing.T, b *bench, w *v1alpha1.Work) {
+	d := &appsv1.Deployment{}
+	if err := b.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, d); err != nil {
+		t.Fatal(err)
+	}
+	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", OwnerReferences: []metav1.OwnerReference{
+		*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment")),
+	}}, Spec: appsv1.ReplicaSetSpec{Selector: d.Spec.Selector, Template: d.Spec.Template}}
+	if err := b.Create(t.Context(), rs); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("web-1-", i), OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
+		}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		if err := b.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		pod.Status.Phase = corev1.PodRunning
+		if i == 0 {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 5m"},
+			}}}
+		}
+		if err := b.Status().Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := b.awaitWork(t, w, "the Pods are counted", func(s v1alpha1.WorkStatus) bool {
+		a := s.Manifests[0].Associated
+		return a != nil && a.Pods["Running"] == 2 && a.Pods["CrashLoopBackOff"] == 1
+	})
+	if broken := s.Manifests[0].Associated.Broken; len(broken) != 1 || broken[0].Name != "web-1-0" || broken[0].Message != "back-off 5m" {
+		t.Errorf("broken: got %+v, want web-1-0", broken)
+	}
+}
+
+// Whose the object is, and what the policy says then.
+func TestAgentConflicts(t *testing.T) {
+	b := start(t)
+	cases := map[string]struct {
+		reason   string
+		conflict v1alpha1.ConflictMode
+		value    string // in the manifest; the object has "theirs"
+		want     func(v1alpha1.WorkStatus) bool
+		wantData string
+	}{
+		"refuse": {reason: "Not ours: it is left alone.", conflict: v1alpha1.ConflictRefuse, value: "ours", want: failed(v1alpha1.ReasonConflict, "somebody else's"), wantData: "theirs"},
+		"adopt":  {reason: "Taken over where nobody's field is touched.", conflict: v1alpha1.ConflictAdopt, value: "theirs", want: applied(1), wantData: "theirs"},
+		"field":  {reason: "Adopt takes no field from its owner.", conflict: v1alpha1.ConflictAdopt, value: "ours", want: failed(v1alpha1.ReasonConflict, "data.key"), wantData: "theirs"},
+		"force":  {reason: "Force does.", conflict: v1alpha1.ConflictForce, value: "ours", want: applied(1), wantData: "ours"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"key": "theirs"}}
+			if err := b.Create(t.Context(), o, client.FieldOwner("them")); err != nil {
+				t.Fatal(err)
+			}
+			w := b.work(t, name, func(s *v1alpha1.WorkSpec) { s.Apply.Conflict = tc.conflict }, manifest(t, "configmaps", configMap(name, tc.value)))
+			b.awaitWork(t, w, tc.reason, tc.want)
+			if got := field(b.object(t, "v1", "ConfigMap", "default", name), "data", "key"); got != tc.wantData {
+				t.Errorf("%s\ndata: got %s, want %s", tc.reason, got, tc.wantData)
+			}
+		})
+	}
+	t.Run("guard", func(t *testing.T) {
+		w := b.work(t, "guarded", nil, manifest(t, "configmaps", `{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: kube-system}}`))
+		b.awaitWork(t, w, "kube-system is refused", failed(v1alpha1.ReasonRefused, "kube-system"))
+		w = b.work(t, "rights", nil, manifest(t, "clusterroles", `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: x}}`))
+		b.awaitWork(t, w, "rights are refused", failed(v1alpha1.ReasonRefused, "cluster's own admin"))
+		w = b.work(t, "invalid", nil, manifest(t, "services", `{apiVersion: v1, kind: Service, metadata: {name: x, namespace: default}, spec: {ports: [{port: 99999}]}}`))
+		b.awaitWork(t, w, "the API server's words are passed on", failed("Invalid", "spec.ports[0].port"))
+	})
+	t.Run("createOnly", func(t *testing.T) {
+		w := b.work(t, "create-only", func(s *v1alpha1.WorkSpec) { s.Apply.CreateOnly = []v1alpha1.FieldPath{"data.key"} },
+			manifest(t, "configmaps", configMap("create-only", "first")))
+		b.awaitWork(t, w, "created", applied(1))
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"data":{"key":"theirs"}}`))
+		if err := b.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "create-only"}}, patch); err != nil {
+			t.Fatal(err)
+		}
+		b.change(t, w, func(s *v1alpha1.WorkSpec) {
+			s.Manifests = []v1alpha1.Manifest{manifest(t, "configmaps", configMap("create-only", "second"))}
+		})
+		b.awaitWork(t, w, "applied again", applied(2))
+		if got := field(b.object(t, "v1", "ConfigMap", "default", "create-only"), "data", "key"); got != "theirs" {
+			t.Errorf("data: got %s, want theirs", got)
+		}
+	})
+}
+
+// Nothing is removed but by an order, and only what we made.
+func TestAgentRemoves(t *testing.T) {
+	b := start(t)
+	order := func(policy v1alpha1.OnDelete, source string) func(*v1alpha1.WorkSpec) {
+		return func(s *v1alpha1.WorkSpec) {
+			s.Removal = &v1alpha1.Removal{Policy: policy, SourceUID: "source-1"}
+			if source != "" {
+				s.Removal.SourceUID = "source-2"
+			}
+		}
+	}
+	make := func(t *testing.T, name string) *v1alpha1.Work {
+		w := b.work(t, name, nil, manifest(t, "configmaps", configMap(name, "v")))
+		b.awaitWork(t, w, "applied", applied(1))
+		return w
+	}
+	t.Run("Delete", func(t *testing.T) {
+		w := make(t, "delete")
+		b.change(t, w, order(v1alpha1.OnDeleteDelete, ""))
+		b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonOrdered, ""))
+		if b.object(t, "v1", "ConfigMap", "default", "delete") != nil {
+			t.Error("the object is still there")
+		}
+		if rec := b.object(t, v1alpha1.SchemeGroupVersion().String(), "AppliedWork", "", "delete"); rec != nil {
+			t.Error("the record is still there")
+		}
+	})
+	t.Run("Orphan", func(t *testing.T) {
+		w := make(t, "orphan")
+		b.change(t, w, order(v1alpha1.OnDeleteOrphan, ""))
+		b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonOrdered, ""))
+		o := b.object(t, "v1", "ConfigMap", "default", "orphan")
+		if field(o, "data", "key") != "v" || len(o.GetLabels()) > 0 || len(o.GetAnnotations()) > 0 {
+			t.Errorf("object: got %v, want it as it was, without marks", o)
+		}
+	})
+	t.Run("WrongSource", func(t *testing.T) {
+		w := make(t, "wrong")
+		b.change(t, w, order(v1alpha1.OnDeleteDelete, "other"))
+		b.awaitWork(t, w, "the order is refused", failed(v1alpha1.ReasonRefused, "source-2"))
+		if b.object(t, "v1", "ConfigMap", "default", "wrong") == nil {
+			t.Error("the object is gone")
+		}
+	})
+	t.Run("NeverMade", func(t *testing.T) {
+		w := b.work(t, "never", order(v1alpha1.OnDeleteDelete, ""), manifest(t, "configmaps", configMap("never", "v")))
+		b.awaitWork(t, w, "done at once", failed(v1alpha1.ReasonOrdered, ""))
+	})
+	t.Run("SomebodyElses", func(t *testing.T) {
+		if err := b.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}}); err != nil {
+			t.Fatal(err)
+		}
+		w := b.work(t, "theirs", nil, manifest(t, "configmaps", configMap("theirs", "v")))
+		b.awaitWork(t, w, "refused", failed(v1alpha1.ReasonConflict, ""))
+		b.change(t, w, order(v1alpha1.OnDeleteDelete, ""))
+		b.awaitWork(t, w, "done", failed(v1alpha1.ReasonOrdered, ""))
+		if b.object(t, "v1", "ConfigMap", "default", "theirs") == nil {
+			t.Error("the object is gone, and was not ours")
+		}
+	})
+	t.Run("WorkVanishes", func(t *testing.T) {
+		w := make(t, "vanish")
+		if err := b.Client.Delete(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the record is orphaned", func() error { return b.condition(t, "vanish", v1alpha1.ConditionOrphaned) })
+		if err := b.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vanish"}}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "what is orphaned is repaired", func() error {
+			if b.object(t, "v1", "ConfigMap", "default", "vanish") == nil {
+				return errors.New("gone")
+			}
+			return nil
+		})
+	})
+}
+
+// A hub that went back in time, or another one, stops the agent and removes nothing.
+func TestAgentHalts(t *testing.T) {
+	b := start(t)
+	w := b.work(t, "first", func(s *v1alpha1.WorkSpec) { s.Revision = 5 }, manifest(t, "configmaps", configMap("first", "v")))
+	b.awaitWork(t, w, "applied", applied(5))
+	b.stop()
+
+	set := func(revision int64, hub string, value string) {
+		fresh := &v1alpha1.Work{}
+		if err := b.Get(t.Context(), client.ObjectKeyFromObject(w), fresh); err != nil {
+			t.Fatal(err)
+		}
+		fresh.Spec.Revision, fresh.Spec.HubUID = revision, "hub-1"
+		if hub != "" {
+			fresh.Spec.HubUID = "hub-2"
+		}
+		fresh.Spec.Manifests = []v1alpha1.Manifest{manifest(t, "configmaps", configMap("first", value))}
+		if err := b.Update(t.Context(), fresh); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := []struct {
+		name, reason, part string
+		revision           int64
+		hub, value         string
+	}{
+		{"older", "A smaller revision.", "back in time", 3, "", "old"},
+		{"same", "The same revision, another content.", "back in time", 5, "", "other"},
+		{"otherHub", "Another hub.", "is of hub hub-2", 9, "hub-2", "new"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			set(tc.revision, tc.hub, tc.value)
+			b.run(t)
+			b.awaitWork(t, w, tc.reason, failed(v1alpha1.ConditionHubMismatch, tc.part))
+			eventually(t, "the record says so", func() error { return b.condition(t, "first", v1alpha1.ConditionHubMismatch) })
+			b.stop()
+			if got := field(b.object(t, "v1", "ConfigMap", "default", "first"), "data", "key"); got != "v" {
+				t.Errorf("data: got %s, want v: nothing is written", got)
+			}
+		})
+	}
+	t.Run("Recovered", func(t *testing.T) {
+		set(6, "", "good")
+		b.run(t)
+		w.Spec.Revision = 6
+		b.awaitWork(t, w, "applied again", applied(6))
+		if got := field(b.object(t, "v1", "ConfigMap", "default", "first"), "data", "key"); got != "good" {
+			t.Errorf("data: got %s, want good", got)
+		}
+	})
+}
+
+// condition is an error until the record has the condition.
+func (b *bench) condition(t *testing.T, record, kind string) error {
+	t.Helper()
+	rec := &v1alpha1.AppliedWork{}
+	if err := b.Get(t.Context(), client.ObjectKey{Name: record}, rec); err != nil {
+		return err
+	}
+	if !meta.IsStatusConditionTrue(rec.Status.Conditions, kind) {
+		return fmt.Errorf("conditions %+v", rec.Status.Conditions)
+	}
+	return nil
+}
+
+// versions are the resourceVersions of all that one Work makes the agent write.
+func (b *bench) versions(t *testing.T, w *v1alpha1.Work) string {
+	t.Helper()
+	rec := b.object(t, v1alpha1.SchemeGroupVersion().String(), "AppliedWork", "", w.Name)
+	work := b.object(t, v1alpha1.SchemeGroupVersion().String(), "Work", w.Namespace, w.Name)
+	d := b.object(t, "apps/v1", "Deployment", "shop", "web")
+	return work.GetResourceVersion() + " " + rec.GetResourceVersion() + " " + d.GetResourceVersion()
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/agent"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
+)
+
+// patience is how long something may take on a busy machine.
+const patience = time.Minute
+
+const clusterNamespace = v1alpha1.ClusterNamespacePrefix + "east"
+
+// bench is an agent whose hub and cluster are one API server.
+type bench struct {
+	client.Client
+	env  *apitest.Env
+	stop func()
+}
+
+// start makes the bench and runs the agent. Records are cluster-scoped, so each test has
+// an API server of its own.
+func start(t *testing.T) *bench {
+	t.Helper()
+	env := apitest.New(t)
+	if err := bed.Install(t.Context(), env.Config, "placement/crds", "CustomResourceDefinition"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(env.Config, client.Options{Scheme: bed.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{Client: c, env: env}
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clusterNamespace}},
+		&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "east"}},
+	} {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.run(t)
+	return b
+}
+
+// run starts an agent; b.stop ends it.
+func (b *bench) run(t *testing.T) {
+	t.Helper()
+	a, err := agent.New(agent.Config{
+		Cluster: "east", Hub: b.env.Config, Local: b.env.Config, Identity: "test", Version: "test",
+		Guard: agent.Guard{Namespaces: []string{"kube-system"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	var once sync.Once
+	b.stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(b.stop)
+}
+
+// manifest reads an object from YAML.
+func manifest(t *testing.T, resource, text string) v1alpha1.Manifest {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v1alpha1.Manifest{Resource: resource, Object: runtime.RawExtension{Raw: raw}}
+}
+
+// work makes a Work at the hub.
+func (b *bench) work(t *testing.T, name string, change func(*v1alpha1.WorkSpec), manifests ...v1alpha1.Manifest) *v1alpha1.Work {
+	t.Helper()
+	w := &v1alpha1.Work{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: name},
+		Spec: v1alpha1.WorkSpec{
+			HubUID: "hub-1", Revision: 1, SourceGeneration: 1, Manifests: manifests,
+			Source: v1alpha1.ObjectReference{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "default", Name: name, UID: "source-1"},
+		},
+	}
+	if change != nil {
+		change(&w.Spec)
+	}
+	if err := b.Create(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// change updates the spec of a Work and gives it the next revision.
+func (b *bench) change(t *testing.T, w *v1alpha1.Work, change func(*v1alpha1.WorkSpec)) {
+	t.Helper()
+	fresh := &v1alpha1.Work{}
+	if err := b.Get(t.Context(), client.ObjectKeyFromObject(w), fresh); err != nil {
+		t.Fatal(err)
+	}
+	fresh.Spec.Revision++
+	change(&fresh.Spec)
+	if err := b.Update(t.Context(), fresh); err != nil {
+		t.Fatal(err)
+	}
+	*w = *fresh
+}
+
+// awaitWork polls until the Work's status is as wanted.
+func (b *bench) awaitWork(t *testing.T, w *v1alpha1.Work, what string, ok func(v1alpha1.WorkStatus) bool) v1alpha1.WorkStatus {
+	t.Helper()
+	fresh := &v1alpha1.Work{}
+	eventually(t, what, func() error {
+		if err := b.Get(t.Context(), client.ObjectKeyFromObject(w), fresh); err != nil {
+			return err
+		}
+		if fresh.Status.Revision < w.Spec.Revision && w.Spec.Revision > 0 && !ok(fresh.Status) || !ok(fresh.Status) {
+			raw, _ := json.Marshal(fresh.Status)
+			return fmt.Errorf("status %s", raw)
+		}
+		return nil
+	})
+	return fresh.Status
+}
+
+// applied tells whether the present revision is applied.
+func applied(revision int64) func(v1alpha1.WorkStatus) bool {
+	return func(s v1alpha1.WorkStatus) bool {
+		return s.Revision == revision && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionApplied)
+	}
+}
+
+// failed tells whether Applied is False with that reason and a message that has the part.
+func failed(reason, part string) func(v1alpha1.WorkStatus) bool {
+	return func(s v1alpha1.WorkStatus) bool {
+		c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionApplied)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, part)
+	}
+}
+
+// object reads any object; nil when there is none.
+func (b *bench) object(t *testing.T, apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	err := b.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// field reads a field as text.
+func field(o *unstructured.Unstructured, path ...string) string {
+	if o == nil {
+		return "no object"
+	}
+	v, _, _ := unstructured.NestedFieldNoCopy(o.Object, path...)
+	return fmt.Sprint(v)
+}
+
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; <-time.After(50 * time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s: %v", patience, what, err)
+		}
+	}
+}
+
+func jsonOf(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
