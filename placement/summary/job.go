@@ -73,7 +73,7 @@ func (in *input) jobConditions(status map[string]any) []condition {
 		}
 	case in.allJobs(jobSuspended):
 		say(jobSuspended, condition{reason: "JobSuspended", message: "suspended in " + in.where()})
-	case holds(statusOf(in.object), jobSuspended):
+	case conditionsOf(statusOf(in.object))[jobSuspended] != nil:
 		list = append(list, condition{kind: jobSuspended, status: no, reason: "JobResumed", message: "resumed in " + in.where(), also: "lastProbeTime"})
 	}
 	return list

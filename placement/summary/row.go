@@ -5,6 +5,7 @@ package summary
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -57,15 +58,18 @@ func number(status map[string]any, field string) (int64, error) {
 		return 0, nil
 	case int64:
 		return n, nil
-	case float64:
-		if n == float64(int64(n)) {
+	case float64: // from a JSON decoder that knows no integers
+		if n >= math.MaxInt64 {
+			return math.MaxInt64, nil
+		}
+		if n == math.Trunc(n) && n > math.MinInt64 {
 			return int64(n), nil
 		}
 	}
 	return 0, fmt.Errorf("status.%s is %v, want a whole number", field, status[field])
 }
 
-// least reads a number of a status of which nobody depends; what cannot be read is 0.
+// least reads a number of a status on which nothing depends; what cannot be read is 0.
 func least(status map[string]any, field string) int64 {
 	n, err := number(status, field)
 	if err != nil {

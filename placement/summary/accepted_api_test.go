@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package summary
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+func TestMain(m *testing.M) { apitest.Main(m) }
+
+// template of all workloads.
+const podTemplate = `{metadata: {labels: {app: x}}, spec: {restartPolicy: %s, containers: [{name: x, image: x}]}}`
+
+// make creates an object of YAML and returns it as the API server has it.
+func makeObject(t *testing.T, env *apitest.Env, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	object.SetName(apitest.Name("x"))
+	object.SetNamespace(env.Namespace(t))
+	if err := env.Client.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// report writes what comes of the rows, exactly of one and summed up of several.
+func report(t *testing.T, env *apitest.Env, object *unstructured.Unstructured, rows []Row, what string) {
+	t.Helper()
+	status := map[string]any(nil)
+	var err error
+	if len(rows) == 1 {
+		status = Exact(object, rows[0])
+	} else if status, err = Sum(object, rows, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if status == nil {
+		return
+	}
+	before, _ := yaml.Marshal(object.Object["status"])
+	object.Object["status"] = status
+	if err := env.Client.Status().Update(t.Context(), object); err != nil {
+		after, _ := yaml.Marshal(status)
+		t.Fatalf("%s: refused: %v\nbefore\n%s\nafter\n%s", what, err, before, after)
+	}
+}
+
+// A cluster's Job through its life, as the Job controller writes it.
+type jobLife struct {
+	rnd               *rand.Rand
+	start             time.Time
+	completions, step int
+	succeeded, failed int
+	fails, over       bool
+}
+
+// next is the status at the next step: Pods come, end, and are gone; then the Job says
+// what it comes to, and when no Pod is left it has ended.
+func (j *jobLife) next() map[string]any {
+	j.step++
+	status := map[string]any{
+		"startTime": stamp(j.start), "succeeded": int64(j.succeeded), "failed": int64(j.failed),
+		"ready": int64(0), "terminating": int64(0),
+	}
+	if j.step == 1 {
+		return map[string]any{} // created, and not looked at yet
+	}
+	if j.succeeded < j.completions && !(j.fails && j.failed >= 2) {
+		active := 1 + j.rnd.IntN(2)
+		status["active"], status["ready"] = int64(active), int64(j.rnd.IntN(active+1))
+		status["uncountedTerminatedPods"] = map[string]any{"succeeded": []any{fmt.Sprint("pod-", j.step)}}
+		j.succeeded += j.rnd.IntN(2)
+		if j.fails {
+			j.failed += j.rnd.IntN(2)
+		}
+		return status
+	}
+	ends, ended := jobSucceeds, jobComplete
+	if j.fails && j.succeeded < j.completions {
+		ends, ended = jobFails, jobFailed
+	}
+	now := stamp(j.start.Add(time.Duration(j.step) * time.Minute))
+	say := func(kind string) map[string]any {
+		return map[string]any{"type": kind, "status": yes, "reason": "Because", "lastProbeTime": now, "lastTransitionTime": now}
+	}
+	status["conditions"] = []any{say(ends)}
+	if !j.over && j.rnd.IntN(2) == 0 {
+		status["active"], status["terminating"] = int64(1), int64(1)
+		return status
+	}
+	j.over = true
+	status["conditions"] = []any{say(ends), say(ended)}
+	if ended == jobComplete {
+		status["completionTime"] = now
+	}
+	return status
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// No status of a Job is refused, whichever clusters it runs in, is moved to, and ends
+// in, and in whatever order they report.
+func TestNoStatusOfAJobIsRefused(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	for seed := range uint64(16) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		object := makeObject(t, env, fmt.Sprintf("apiVersion: batch/v1\nkind: Job\nspec: {completions: 6, parallelism: 4, template: %s}", fmt.Sprintf(podTemplate, "Never")))
+		lives, rows := []*jobLife{}, []Row{}
+		start := time.Now().Add(-time.Hour)
+		join := func() {
+			lives = append(lives, &jobLife{
+				rnd: rnd, start: start.Add(time.Duration(rnd.IntN(600)) * time.Second), completions: 1 + rnd.IntN(3), fails: rnd.IntN(4) == 0,
+			})
+			rows = append(rows, Row{Cluster: fmt.Sprint("c", len(lives)), Observed: 1, Generation: 1, Reachable: true})
+		}
+		for range 1 + rnd.IntN(3) {
+			join()
+		}
+		for step := range 14 {
+			if step == 6 && rnd.IntN(2) == 0 {
+				join() // a move
+				gone := rnd.IntN(len(rows) - 1)
+				rows = append(rows[:gone], rows[gone+1:]...)
+				lives = append(lives[:gone], lives[gone+1:]...)
+			}
+			at := rnd.IntN(len(rows))
+			rows[at].Status = lives[at].next()
+			report(t, env, object, rows, fmt.Sprintf("seed %d, step %d", seed, step))
+		}
+	}
+}
+
+// No status of a Deployment, StatefulSet or DaemonSet is refused through roll-outs
+// and moves.
+func TestNoStatusOfARolloutIsRefused(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	template := fmt.Sprintf(podTemplate, "Always")
+	cases := map[string]struct{ reason, text string }{
+		"Deployment":  {reason: "with collisions", text: "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 6, selector: {matchLabels: {app: x}}, template: " + template + "}"},
+		"StatefulSet": {reason: "with revisions", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {replicas: 6, serviceName: x, selector: {matchLabels: {app: x}}, template: " + template + "}"},
+		"DaemonSet":   {reason: "with numbers of nodes", text: "apiVersion: apps/v1\nkind: DaemonSet\nspec: {selector: {matchLabels: {app: x}}, template: " + template + "}"},
+		"ReplicaSet":  {reason: "with failures", text: "apiVersion: apps/v1\nkind: ReplicaSet\nspec: {replicas: 6, selector: {matchLabels: {app: x}}, template: " + template + "}"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := makeObject(t, env, tc.text)
+			rnd := rand.New(rand.NewPCG(7, 7))
+			for step := range 40 {
+				if step%20 == 10 { // a new generation
+					patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"minReadySeconds":%d}}`, step))
+					if err := env.Client.Patch(t.Context(), object, patch); err != nil {
+						t.Fatal(err)
+					}
+				}
+				rows := make([]Row, 1+rnd.IntN(3))
+				for i := range rows {
+					rows[i] = anyRow(rnd, object, i)
+				}
+				report(t, env, object, rows, fmt.Sprintf("%s: step %d", tc.reason, step))
+			}
+		})
+	}
+}
+
+// anyRow is a status that the API server of a cluster has taken.
+func anyRow(rnd *rand.Rand, object *unstructured.Unstructured, i int) Row {
+	total := rnd.Int64N(5)
+	ready := rnd.Int64N(total + 1)
+	available := rnd.Int64N(ready + 1)
+	now := stamp(time.Now())
+	status := map[string]any{
+		"observedGeneration": int64(40), "collisionCount": rnd.Int64N(3), "replicas": total, "readyReplicas": ready,
+		"availableReplicas": available, "updatedReplicas": rnd.Int64N(total + 1),
+		"conditions": []any{map[string]any{"type": "ReplicaFailure", "status": yes, "reason": "Quota", "message": "full", "lastTransitionTime": now}},
+	}
+	switch object.GetKind() {
+	case "StatefulSet":
+		status["currentReplicas"], status["currentRevision"], status["updateRevision"] = total, "x-1", fmt.Sprint("x-", 1+rnd.IntN(2))
+	case "DaemonSet":
+		status = map[string]any{
+			"observedGeneration": int64(40), "collisionCount": rnd.Int64N(3), "currentNumberScheduled": total,
+			"desiredNumberScheduled": total + 1, "numberMisscheduled": int64(0), "numberReady": ready, "numberAvailable": available,
+			"updatedNumberScheduled": available, "numberUnavailable": total + 1 - available,
+		}
+	case "ReplicaSet":
+		delete(status, "updatedReplicas")
+		delete(status, "collisionCount")
+		status["fullyLabeledReplicas"] = total
+	}
+	return Row{
+		Cluster: fmt.Sprint("c", i), Observed: object.GetGeneration() - rnd.Int64N(2), Generation: 40, Reachable: rnd.IntN(4) > 0, Status: status,
+	}
+}
+
+// No status of an object that has addresses, volumes or runs at times is refused.
+func TestNoStatusOfOtherKindsIsRefused(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	cases := map[string]struct {
+		reason, text string
+		statuses     []map[string]any
+	}{
+		"Service": {
+			reason: "addresses of two", text: "apiVersion: v1\nkind: Service\nspec: {type: LoadBalancer, ports: [{port: 80}]}",
+			statuses: []map[string]any{
+				{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": "192.0.2.7", "ipMode": "VIP"}}}},
+				{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"hostname": "x.example.com"}}}}, nil,
+			},
+		},
+		"Ingress": {
+			reason: "the same", text: "apiVersion: networking.k8s.io/v1\nkind: Ingress\nspec: {defaultBackend: {service: {name: x, port: {number: 80}}}}",
+			statuses: []map[string]any{{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": "192.0.2.7"}}}}, nil},
+		},
+		"Claim": {
+			reason: "sizes", text: "apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}",
+			statuses: []map[string]any{
+				{"phase": "Bound", "accessModes": []any{"ReadWriteMany"}, "capacity": map[string]any{"storage": "2Gi"}},
+				{"phase": "Pending"}, {"phase": "Bound", "capacity": map[string]any{"storage": "1Gi"}},
+			},
+		},
+		"CronJob": {
+			reason: "times", text: "apiVersion: batch/v1\nkind: CronJob\nspec: {schedule: '* * * * *', jobTemplate: {spec: {template: " + fmt.Sprintf(podTemplate, "Never") + "}}}",
+			statuses: []map[string]any{{"lastScheduleTime": stamp(time.Now())}, {"active": []any{map[string]any{"kind": "Job", "name": "x-1"}}}},
+		},
+		"Pod": {
+			reason: "with containers, of one", text: "apiVersion: v1\nkind: Pod\nspec: {automountServiceAccountToken: false, serviceAccountName: default, containers: [{name: x, image: x}]}",
+			statuses: []map[string]any{{"phase": "Running", "podIP": "10.0.0.7", "podIPs": []any{map[string]any{"ip": "10.0.0.7"}}, "hostIP": "192.0.2.1", "qosClass": "BestEffort", "containerStatuses": []any{map[string]any{
+				"name": "x", "ready": true, "restartCount": int64(0), "image": "x", "imageID": "x", "state": map[string]any{"running": map[string]any{"startedAt": stamp(time.Now())}},
+			}}}},
+		},
+		"Network": {
+			reason: "of ours", text: "apiVersion: danm.io/v1\nkind: DanmNet\nspec: {NetworkID: lan, NetworkType: macvlan, Options: {host_device: ens4, cidr: 10.9.0.0/24}}",
+			statuses: []map[string]any{
+				{"allocated": int64(3), "capacity": int64(254), "ipam": map[string]any{"v4": map[string]any{"cidr": "10.9.0.0/24"}}},
+				{"conditions": []any{map[string]any{"type": "Conflict", "status": no, "reason": "None", "message": "x", "lastTransitionTime": stamp(time.Now())}}},
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := makeObject(t, env, tc.text)
+			for n := 1; n <= len(tc.statuses); n++ {
+				rows := make([]Row, n)
+				for i := range rows {
+					rows[i] = Row{Cluster: fmt.Sprint("c", i), Observed: 1, Generation: 1, Ready: true, Reachable: true, Status: tc.statuses[i]}
+				}
+				report(t, env, object, rows, fmt.Sprintf("%s: %d clusters", tc.reason, n))
+			}
+		})
+	}
+}
