@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+// options are the program's flags.
+type options struct {
+	kubeconfig, namespace string
+	http                  string
+	workers               int
+	elect, debug, version bool
+}
+
+// parseOptions reads the flags; the message of a wrong one goes to stderr.
+func parseOptions(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("patchbay-hub", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	o.register(f)
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the hub's API server; the Pod's service account when empty")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	return o, o.validate(f.NArg())
+}
+
+// register adds the flags that `up` has, too.
+func (o *options) register(f *flag.FlagSet) {
+	f.StringVar(&o.namespace, "namespace", namespaceOr("patchbay-system"), "`namespace` of the hub's own Lease (environment POD_NAMESPACE)")
+	f.StringVar(&o.http, "http-address", "127.0.0.1:9643", "`address` for /healthz, /readyz and /metrics")
+	f.IntVar(&o.workers, "workers", 8, "how many objects are placed at a time")
+	f.BoolVar(&o.elect, "leader-elect", true, "act only while holding the Lease; false is for a single replica")
+	f.BoolVar(&o.debug, "debug", false, "log more")
+	f.BoolVar(&o.version, "version", false, "print the version")
+}
+
+func namespaceOr(otherwise string) string {
+	if n := os.Getenv("POD_NAMESPACE"); n != "" {
+		return n
+	}
+	return otherwise
+}
+
+// validate refuses what the program must not start with.
+func (o *options) validate(rest int) error {
+	switch {
+	case rest > 0:
+		return errors.New("arguments after the flags: want none, or `up` before them")
+	case o.version:
+		return nil
+	case o.elect && o.namespace == "":
+		return errors.New("flag --namespace: the hub must know where its Lease is")
+	case o.workers < 1 || o.workers > 1000:
+		return fmt.Errorf("flag --workers: got %d, want 1 to 1000", o.workers)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/patchbay-cni/patchbay/logging"
+	"github.com/patchbay-cni/patchbay/version"
+)
+
+// run is the program from its arguments to its end; logs go to stderr. It returns an
+// error when it loses the lease: the process must end then.
+func run(ctx context.Context, args []string, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "up" {
+		return up(ctx, args[1:], stderr)
+	}
+	o, err := parseOptions(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if o.version {
+		_, err := fmt.Fprintln(stderr, version.String())
+		return err
+	}
+	ctx, flush := logging.Into(ctx, o.debug, stderr)
+	defer flush()
+	cfg, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read API server's address and credentials: %w", err)
+	}
+	return serve(ctx, cfg, o)
+}
+
+// serve runs the controllers until ctx ends.
+func serve(ctx context.Context, cfg *rest.Config, o *options) error {
+	logr.FromContextOrDiscard(ctx).Info("Starting", "version", version.String())
+	m, err := newManager(ctx, cfg, o)
+	if err != nil {
+		return err
+	}
+	if err := m.Start(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+// restConfig is the service account's, or that of a kubeconfig.
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}

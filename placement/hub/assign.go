@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/render"
+)
+
+// reference names the object.
+func (p *pass) reference() v1alpha1.ObjectReference {
+	return v1alpha1.ObjectReference{
+		Group: p.kind.Group, Version: p.kind.Version, Kind: p.kind.Kind, Resource: p.kind.resource,
+		Namespace: p.key.Namespace, Name: p.key.Name, UID: p.object.GetUID(),
+	}
+}
+
+// adopt gives a target to each Work that has none: its Assignment was lost, or lost a
+// row, and what a cluster has is never forgotten.
+func (p *pass) adopt(a *v1alpha1.Assignment) {
+	known := map[string]bool{}
+	for _, t := range a.Spec.Targets {
+		known[string(t.Cluster)] = true
+	}
+	for cluster, w := range p.works {
+		if known[cluster] {
+			continue
+		}
+		t := v1alpha1.Target{
+			Cluster: v1alpha1.ClusterName(cluster), State: v1alpha1.TargetActive,
+			Since: &metav1.MicroTime{Time: w.CreationTimestamp.Time},
+		}
+		if w.Spec.Removal != nil {
+			t.State = v1alpha1.TargetRemoving
+		}
+		if n, ok := replicasIn(w); ok {
+			t.Replicas, t.Asked = new(n), new(n)
+		}
+		a.Spec.Targets = append(a.Spec.Targets, t)
+		if a.Spec.Object.Name == "" {
+			a.Spec.Object = w.Spec.Source
+		}
+	}
+}
+
+// assign stores the decision, in one write.
+func (p *pass) assign(ctx context.Context, next *v1alpha1.Assignment) error {
+	key := p.key.assignment()
+	if p.record.UID == "" {
+		if p.object == nil && len(next.Spec.Targets) == 0 {
+			return nil
+		}
+		next.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
+		if err := p.direct.Create(ctx, next); err != nil {
+			return fmt.Errorf("create Assignment %s: %w", key, err)
+		}
+		p.wrote(next)
+		return nil
+	}
+	if equality.Semantic.DeepEqual(p.record.Spec, next.Spec) {
+		return nil
+	}
+	if err := p.direct.Update(ctx, next); err != nil {
+		return fmt.Errorf("update Assignment %s: %w", key, err)
+	}
+	p.wrote(next)
+	return nil
+}
+
+// wrote remembers our own write, until the cache has it.
+func (p *pass) wrote(a *v1alpha1.Assignment) {
+	p.record = a
+	p.hub.writes.Store(p.key, written{uid: string(a.UID), generation: a.Generation, at: p.now()})
+}
+
+// written is an Assignment as we last wrote it.
+type written struct {
+	uid        string
+	generation int64
+	at         time.Time
+}
+
+// forget is how long a cache may be behind at most: after that somebody has undone
+// our write.
+const forget = 5 * time.Second
+
+// behind says that the cache does not have our last write yet.
+func (h *hub) behind(p *pass) bool {
+	value, ok := h.writes.Load(p.key)
+	if !ok {
+		return false
+	}
+	last, ok := value.(written)
+	missing := p.record.UID == "" || string(p.record.UID) == last.uid && p.record.Generation < last.generation
+	if ok && missing && h.now().Sub(last.at) < forget {
+		return true
+	}
+	h.writes.Delete(p.key)
+	return false
+}
+
+// replicated says that the object has replicas.
+func (p *pass) replicated() bool {
+	if p.object == nil {
+		return false
+	}
+	_, ok := replicasOf(p.object)
+	return ok
+}
+
+// replicasOf is how many replicas an object asks for; a Pod is one.
+func replicasOf(o *unstructured.Unstructured) (int32, bool) {
+	if o.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Pod"}) {
+		return 1, true
+	}
+	return render.Replicas(o)
+}
+
+// claimOf is what a decision uses of clusters.
+func claimOf(a *v1alpha1.Assignment) claim {
+	c := claim{replicas: map[string]int64{}}
+	for _, t := range a.Spec.Targets {
+		if t.Replicas != nil {
+			c.each = perReplica(a.Spec.Decision.Requests)
+		}
+		c.replicas[string(t.Cluster)] = max(deref(t.Replicas), deref(t.Asked))
+	}
+	return c
+}

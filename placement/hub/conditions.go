@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/policy"
+	"github.com/patchbay-cni/patchbay/placement/render"
+)
+
+// maxMessage is how long a condition's message may be.
+const maxMessage = 1024
+
+// conditions are what an Assignment is to say.
+type conditions struct {
+	list  []metav1.Condition
+	wrong bool // a person's mistake keeps the object from being placed as wished
+}
+
+func (c *conditions) add(kind string, status bool, reason, message string) {
+	s := metav1.ConditionFalse
+	if status {
+		s = metav1.ConditionTrue
+	}
+	if len(message) > maxMessage {
+		message = message[:maxMessage-3] + "..."
+	}
+	c.list = append(c.list, metav1.Condition{Type: kind, Status: s, Reason: reason, Message: message})
+}
+
+// merge keeps the times of conditions that stay as they are.
+func (c *conditions) merge(before []metav1.Condition, generation int64) []metav1.Condition {
+	var list []metav1.Condition
+	for _, b := range before {
+		list = append(list, *b.DeepCopy())
+	}
+	for _, n := range c.list {
+		n.ObservedGeneration = generation
+		meta.SetStatusCondition(&list, n)
+	}
+	return list
+}
+
+// saidPlaced says whether the targets are what people asked for.
+func (p *pass) saidPlaced(mistake error, w wanted) {
+	if m, ok := errors.AsType[*policy.Error](mistake); ok {
+		p.said.wrong = true
+		p.said.add(v1alpha1.ConditionPlaced, false, m.Reason, m.Error())
+		return
+	}
+	switch {
+	case w.short != "":
+		p.said.add(v1alpha1.ConditionPlaced, false, v1alpha1.ReasonUnschedulable, w.short)
+	case len(w.replicas) == 0:
+		p.said.add(v1alpha1.ConditionPlaced, true, "Nowhere", "no cluster is asked for")
+	default:
+		p.said.add(v1alpha1.ConditionPlaced, true, v1alpha1.ReasonSettled, "by "+w.source)
+	}
+}
+
+// saidBlocked says what a move waits for.
+func (p *pass) saidBlocked(why string) {
+	switch {
+	case why != "":
+		p.said.add(v1alpha1.ConditionMoveBlocked, true, "Waiting", why)
+	case p.done:
+		p.said.add(v1alpha1.ConditionMoveBlocked, false, v1alpha1.ReasonSettled, "")
+	default:
+		p.said.add(v1alpha1.ConditionMoveBlocked, false, v1alpha1.ReasonProgressing, "")
+	}
+}
+
+// saidRendered says whether every Work has the present object.
+func (p *pass) saidRendered(mistake error) {
+	switch {
+	case mistake == nil:
+		p.said.add(v1alpha1.ConditionRendered, true, v1alpha1.ReasonSettled, "")
+	case errors.Is(mistake, render.ErrTooLarge):
+		p.said.add(v1alpha1.ConditionRendered, false, v1alpha1.ReasonTooLarge, mistake.Error())
+	default:
+		p.said.add(v1alpha1.ConditionRendered, false, v1alpha1.ReasonInvalidRule, mistake.Error())
+	}
+}
+
+// tell makes an Event of each mistake that the Assignment does not say yet.
+func (p *pass) tell(_ context.Context) {
+	if p.object == nil {
+		return
+	}
+	for _, n := range p.said.list {
+		bad := n.Status == metav1.ConditionFalse && n.Type != v1alpha1.ConditionMoveBlocked ||
+			n.Status == metav1.ConditionTrue && n.Type == v1alpha1.ConditionMoveBlocked
+		before := meta.FindStatusCondition(p.record.Status.Conditions, n.Type)
+		if bad && (before == nil || before.Reason != n.Reason || n.Type != v1alpha1.ConditionMoveBlocked && before.Message != n.Message) {
+			reason := n.Reason
+			if n.Type == v1alpha1.ConditionMoveBlocked {
+				reason = v1alpha1.ConditionMoveBlocked
+			}
+			p.events.Event(p.object, corev1.EventTypeWarning, reason, n.Message)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/summary"
+)
+
+// facts are what a Work reports of its object.
+type facts struct {
+	applied bool // the cluster has the present Work
+	current bool // and its controllers have seen it
+	ready   bool
+	gone    bool // it ran once, and somebody else deleted it
+	message string
+
+	counts     v1alpha1.ReplicaCounts
+	observed   int64
+	generation int64
+	status     map[string]any
+	associated *v1alpha1.Associated
+}
+
+// factsOf reads a Work's report.
+func factsOf(gk schema.GroupKind, w *v1alpha1.Work) facts {
+	var f facts
+	applied := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionApplied)
+	f.applied = w.Status.Revision >= w.Spec.Revision && applied != nil && applied.Status == metav1.ConditionTrue
+	if applied != nil && applied.Status != metav1.ConditionTrue {
+		f.message = applied.Message
+	}
+	if len(w.Status.Manifests) == 0 {
+		return f
+	}
+	m := &w.Status.Manifests[0]
+	if c := meta.FindStatusCondition(m.Conditions, v1alpha1.ConditionApplied); c != nil && c.Status != metav1.ConditionTrue {
+		f.message, f.gone = c.Message, c.Reason == v1alpha1.ReasonGone
+	}
+	f.associated, f.generation = m.Associated, m.Generation
+	f.observed = m.SourceGeneration
+	f.current = f.applied
+	if m.Status != nil {
+		if utiljson.Unmarshal(m.Status.Raw, &f.status) != nil {
+			f.status = nil
+		}
+	}
+	if seen, ok := f.status["observedGeneration"].(int64); ok && seen < m.AppliedGeneration {
+		f.current, f.observed = false, max(0, m.SourceGeneration-1)
+	}
+	f.ready = f.current && m.Ready
+	f.counts = summary.Counts(gk, f.status)
+	return f
+}
+
+// same compares two values as they are stored.
+func same(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}

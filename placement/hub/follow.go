@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/policy"
+	"github.com/patchbay-cni/patchbay/placement/render"
+)
+
+// byFollowed is the index of Assignments by what follows their objects.
+const byFollowed = "spec.follows"
+
+// maxFollows is how many the schema takes.
+const maxFollows = 256
+
+// followKey is the index's key of an object.
+func followKey(group, kind, name string) string {
+	return strings.Join([]string{group, kind, name}, "/")
+}
+
+// followKeys are the index's keys of one Assignment.
+func followKeys(o client.Object) []string {
+	a, ok := o.(*v1alpha1.Assignment)
+	if !ok {
+		return nil
+	}
+	var keys []string
+	for _, f := range a.Spec.Follows {
+		keys = append(keys, followKey(f.Group, f.Kind, f.Name))
+	}
+	return keys
+}
+
+// leaders are the Assignments of objects that take this one along.
+func (p *pass) leaders(ctx context.Context) ([]v1alpha1.Assignment, error) {
+	if !p.kind.namespaced {
+		return nil, nil
+	}
+	var list v1alpha1.AssignmentList
+	if err := p.cached.List(ctx, &list, client.InNamespace(p.key.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{byFollowed: followKey(p.key.Group, p.key.Kind, p.key.Name)}); err != nil {
+		return nil, fmt.Errorf("list what takes %s along: %w", p.key, err)
+	}
+	return list.Items, nil
+}
+
+// followedTo are the clusters where something needs the object: until the last
+// replica has left it.
+func (p *pass) followedTo(ctx context.Context) (map[string]bool, error) {
+	leaders, err := p.leaders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clusters := map[string]bool{}
+	for _, a := range leaders {
+		for _, t := range a.Spec.Targets {
+			clusters[string(t.Cluster)] = true
+		}
+	}
+	return clusters, nil
+}
+
+// follow records what the object takes along.
+func (p *pass) follow(ctx context.Context, a *v1alpha1.Assignment) error {
+	if !p.alive() {
+		return nil // what it needs goes after it
+	}
+	if p.wish == nil || !p.wish.Follows() {
+		a.Spec.Follows = nil
+		return nil
+	}
+	found := map[v1alpha1.FollowReference]bool{}
+	for _, r := range render.Follow(p.object) {
+		gk := schema.GroupKind{Group: r.Group, Kind: r.Kind}
+		if r.Namespace == p.key.Namespace && policy.PlaceableObject(gk, r.Namespace, r.Name) {
+			found[v1alpha1.FollowReference{Group: r.Group, Kind: r.Kind, Name: r.Name}] = true
+		}
+	}
+	if err := p.servicesOf(ctx, found); err != nil {
+		return err
+	}
+	var follows []v1alpha1.FollowReference
+	for f := range found {
+		follows = append(follows, f)
+	}
+	slices.SortFunc(follows, func(a, b v1alpha1.FollowReference) int {
+		return strings.Compare(followKey(a.Group, a.Kind, a.Name), followKey(b.Group, b.Kind, b.Name))
+	})
+	a.Spec.Follows = follows[:min(len(follows), maxFollows)]
+	return nil
+}
+
+// servicesOf finds the Services that select the object's Pods.
+func (p *pass) servicesOf(ctx context.Context, found map[v1alpha1.FollowReference]bool) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ServiceList"})
+	if err := p.cached.List(ctx, list, client.InNamespace(p.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Services in %s: %w", p.key.Namespace, err)
+	}
+	for i := range list.Items {
+		if s := &list.Items[i]; render.Selects(s, p.object) {
+			found[v1alpha1.FollowReference{Kind: "Service", Name: s.GetName()}] = true
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// Config is how the controllers run.
+type Config struct {
+	// Workers is how many objects are placed at a time. Default: 8.
+	Workers int
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if c.Workers == 0 {
+		c.Workers = 8
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// hub is what all passes share.
+type hub struct {
+	cached cache.Cache   // hints, and our own kinds
+	direct client.Client // the API server itself
+	events record.EventRecorder
+	now    func() time.Time
+
+	kinds    *kinds
+	ledger   *ledger
+	writes   sync.Map // of Key: written
+	compiled sync.Map // of namespace: *ruleSet
+
+	loading sync.Mutex
+	loaded  bool
+	uid     types.UID // of the hub
+}
+
+// load reads once, before the first decision, what all decisions depend on.
+func (h *hub) load(ctx context.Context) error {
+	h.loading.Lock()
+	defer h.loading.Unlock()
+	if h.loaded {
+		return nil
+	}
+	system := &metav1.PartialObjectMetadata{}
+	system.SetGroupVersionKind(namespaceKind())
+	if err := h.direct.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return fmt.Errorf("read the hub's UID: %w", err)
+	}
+	h.uid = system.UID
+	var list v1alpha1.AssignmentList
+	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Assignments: %w", err)
+	}
+	for i := range list.Items {
+		h.ledger.put(keyOf(list.Items[i].Spec.Object), claimOf(&list.Items[i]))
+	}
+	h.loaded = true
+	return nil
+}
+
+// reachable says that the cluster's heartbeat is fresh.
+func reachable(c *v1alpha1.Cluster) bool {
+	return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionReachable)
+}
+
+// lost says that the policy takes the cluster for lost: it has been unreachable for
+// as long as the policy says.
+func (p *pass) lost(c *v1alpha1.Cluster) bool {
+	if p.wish == nil || p.wish.Spec.Offline.AssumeLostAfter == nil {
+		return false
+	}
+	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
+	if condition == nil || condition.Status == metav1.ConditionTrue {
+		return false
+	}
+	return p.now().Sub(condition.LastTransitionTime.Time) >= p.wish.Spec.Offline.AssumeLostAfter.Duration
+}

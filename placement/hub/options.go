@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// NewScheme knows the kinds that the hub reads and writes by type.
+func NewScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		v1alpha1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme,
+		certificatesv1.AddToScheme, metav1.AddMetaToScheme,
+	} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("build scheme: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Options are what Add needs of a manager: reads go to the API server unless the
+// cache is asked by name, and caches are slim.
+func Options() (manager.Options, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return manager.Options{}, err
+	}
+	skip := true
+	return manager.Options{
+		Scheme: scheme,
+		Cache: cache.Options{
+			DefaultTransform: slim,
+			ByObject: map[client.Object]cache.ByObject{
+				&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.HeartbeatLease)},
+			},
+		},
+		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
+			opts.Cache = nil
+			return client.New(cfg, opts)
+		},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &skip},
+	}, nil
+}
+
+// slim drops what no decision depends on, before it is cached.
+func slim(o any) (any, error) {
+	object, ok := o.(metav1.Object)
+	if !ok {
+		return o, nil
+	}
+	object.SetManagedFields(nil)
+	if a := object.GetAnnotations(); a[corev1.LastAppliedConfigAnnotation] != "" {
+		delete(a, corev1.LastAppliedConfigAnnotation)
+		object.SetAnnotations(a)
+	}
+	return o, nil
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/policy"
+)
+
+// staleWait is how long to wait for a cache that is behind our own writes.
+const staleWait = 20 * time.Millisecond
+
+// pass is one way of one object through placement.
+type pass struct {
+	*hub
+	key    Key
+	kind   kind
+	object *unstructured.Unstructured // nil: there is none
+	record *v1alpha1.Assignment       // as stored; without resourceVersion: there is none
+	works  map[string]*v1alpha1.Work  // by cluster
+	wish   *policy.Wish               // nil: nobody wants it placed
+	after  time.Duration              // when to look again
+	done   bool                       // all is as wanted, as far as orders go
+	said   conditions                 // what Assignment.status is to say
+}
+
+// Reconcile takes one object through placement.
+func (h *hub) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) {
+	if err := h.load(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	k, served := h.kinds.get(key.GroupKind)
+	if !served { // its definition is gone or not there yet: what is placed stays
+		return reconcile.Result{}, nil
+	}
+	p := &pass{hub: h, key: key, kind: k}
+	concerned, err := p.read(ctx)
+	if err != nil || !concerned {
+		return reconcile.Result{}, h.soften(err)
+	}
+	if h.behind(p) {
+		return reconcile.Result{RequeueAfter: staleWait}, nil
+	}
+	if err := p.run(ctx); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			return reconcile.Result{RequeueAfter: staleWait}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("place %s: %w", key, err)
+	}
+	return reconcile.Result{RequeueAfter: p.after}, nil
+}
+
+// soften takes a cache that does not yet know a new kind as no error.
+func (h *hub) soften(err error) error {
+	if err != nil && apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// run is one pass over an object that concerns us.
+func (p *pass) run(ctx context.Context) error {
+	// A mistake of a person leaves everything as it is, and is said at the end.
+	mistake := p.resolve(ctx)
+	if _, ok := errors.AsType[*policy.Error](mistake); mistake != nil && !ok {
+		return mistake
+	}
+	next, err := p.decide(ctx, mistake)
+	if err != nil {
+		return err
+	}
+	if len(next.Spec.Targets) > 0 {
+		if err := p.hold(ctx); err != nil {
+			return err
+		}
+	}
+	if err := p.assign(ctx, next); err != nil {
+		return err
+	}
+	if err := p.render(ctx); err != nil {
+		return err
+	}
+	if err := p.report(ctx); err != nil {
+		return err
+	}
+	return p.release(ctx)
+}
+
+// read gets what is stored, and says whether the object concerns us at all.
+func (p *pass) read(ctx context.Context) (bool, error) {
+	meta := p.kind.metadata()
+	err := p.cached.Get(ctx, p.key.object(), meta)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("look for %s: %w", p.key, err)
+	}
+	if err == nil && !policy.PlaceableObject(p.key.GroupKind, p.key.Namespace, p.key.Name) {
+		return false, nil
+	}
+	p.record = &v1alpha1.Assignment{}
+	if err := p.cached.Get(ctx, p.key.assignment(), p.record); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("look for the Assignment of %s: %w", p.key, err)
+	}
+	if p.works, err = p.worksOf(ctx); err != nil {
+		return false, err
+	}
+	known := p.record.UID != "" || len(p.works) > 0
+	if !known {
+		concerned, err := p.concerns(ctx, meta)
+		if err != nil || !concerned {
+			return false, err
+		}
+	}
+	return true, p.readObject(ctx)
+}
+
+// readObject reads the object itself: what is stored decides, not a cache.
+func (p *pass) readObject(ctx context.Context) error {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(p.kind.GroupVersionKind)
+	err := p.direct.Get(ctx, p.key.object(), o)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", p.key, err)
+	}
+	p.object = o
+	return nil
+}
+
+// alive says that the object is there and to stay.
+func (p *pass) alive() bool { return p.object != nil && p.object.GetDeletionTimestamp() == nil }

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/render"
+)
+
+// reviveBy is added to the last revision that is known of a Work that was lost: the
+// agent may have seen some later ones.
+const reviveBy = 1000
+
+// render brings each target's Work to what is asked now.
+func (p *pass) render(ctx context.Context) error {
+	rules, err := p.rules(ctx)
+	if err != nil {
+		return err
+	}
+	var mistakes []error
+	for i := range p.record.Spec.Targets {
+		t := &p.record.Spec.Targets[i]
+		w := p.works[string(t.Cluster)]
+		switch {
+		case w != nil && (t.State == v1alpha1.TargetRemoving || w.Spec.Removal != nil || p.otherLife(w)):
+			err = p.remove(ctx, w)
+		case t.State == v1alpha1.TargetRemoving, t.State == v1alpha1.TargetPending, p.object == nil:
+		default:
+			var mistake error
+			if mistake, err = p.sync(ctx, t, w, rules); mistake != nil {
+				mistakes = append(mistakes, fmt.Errorf("for %s: %w", t.Cluster, mistake))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.saidRendered(errors.Join(mistakes...))
+	return nil
+}
+
+// otherLife says that a Work carries an earlier object of the same name: that one is
+// removed first.
+func (p *pass) otherLife(w *v1alpha1.Work) bool {
+	return p.object != nil && w.Spec.Source.UID != p.object.GetUID()
+}
+
+// sync writes a target's Work if it is not as it should be. A mistake leaves the
+// last good manifest, with the replicas that are asked now.
+func (p *pass) sync(ctx context.Context, t *v1alpha1.Target, w *v1alpha1.Work, rules *ruleSet) (mistake, err error) {
+	cluster := &v1alpha1.Cluster{}
+	if err := p.cached.Get(ctx, client.ObjectKey{Name: string(t.Cluster)}, cluster); err != nil {
+		return nil, client.IgnoreNotFound(err) // gone: nothing can be sent there
+	}
+	raw, mistake := p.manifest(t, cluster, rules)
+	generation := p.object.GetGeneration()
+	if mistake != nil {
+		if w == nil {
+			return mistake, nil
+		}
+		generation = w.Spec.SourceGeneration
+		if raw, err = lastGood(w, t.Asked); err != nil {
+			return mistake, err
+		}
+	}
+	return mistake, p.put(ctx, w, t, raw, generation)
+}
+
+// put creates the Work or updates it.
+func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, raw []byte, generation int64) error {
+	key := p.key.work(string(t.Cluster))
+	next := &v1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if w != nil {
+		next = w.DeepCopy()
+	}
+	s := &next.Spec
+	s.HubUID, s.Source, s.SourceGeneration = p.uid, p.reference(), generation
+	s.Manifests = []v1alpha1.Manifest{{Object: runtime.RawExtension{Raw: raw}, Resource: p.kind.resource}}
+	if p.wish != nil {
+		s.Apply, s.Associated = p.wish.Spec.Apply, p.wish.Spec.Status.Associated
+	}
+	if w == nil {
+		s.Revision = 1
+		if last := p.lastRevision(string(t.Cluster)); last > 0 {
+			s.Revision = last + reviveBy
+		}
+		next.Labels = map[string]string{v1alpha1.SourceUIDLabel: string(p.object.GetUID())}
+		if err := p.direct.Create(ctx, next); err != nil {
+			return fmt.Errorf("create Work %s: %w", key, err)
+		}
+		return nil
+	}
+	if sameSpec(&w.Spec, s) {
+		return nil
+	}
+	s.Revision++
+	if err := p.direct.Update(ctx, next); err != nil {
+		return fmt.Errorf("update Work %s: %w", key, err)
+	}
+	return nil
+}
+
+// sameSpec compares what Works say, whatever their manifests' bytes are.
+func sameSpec(a, b *v1alpha1.WorkSpec) bool {
+	x, y := *a, *b
+	if len(x.Manifests) != 1 || len(y.Manifests) != 1 || x.Manifests[0].Resource != y.Manifests[0].Resource ||
+		!sameJSON(x.Manifests[0].Object.Raw, y.Manifests[0].Object.Raw) {
+		return false
+	}
+	x.Manifests, y.Manifests = nil, nil
+	return equality.Semantic.DeepEqual(x, y)
+}
+
+func sameJSON(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var x, y unstructured.Unstructured
+	return x.UnmarshalJSON(a) == nil && y.UnmarshalJSON(b) == nil && equality.Semantic.DeepEqual(x.Object, y.Object)
+}
+
+// manifest renders the object for one cluster. Its errors are mistakes of people.
+func (p *pass) manifest(t *v1alpha1.Target, cluster *v1alpha1.Cluster, rules *ruleSet) ([]byte, error) {
+	o := p.object.DeepCopy()
+	render.Prune(o)
+	if err := rules.apply(o, cluster); err != nil {
+		return nil, err
+	}
+	if t.Asked != nil { // last: replicas are the mover's
+		if err := render.SetReplicas(o, *t.Asked); err != nil {
+			return nil, fmt.Errorf("ask for replicas: %w", err)
+		}
+	}
+	return render.Manifest(o)
+}
+
+// lastGood is a Work's manifest with the replicas that are asked now.
+func lastGood(w *v1alpha1.Work, asked *int32) ([]byte, error) {
+	o, err := manifestOf(w)
+	if err != nil {
+		return nil, err
+	}
+	if asked != nil {
+		if err := render.SetReplicas(o, *asked); err != nil {
+			return nil, fmt.Errorf("ask for replicas: %w", err)
+		}
+	}
+	return render.Manifest(o)
+}
+
+// lastRevision is the revision that a cluster's Work last had, as far as is known.
+func (p *pass) lastRevision(cluster string) int64 {
+	for _, c := range p.record.Status.Clusters {
+		if string(c.Cluster) == cluster {
+			return c.Revision
+		}
+	}
+	return 0
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/mover"
+)
+
+// step lets the mover take the targets one step on.
+func (p *pass) step(ctx context.Context, a *v1alpha1.Assignment, w wanted, clusters map[string]*v1alpha1.Cluster) {
+	targets := map[string]v1alpha1.Target{}
+	for _, t := range a.Spec.Targets {
+		targets[string(t.Cluster)] = t
+	}
+	for name := range w.replicas {
+		if _, ok := targets[name]; !ok {
+			targets[name] = v1alpha1.Target{Cluster: v1alpha1.ClusterName(name)}
+		}
+	}
+	in := p.moverInput(w)
+	if d := a.Spec.Decision; d.Since != nil {
+		in.Since = d.Since.Time
+	}
+	for _, name := range slices.Sorted(maps.Keys(targets)) {
+		in.Rows = append(in.Rows, p.row(ctx, targets[name], w, clusters[name]))
+	}
+	out := mover.Step(in)
+	p.after, p.done = out.After, out.Done
+	p.saidBlocked(out.Blocked)
+	a.Spec.Targets = nil
+	for _, m := range out.Moves {
+		if m.State != mover.None {
+			a.Spec.Targets = append(a.Spec.Targets, p.target(m, w))
+		}
+	}
+}
+
+// target is a row of the Assignment.
+func (p *pass) target(m mover.Move, w wanted) v1alpha1.Target {
+	t := v1alpha1.Target{Cluster: v1alpha1.ClusterName(m.Cluster), State: v1alpha1.TargetState(m.State)}
+	t.Since = &metav1.MicroTime{Time: m.Since}
+	if p.replicated() {
+		t.Replicas = new(int32(w.replicas[m.Cluster]))
+	}
+	if w.counted {
+		t.Asked = new(m.Asked)
+	}
+	return t
+}
+
+// row is what the mover knows of one cluster.
+func (p *pass) row(ctx context.Context, t v1alpha1.Target, w wanted, c *v1alpha1.Cluster) mover.Row {
+	name := string(t.Cluster)
+	want, isWanted := w.replicas[name]
+	r := mover.Row{
+		Cluster: name, Wanted: isWanted, State: stateOf(t.State), Asked: int32(deref(t.Asked)),
+		Reachable: c != nil && reachable(c),
+	}
+	if w.counted {
+		r.Want = int32(want)
+		if t.Asked == nil && t.State == v1alpha1.TargetActive { // it was whole, and is divided now
+			r.Asked = int32(deref(t.Replicas))
+		}
+	}
+	if t.Since != nil {
+		r.Since = t.Since.Time
+	}
+	if work := p.works[name]; work != nil {
+		f := factsOf(p.key.GroupKind, work)
+		r.Current, r.Ready, r.Available, r.Total = f.current, f.ready, f.counts.Available, f.counts.Total
+	} else if t.State == v1alpha1.TargetRemoving {
+		r.Gone = c == nil || p.gone(ctx, name)
+	}
+	return r
+}
+
+// moverInput is what the policy says of moves.
+func (p *pass) moverInput(w wanted) mover.Input {
+	in := mover.Input{Counted: w.counted, Now: p.now()}
+	var total int32
+	for _, n := range w.replicas {
+		total += int32(n)
+	}
+	in.Surge = total
+	if p.wish == nil {
+		return in
+	}
+	move := p.wish.Spec.Move
+	in.BreakFirst = move.Mode == v1alpha1.BreakBeforeMake
+	in.Proceed = move.OnDeadline == v1alpha1.DeadlineProceed
+	if move.Settle != nil {
+		in.Settle = move.Settle.Duration
+	}
+	if move.Deadline != nil {
+		in.Deadline = move.Deadline.Duration
+	}
+	in.Surge = scaled(move.Surge, total, total, true)
+	in.Unavailable = scaled(move.Unavailable, total, 0, false)
+	return in
+}
+
+// scaled is a number or a percentage of total.
+func scaled(value *intstr.IntOrString, total, otherwise int32, up bool) int32 {
+	if value == nil {
+		return otherwise
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, int(total), up)
+	if err != nil { // the schema lets no such value in
+		return otherwise
+	}
+	return int32(min(max(n, 0), int(maxReplicas)))
+}
+
+// maxReplicas is what package divide takes.
+const maxReplicas = 1_000_000

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// How often kinds are looked for: soon after a definition changed, and now and then,
+// for kinds that have no definition (those of aggregated API servers).
+const (
+	lookSoon  = 200 * time.Millisecond
+	lookAgain = 5 * time.Minute
+)
+
+// watcher watches the objects of all placeable kinds as they come and go.
+type watcher struct {
+	*hub
+	ctl     controller.TypedController[Key]
+	client  discovery.DiscoveryInterface
+	changed chan struct{}
+}
+
+func newWatcher(h *hub, ctl controller.TypedController[Key], d discovery.DiscoveryInterface) *watcher {
+	return &watcher{hub: h, ctl: ctl, client: d, changed: make(chan struct{}, 1)}
+}
+
+// Start looks for kinds until ctx ends.
+func (w *watcher) Start(ctx context.Context) error {
+	definitions := &metav1.PartialObjectMetadata{}
+	definitions.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition",
+	})
+	informer, err := w.cached.GetInformer(ctx, definitions)
+	if err != nil {
+		return fmt.Errorf("watch definitions: %w", err)
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { w.wake() },
+		UpdateFunc: func(_, _ any) { w.wake() },
+		DeleteFunc: func(any) { w.wake() },
+	})
+	if err != nil {
+		return fmt.Errorf("watch definitions: %w", err)
+	}
+	defer func() { _ = informer.RemoveEventHandler(registration) }()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.changed:
+			timer.Reset(lookSoon)
+		case <-timer.C:
+			if err := w.look(ctx); err != nil {
+				logr.FromContextOrDiscard(ctx).Error(err, "Cannot watch all kinds; trying again")
+				timer.Reset(time.Second)
+				continue
+			}
+			timer.Reset(lookAgain)
+		}
+	}
+}
+
+// wake asks for a look, soon.
+func (w *watcher) wake() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// look begins to watch what is new, and ends what is gone.
+func (w *watcher) look(ctx context.Context) error {
+	served, err := discover(w.client, w.kinds.all())
+	if err != nil {
+		return err
+	}
+	added, gone := w.kinds.set(served)
+	for _, k := range gone {
+		if err := w.cached.RemoveInformer(ctx, k.metadata()); err != nil {
+			return fmt.Errorf("end watch of %s: %w", k.GroupVersionKind, err)
+		}
+	}
+	for _, k := range added {
+		if err := w.ctl.Watch(source.TypedKind(w.cached, k.metadata(), on(onObject(k)))); err != nil {
+			return fmt.Errorf("watch %s: %w", k.GroupVersionKind, err)
+		}
+	}
+	return nil
+}

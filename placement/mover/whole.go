@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mover
+
+import "fmt"
+
+// start gives the object to all clusters that are to have it.
+func (s *step) start() {
+	for i := range s.moves {
+		if s.moves[i].State == Pending {
+			s.moves[i].State = Active
+		}
+	}
+}
+
+// covered says that the wanted clusters have taken over what the others are to lose.
+func (s *step) covered() bool {
+	if s.late() {
+		return true
+	}
+	for i, r := range s.Rows {
+		if r.Wanted && !(r.Ready && r.Current && r.Reachable && r.State == Active) {
+			if s.leaving() {
+				s.block("%s is not ready (%s)", r.Cluster, s.moves[i].State)
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// leaving says that some cluster is to lose the object.
+func (s *step) leaving() bool {
+	for _, m := range s.moves {
+		if m.State == Draining {
+			return true
+		}
+	}
+	return false
+}
+
+// remove gives the order to clusters that are empty and have settled.
+func (s *step) remove() {
+	for i, r := range s.Rows {
+		m := &s.moves[i]
+		if m.State != Draining || r.Wanted {
+			continue
+		}
+		if r.State != Draining || m.Asked != r.Asked { // stored first, so that Since is right
+			if s.Settle > 0 || s.Counted && r.Asked > 0 {
+				s.after = soonest(s.after, s.Settle)
+				continue
+			}
+		}
+		if s.Counted && !s.late() && (m.Asked > 0 || r.Asked > 0 || !r.Current || r.Total > 0) {
+			if m.Asked == 0 {
+				s.block("%d replicas are still in %s", r.Total, r.Cluster)
+			}
+			continue
+		}
+		if s.left(m.Since, s.Settle) == 0 {
+			m.State, m.Asked = Removing, 0
+		}
+	}
+}
+
+func (s *step) anyWanted() bool {
+	for _, r := range s.Rows {
+		if r.Wanted {
+			return true
+		}
+	}
+	return false
+}
+
+// block keeps the first reason.
+func (s *step) block(format string, args ...any) {
+	if s.blocked == "" {
+		s.blocked = fmt.Sprintf(format, args...)
+	}
+}

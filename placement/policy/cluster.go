@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// Cluster is what a decision knows of a cluster.
+type Cluster struct {
+	// Name and Labels of the Cluster.
+	Name string
+	// Labels of it.
+	Labels map[string]string
+	// Spec of it; not changed.
+	Spec *v1alpha1.ClusterSpec
+	// Leaving says that the Cluster is being deleted, or counts as lost.
+	Leaving bool
+}
+
+// fitness is what a cluster may be used for.
+type fitness int
+
+const (
+	// unfit: not at all.
+	unfit fitness = iota
+	// leaving: what is there stays until there is room elsewhere.
+	leaving
+	// staying: what is there stays, nothing new comes.
+	staying
+	// fit for anything.
+	fit
+)
+
+// candidate is a cluster that a wish allows.
+type candidate struct {
+	*Cluster
+	fitness
+	rank int // the place in the wish's order
+}
+
+// candidates returns the clusters that the wish names or selects, in its order.
+func (w *Wish) candidates(all []Cluster) ([]candidate, error) {
+	choice := w.Spec.Clusters
+	if len(choice.Names) == 0 && choice.Selector == nil {
+		return nil, nil
+	}
+	var found []candidate
+	for i := range all {
+		c := &all[i]
+		rank := 0
+		if len(choice.Names) > 0 {
+			if rank = slices.Index(choice.Names, v1alpha1.ClusterName(c.Name)); rank < 0 {
+				continue
+			}
+		}
+		ok, err := selects(choice.Selector, c.Labels)
+		if err != nil {
+			return nil, wrong(w.Source, "spec.clusters.selector", err)
+		}
+		if f := w.fitness(c); ok && f != unfit {
+			found = append(found, candidate{c, f, rank})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int {
+		if a.rank != b.rank {
+			return a.rank - b.rank
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return found, w.known(all)
+}
+
+// known checks that clusters that are named exist.
+func (w *Wish) known(all []Cluster) error {
+	for i, name := range w.Spec.Clusters.Names {
+		if slices.ContainsFunc(all, func(c Cluster) bool { return c.Name == string(name) }) {
+			continue
+		}
+		e := &Error{
+			Reason: v1alpha1.ReasonUnknownCluster, Object: w.Source, Field: fmt.Sprintf("spec.clusters.names[%d]", i),
+			Message: fmt.Sprintf("there is no Cluster %q", name),
+		}
+		if w.Source == "annotation" {
+			e.Object, e.Field = "", "metadata.annotations["+v1alpha1.ClustersAnnotation+"]"
+		}
+		return e
+	}
+	return nil
+}
+
+// fitness says what a cluster may be used for by this wish.
+func (w *Wish) fitness(c *Cluster) fitness {
+	switch {
+	case !c.Spec.Accepted && !w.Named:
+		return unfit
+	case c.Leaving, c.Spec.Drain != nil && c.Spec.Drain.Mode == v1alpha1.DrainMove, w.repelled(c, v1alpha1.TaintNoExecute):
+		return leaving
+	case c.Spec.Unschedulable, w.repelled(c, v1alpha1.TaintNoSchedule):
+		return staying
+	}
+	return fit
+}
+
+// repelled says that the cluster has a taint of this effect that the wish does not
+// tolerate.
+func (w *Wish) repelled(c *Cluster, effect v1alpha1.TaintEffect) bool {
+	for _, t := range c.Spec.Taints {
+		if t.Effect == effect && !slices.ContainsFunc(w.Spec.Clusters.Tolerations, func(o v1alpha1.Toleration) bool {
+			return (o.Key == "" || o.Key == t.Key) && (o.Value == "" || o.Value == t.Value) &&
+				(o.Effect == "" || o.Effect == t.Effect)
+		}) {
+			return true
+		}
+	}
+	return false
+}
