@@ -44,18 +44,18 @@ func TestMistakes(t *testing.T) {
 			says:       []string{"nowhere", "not found"},
 		},
 		"tenant": {
-			reason:     "AllowedTenants is a wall", refused: true,
+			reason: "AllowedTenants is a wall", refused: true,
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
 			network:    func(n *v1.ClusterNetwork) { n.Spec.AllowedTenants = []string{"somebody-else"} },
 			says:       []string{"NETWORK", "AllowedTenants"},
 		},
 		"json": {
-			reason:     "an annotation that is no JSON is refused with the place", refused: true,
+			reason: "an annotation that is no JSON is refused with the place", refused: true,
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":]`,
 			says:       []string{v1.InterfacesAnnotation},
 		},
 		"unknown-key": {
-			reason:     "a key that means nothing is refused, not ignored", refused: true,
+			reason: "a key that means nothing is refused, not ignored", refused: true,
 			interfaces: `[{"clusterNetwork":"NETWORK","addr":"dynamic"}]`,
 			says:       []string{`unknown field "addr"`},
 		},
@@ -66,7 +66,7 @@ func TestMistakes(t *testing.T) {
 			says:       []string{"SUBNET.40", "NETWORK"},
 		},
 		"outside": {
-			reason:     "a static address outside of the subnet can never work", refused: true,
+			reason: "a static address outside of the subnet can never work", refused: true,
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"10.99.0.42"}]`,
 			says:       []string{"10.99.0.42", "SUBNET.0/24"},
 		},
@@ -87,13 +87,13 @@ func TestMistakes(t *testing.T) {
 			says:       []string{"ens9"},
 		},
 		"long-name": {
-			reason:     "the kernel's interface names have 15 bytes", refused: true,
+			reason: "the kernel's interface names have 15 bytes", refused: true,
 			interfaces: `[{"clusterNetwork":"default"}` + strings.Repeat(`,{"clusterNetwork":"NETWORK"}`, 10) + `]`,
 			network:    func(n *v1.ClusterNetwork) { n.Spec.Options.Prefix = "fourteen-bytes" },
 			says:       []string{"fourteen-bytes10", "15"},
 		},
 		"path": {
-			reason:     "a name is no path", refused: true,
+			reason: "a name is no path", refused: true,
 			interfaces: `[{"clusterNetwork":"../../etc/passwd"}]`,
 			says:       []string{"../../etc/passwd"},
 		},

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// capture is a tcpdump that runs on a node.
+type capture struct {
+	c          *cluster
+	node, file string
+	pid        string
+}
+
+// capture starts a tcpdump on an interface of a network namespace, or of the node
+// itself when netns is empty. It returns once packets are seen.
+func (c *cluster) capture(t *testing.T, node, netns, ifc string) *capture {
+	t.Helper()
+	file := fmt.Sprintf("/run/capture-%s-%s", path.Base(netns), ifc)
+	dump := "tcpdump -n -i " + ifc + " -U --immediate-mode -w " + file
+	if netns != "" {
+		dump = "ip netns exec " + path.Base(netns) + " " + dump
+	}
+	out, err := c.lab.Exec(t.Context(), node, "sh", "-c", "setsid "+dump+" >/dev/null 2>"+file+".err </dev/null & echo $!")
+	if err != nil {
+		t.Fatalf("start capture on %s of %s: %v", ifc, node, err)
+	}
+	p := &capture{c: c, node: node, file: file, pid: strings.TrimSpace(out)}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		if _, err := c.lab.Exec(ctx, node, "sh", "-c", "kill "+p.pid+" 2>/dev/null; rm -f "+file+" "+file+".err"); err != nil {
+			t.Errorf("end capture: %v", err)
+		}
+	})
+	c.await(t.Context(), t, "packets of "+ifc+" are captured", func(ctx context.Context) string {
+		out, err := c.lab.Exec(ctx, node, "cat", file+".err")
+		if err == nil && strings.Contains(out, "listening on") {
+			return ""
+		}
+		return fmt.Sprintf("%s (error: %v)", out, err)
+	})
+	return p
+}
+
+// packets are what was captured so far. The inner frame of a VXLAN is on a line of its
+// own; a packet begins with the time.
+func (p *capture) packets(ctx context.Context) ([]string, error) {
+	text, err := p.c.lab.Exec(ctx, p.node, "sh", "-c", "tcpdump -n -e -r "+p.file+" 2>/dev/null")
+	var found []string
+	for line := range strings.Lines(text) {
+		if begin.MatchString(line) || len(found) == 0 {
+			found = append(found, line)
+		} else {
+			found[len(found)-1] += line
+		}
+	}
+	return found, err
+}
+
+var begin = regexp.MustCompile(`^\d\d:\d\d:\d\d\.`)
+
+// sees waits until a packet with all of some words was captured.
+func (p *capture) sees(t *testing.T, reason string, words ...string) {
+	t.Helper()
+	p.c.await(t.Context(), t, reason, func(ctx context.Context) string {
+		packets, err := p.packets(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		for _, packet := range packets {
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(packet, word) }) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("no packet with %q among\n%s", words, strings.Join(packets, ""))
+	})
+}
+
+// lacks fails the test when any of some words was captured.
+func (p *capture) lacks(t *testing.T, reason string, words ...string) {
+	t.Helper()
+	packets, err := p.packets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, packet := range packets {
+		for _, word := range words {
+			if strings.Contains(packet, word) {
+				t.Errorf("%s: %s captured on %s", reason, strings.TrimSpace(packet), p.node)
+			}
+		}
+	}
+}
