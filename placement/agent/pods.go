@@ -99,7 +99,7 @@ func (p *pods) roots(o metav1.Object) []types.UID {
 			break
 		}
 		uids = append(uids, owner.UID)
-		if o = p.find(o.GetNamespace() + "/" + owner.Name, owner.UID); o == nil {
+		if o = p.find(o.GetNamespace()+"/"+owner.Name, owner.UID); o == nil {
 			break
 		}
 	}

@@ -31,6 +31,10 @@ func specs() []spec {
 		name:        "patchbay-controller",
 		programs:    []string{"patchbay-controller"},
 		description: "Patchbay's controller",
+	}, {
+		name:        "patchbay-agent",
+		programs:    []string{"patchbay-agent"},
+		description: "Patchbay's agent in a workload cluster",
 	}}
 }
 

@@ -35,6 +35,9 @@ func TestKustomizationNamesEveryManifest(t *testing.T) {
 	}
 	var want []string
 	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && entry.Name() == "placement" {
+			return fs.SkipDir // the hub's and the agent's, in clusters without networks, too
+		}
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" || entry.Name() == "kustomization.yaml" {
 			return err
 		}
