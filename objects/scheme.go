@@ -44,5 +44,6 @@ func NewMapper() meta.RESTMapper {
 	m.Add(ours.WithKind("TenantConfig"), meta.RESTScopeRoot)
 	m.Add(ours.WithKind("DanmEp"), meta.RESTScopeNamespace)
 	m.Add(ours.WithKind("NodeNetwork"), meta.RESTScopeRoot)
+	addAttachments(m)
 	return m
 }

@@ -32,19 +32,21 @@ type daemon struct {
 	metrics *metrics.Metrics
 
 	// The rim.
-	journal   *journal.Journal
-	kernel    *kernel.Kernel
-	conn      *cluster.Connection
-	networks  *cluster.Networks
-	nodes     *cluster.NodeNetworks
-	own       *cluster.NodeState
-	vanished  *cluster.Vanished
-	pods      *cluster.Pods
-	addresses *cluster.Addresses
-	holdings  *cluster.Holdings
-	publisher *cluster.Publisher
-	validity  *cluster.Validity
-	drain     *cluster.Drain
+	journal  *journal.Journal
+	kernel   *kernel.Kernel
+	conn     *cluster.Connection
+	networks *cluster.Networks
+	nodes    *cluster.NodeNetworks
+	// attachments are Multus' networks that ask for host links.
+	attachments *cluster.Attachments
+	own         *cluster.NodeState
+	vanished    *cluster.Vanished
+	pods        *cluster.Pods
+	addresses   *cluster.Addresses
+	holdings    *cluster.Holdings
+	publisher   *cluster.Publisher
+	validity    *cluster.Validity
+	drain       *cluster.Drain
 
 	// The use cases.
 	watcher *netwatcher.Reconciler

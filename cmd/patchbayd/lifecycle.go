@@ -16,7 +16,7 @@ import (
 func (d *daemon) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
-		d.resume, d.conn.Cache.Start, d.networks.Run, d.watchLinks, d.publisher.Run,
+		d.resume, d.conn.Cache.Start, d.networks.Run, d.attachments.Run, d.watchLinks, d.publisher.Run,
 		d.drain.Run, d.validity.Run, d.server.Run, d.serveHTTP, d.open, d.sweep, d.endAbandoned,
 		d.own.Run, d.vanished.Run,
 	} {

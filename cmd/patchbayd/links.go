@@ -51,9 +51,10 @@ func (d *daemon) wireLinks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.attachments = cluster.NewAttachments(d.conn, func() { d.watcher.Trigger() })
 	d.watcher = netwatcher.New(netwatcher.Config{
 		Node: d.node, Version: version.String(), KernelVersion: release, Log: d.log.WithName("netwatcher"),
-		Kernel: d.kernel, Cluster: &cluster.HostLinks{Models: d.networks, Nodes: d.nodes}, Pods: podLinks{d.journal},
+		Kernel: d.kernel, Cluster: &cluster.HostLinks{Models: d.networks, Attachments: d.attachments, Nodes: d.nodes}, Pods: podLinks{d.journal},
 		Observer: linkObserver{d.metrics.Links(), func(n netwatcher.News) { events.News(ctx, d.nodes, n) }},
 	})
 	return nil

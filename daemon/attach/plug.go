@@ -72,13 +72,14 @@ func (s *Service) plug(ctx context.Context, rec *Record) error {
 	return context.Cause(ctx)
 }
 
-// plugOne makes one interface, on a parent link when it is our own.
+// plugOne makes one interface, on a parent link when it is our own, or when the
+// network asks for a VLAN or VXLAN that another plugin is to use as its master.
 func (s *Service) plugOne(ctx context.Context, rec *Record, ifc *Interface) error {
 	b, err := s.backend(&ifc.Network)
 	if err != nil {
 		return err
 	}
-	if !ifc.Network.Delegates() {
+	if id, ok := ifc.Network.Link(); !ifc.Network.Delegates() || ok && !id.IsNIC() {
 		if ifc.Parent, err = s.HostLinks.Parent(ctx, &ifc.Network); err != nil {
 			return err
 		}

@@ -14,8 +14,9 @@ import (
 
 // HostLinks tells netwatcher what the cluster wants of this node's links.
 type HostLinks struct {
-	Models *Networks
-	Nodes  *NodeNetworks
+	Models      *Networks
+	Attachments *Attachments
+	Nodes       *NodeNetworks
 }
 
 var _ netwatcher.Cluster = (*HostLinks)(nil)
@@ -25,7 +26,11 @@ func (h *HostLinks) Networks(context.Context) ([]*network.Network, error) {
 	if !h.Models.Ready() {
 		return nil, fmt.Errorf("list networks: %w: they were not read yet", attach.ErrTryAgain)
 	}
-	return h.Models.List(), nil
+	attachments, err := h.Attachments.List()
+	if err != nil {
+		return nil, err
+	}
+	return append(h.Models.List(), attachments...), nil
 }
 
 // NodeNetworks implements netwatcher.Cluster.

@@ -119,7 +119,7 @@ func (d *Delegate) run(rec *attach.Record, ifc *attach.Interface) (*run, error) 
 	if err != nil {
 		return nil, fmt.Errorf("journalled configuration: %w", err)
 	}
-	return &run{exec: d.exec, list: list, args: argsFor(rec, ifc)}, nil
+	return &run{exec: d.exec, list: list, args: argsFor(rec, ifc), master: ifc.Parent}, nil
 }
 
 // complete puts the outcome into the interface. MAC and MTU stay empty when the

@@ -26,6 +26,9 @@ type run struct {
 	exec *executor
 	list *libcni.NetworkConfigList
 	args args
+	// master, when not empty, is the host link for the first plugin; the
+	// configuration, which somebody else wrote, stays as it is.
+	master string
 }
 
 // add runs ADD with each plugin; each gets the result of the one before.
@@ -109,6 +112,9 @@ func (r *run) prepare(p *libcni.PluginConfig, prev types.Result) (path string, s
 	keys := map[string]any{"name": r.list.Name, "cniVersion": r.list.CNIVersion}
 	if prev != nil {
 		keys["prevResult"] = prev
+	}
+	if r.master != "" && p == r.list.Plugins[0] {
+		keys["master"] = r.master
 	}
 	p, err = libcni.InjectConf(p, keys)
 	if err != nil {

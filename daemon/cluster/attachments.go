@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
+)
+
+// attachmentsEvery is the time between looks whether the cluster has
+// NetworkAttachmentDefinitions by now.
+const attachmentsEvery = time.Minute
+
+// Attachments are the models of NetworkAttachmentDefinitions that ask for a link on
+// the host. The kind is Multus', and need not exist.
+type Attachments struct {
+	conn    *Connection
+	changed func()
+	every   time.Duration
+
+	mu     sync.Mutex // guards what follows
+	known  bool
+	models map[network.Ref]*network.Network
+}
+
+// NewAttachments returns an empty set; Run fills it. Changed is called after each
+// change and must not block.
+func NewAttachments(conn *Connection, changed func()) *Attachments {
+	return &Attachments{conn: conn, changed: changed, every: attachmentsEvery, models: map[network.Ref]*network.Network{}}
+}
+
+// List returns the models. Before it is known whether there are any, the error wraps
+// attach.ErrTryAgain: links of theirs are not to be removed.
+func (a *Attachments) List() ([]*network.Network, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.known {
+		return nil, fmt.Errorf("list NetworkAttachmentDefinitions: %w: they were not read yet", attach.ErrTryAgain)
+	}
+	all := make([]*network.Network, 0, len(a.models))
+	for _, n := range a.models {
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// Run watches them until ctx ends, as soon as the cluster has the kind.
+func (a *Attachments) Run(ctx context.Context) error {
+	log := logr.FromContextOrDiscard(ctx)
+	for told := false; ; told = true {
+		pause, err := a.every/2+rand.N(a.every), a.probe(ctx)
+		switch {
+		case err == nil:
+			return a.watch(ctx)
+		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+			a.learned()
+		case apierrors.IsForbidden(err):
+			if !told {
+				log.Error(err, "NetworkAttachmentDefinitions get no links: the daemon may not read them")
+			}
+			a.learned()
+		default:
+			pause = retryFirst + rand.N(2*time.Second)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// probe asks whether there is the kind.
+func (a *Attachments) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion(objects.AttachmentVersion)
+	list.SetKind(network.KindAttachment + "List")
+	return a.conn.Direct.List(ctx, list, client.Limit(1))
+}
+
+func (a *Attachments) watch(ctx context.Context) error {
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion(objects.AttachmentVersion)
+	obj.SetKind(network.KindAttachment)
+	i, err := a.conn.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch NetworkAttachmentDefinitions: %w", err)
+	}
+	log := logr.FromContextOrDiscard(ctx)
+	handling, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { a.learn(log, obj) },
+		UpdateFunc: func(_, obj any) { a.learn(log, obj) },
+		DeleteFunc: a.forget,
+	})
+	if err != nil {
+		return fmt.Errorf("watch NetworkAttachmentDefinitions: %w", err)
+	}
+	if toolscache.WaitForCacheSync(ctx.Done(), handling.HasSynced) {
+		a.learned()
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// learned says that all there are were read.
+func (a *Attachments) learned() {
+	a.mu.Lock()
+	before := a.known
+	a.known = true
+	a.mu.Unlock()
+	if !before {
+		a.changed()
+	}
+}
+
+// learn takes what one asks for. One that is wrong asks for nothing.
+func (a *Attachments) learn(log logr.Logger, obj any) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return
+	}
+	config, _, _ := unstructured.NestedString(u.Object, "spec", "config")
+	created := u.GetCreationTimestamp()
+	n, err := network.FromAttachment(&metav1.ObjectMeta{
+		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), Generation: u.GetGeneration(),
+		CreationTimestamp: created, DeletionTimestamp: u.GetDeletionTimestamp(),
+	}, config)
+	ref := objects.RefOf(network.KindAttachment, u)
+	if err != nil {
+		log.Info("A NetworkAttachmentDefinition gets no link", "network", ref.String(), "error", err.Error())
+	}
+	a.mu.Lock()
+	_, had := a.models[ref]
+	if n == nil || n.Deleting {
+		delete(a.models, ref)
+	} else {
+		a.models[ref] = n
+	}
+	a.mu.Unlock()
+	if had || n != nil {
+		a.changed()
+	}
+}
+
+func (a *Attachments) forget(obj any) {
+	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	o, ok := obj.(client.Object)
+	if !ok {
+		return
+	}
+	a.mu.Lock()
+	delete(a.models, objects.RefOf(network.KindAttachment, o))
+	a.mu.Unlock()
+	a.changed()
+}
