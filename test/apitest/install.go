@@ -38,11 +38,7 @@ func kinds() []string {
 // install creates definitions, rights and policies, and waits until the API server acts
 // on them.
 func install(ctx context.Context, c client.Client) error {
-	folder, err := source.Path("deployments")
-	if err != nil {
-		return err
-	}
-	objects, err := ReadManifests(folder)
+	objects, err := ofCluster()
 	if err != nil {
 		return err
 	}
@@ -60,6 +56,31 @@ func install(ctx context.Context, c client.Client) error {
 		return err
 	}
 	return awaitPolicies(ctx, c)
+}
+
+// ofCluster reads what a cluster with networks has of deployments/: placement, the hub's
+// and the agent's part, is for whoever tests it.
+func ofCluster() ([]*unstructured.Unstructured, error) {
+	folder, err := source.Path("deployments")
+	if err != nil {
+		return nil, err
+	}
+	parts, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("list manifests: %w", err)
+	}
+	var all []*unstructured.Unstructured
+	for _, part := range parts {
+		if part.Name() == "placement" {
+			continue
+		}
+		objects, err := ReadManifests(filepath.Join(folder, part.Name()))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
+	}
+	return all, nil
 }
 
 // awaitRights waits until the API server knows the rights of the node daemon: its
@@ -81,6 +102,9 @@ func awaitRights(ctx context.Context, daemon client.Client) error {
 func ReadManifests(folder string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && path == filepath.Join(folder, "placement") {
+			return filepath.SkipDir // for hubs and their clusters, which are other API servers
+		}
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
 			return err
 		}
