@@ -8,9 +8,9 @@ import (
 	"github.com/coredns/coredns/coremain"
 
 	// Plugins register themselves; CoreDNS's own list has an order for each.
+	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
-	_ "github.com/coredns/coredns/plugin/ready"
 )
 
 func main() { coremain.Run() }
