@@ -24,6 +24,8 @@ const (
 type conn struct {
 	sock    *nl.NetlinkSocket
 	sockets map[int]*nl.SocketHandle
+	// observe, when not nil, is told of the type of each request.
+	observe func(kind int)
 }
 
 // dial opens a socket in the calling thread's namespace.
@@ -64,6 +66,9 @@ func (c *conn) ask(kind, flags int, data ...nl.NetlinkRequestData) ([][]byte, er
 	req.Sockets = c.sockets
 	for _, d := range data {
 		req.AddData(d)
+	}
+	if c.observe != nil {
+		c.observe(kind)
 	}
 	return req.Execute(unix.NETLINK_ROUTE, 0)
 }

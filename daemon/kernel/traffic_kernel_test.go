@@ -21,13 +21,19 @@ import (
 // addresses 192.0.2.1/24 and up when addressed.
 func newTrunk(t *testing.T, hosts int, addressed bool) []string {
 	t.Helper()
-	sw := newNamespace(t)
+	paths, _ := newSwitch(t, hosts, addressed)
+	return paths
+}
+
+// newSwitch is newTrunk; the switch has the ports port1 and up.
+func newSwitch(t *testing.T, hosts int, addressed bool) (paths []string, sw string) {
+	t.Helper()
+	sw = newNamespace(t)
 	within(t, sw, func(h *netlink.Handle) {
 		must(t, h.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0", TxQLen: -1}}))
 		quiet(t, "br0")
 		must(t, h.LinkSetUp(find(t, h, "br0")))
 	})
-	var paths []string
 	for i := range hosts {
 		host := newNamespace(t)
 		port := "port" + string(rune('1'+i))
@@ -38,7 +44,7 @@ func newTrunk(t *testing.T, hosts int, addressed bool) []string {
 		}
 		paths = append(paths, host)
 	}
-	return paths
+	return paths, sw
 }
 
 func vtep(host int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(host + 1)}) }

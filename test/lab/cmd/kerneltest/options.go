@@ -26,7 +26,7 @@ type options struct {
 }
 
 // drivers are what the product's kernel code uses. IPv6 is a module, too.
-const drivers = "ipv6,8021q,dummy,ipvlan,macvlan,veth,vxlan,bridge,vrf,tun,ifb"
+const drivers = "ipv6,8021q,dummy,ipvlan,macvlan,veth,vxlan,bridge,vrf,tun,ifb,bonding"
 
 // variables are passed on from the caller's environment.
 const variables = "GODEBUG,GOGC,GOMAXPROCS,GOMEMLIMIT,GORACE,GOTRACEBACK,RAPID_CHECKS"
