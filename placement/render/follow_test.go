@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"pgregory.net/rapid"
+)
+
+const richPod = `
+spec:
+  serviceAccountName: runner
+  imagePullSecrets: [{name: pull}]
+  volumes:
+  - {name: a, configMap: {name: vol-config}}
+  - {name: b, secret: {secretName: vol-secret, optional: true}}
+  - {name: c, persistentVolumeClaim: {claimName: data}}
+  - {name: d, projected: {sources: [{configMap: {name: proj-config}}, {secret: {name: proj-secret}}, {serviceAccountToken: {path: token}}, {downwardAPI: {}}]}}
+  - {name: e, emptyDir: {}}
+  - {name: f, csi: {driver: x, nodePublishSecretRef: {name: csi-secret}}}
+  - {name: g, iscsi: {targetPortal: x, iqn: x, lun: 0, secretRef: {name: iscsi-secret}}}
+  initContainers:
+  - {name: init, image: x, envFrom: [{configMapRef: {name: init-config}}, {prefix: X}]}
+  containers:
+  - name: main
+    image: x
+    envFrom: [{secretRef: {name: env-secret}}, {configMapRef: {name: vol-config}}]
+    env:
+    - {name: A, value: a}
+    - {name: B, valueFrom: {secretKeyRef: {name: key-secret, key: k}}}
+    - {name: C, valueFrom: {configMapKeyRef: {name: key-config, key: k}}}
+    - {name: D, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+`
+
+func indent(text, by string) string { return strings.ReplaceAll(text, "\n", "\n"+by) }
+
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	rich := []string{
+		"ConfigMap/init-config", "ConfigMap/key-config", "ConfigMap/proj-config", "ConfigMap/vol-config",
+		"PersistentVolumeClaim/data", "Secret/csi-secret", "Secret/env-secret", "Secret/iscsi-secret", "Secret/key-secret",
+		"Secret/proj-secret", "Secret/pull", "Secret/vol-secret", "ServiceAccount/runner",
+	}
+	cases := map[string]struct {
+		reason, text string
+		want         []string
+	}{
+		"Deployment":  {reason: "all that a template can name", text: "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:" + indent(richPod, "    "), want: rich},
+		"Pod":         {reason: "a Pod is its own template", text: "apiVersion: v1\nkind: Pod" + richPod, want: rich},
+		"CronJob":     {reason: "the template is two deeper", text: "apiVersion: batch/v1\nkind: CronJob\nspec:\n  jobTemplate:\n    spec:\n      template:" + indent(richPod, "        "), want: rich},
+		"StatefulSet": {reason: "its Service names its Pods", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {serviceName: db, template: {spec: {containers: [{name: x}]}}}", want: []string{"Service/db"}},
+		"Operator":    {reason: "a kind that nobody knows may have a Pod template", text: "apiVersion: example.com/v1\nkind: Runner\nspec: {template: {spec: {serviceAccountName: r, containers: [{name: x}]}}}", want: []string{"ServiceAccount/r"}},
+		"OtherWord":   {reason: "or a template of something else", text: "apiVersion: example.com/v1\nkind: Letter\nspec: {template: {spec: {serviceAccountName: r, volumes: none}}}"},
+		"Text":        {reason: "or one in a text", text: "apiVersion: example.com/v1\nkind: Letter\nspec: {template: dear}"},
+		"Default":     {reason: "every namespace has the account default", text: "apiVersion: v1\nkind: Pod\nspec: {serviceAccountName: default, containers: [{name: x}]}"},
+		"Account":     {reason: "images are pulled with its Secrets", text: "apiVersion: v1\nkind: ServiceAccount\nimagePullSecrets: [{name: pull}]\nsecrets: [{name: token}]", want: []string{"Secret/pull"}},
+		"Ingress": {
+			reason: "backends and certificates",
+			text: "apiVersion: networking.k8s.io/v1\nkind: Ingress\nspec: {defaultBackend: {service: {name: front, port: {number: 80}}}, tls: [{secretName: cert}, {}], rules: [{host: a}, " +
+				"{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: back, port: {number: 80}}}}, {path: /x, pathType: Prefix, backend: {resource: {kind: Bucket, name: b}}}]}}]}",
+			want: []string{"Secret/cert", "Service/back", "Service/front"},
+		},
+		"ConfigMap": {reason: "it needs nothing", text: "apiVersion: v1\nkind: ConfigMap\ndata: {a: b}"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := object(t, tc.text)
+			o.SetNamespace("shop")
+			var got []string
+			for _, r := range Follow(o) {
+				if r.Namespace != "shop" || r.Group != "" {
+					t.Errorf("%s: %+v is elsewhere", tc.reason, r)
+				}
+				got = append(got, r.Kind+"/"+r.Name)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestSelects(t *testing.T) {
+	t.Parallel()
+	const workload = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: shop}\nspec: {template: {metadata: {labels: {app: web, tier: front}}, spec: {containers: [{name: x}]}}}"
+	cases := map[string]struct {
+		reason, namespace, selector, workload string
+		want                                  bool
+	}{
+		"Some":      {reason: "all that it asks for is there", namespace: "shop", selector: "{app: web}", workload: workload, want: true},
+		"Other":     {reason: "another value", namespace: "shop", selector: "{app: db}", workload: workload},
+		"More":      {reason: "a label is missing", namespace: "shop", selector: "{app: web, zone: a}", workload: workload},
+		"Empty":     {reason: "endpoints are made by hand", namespace: "shop", selector: "{}", workload: workload},
+		"Elsewhere": {reason: "Services select in their namespace", namespace: "bar", selector: "{app: web}", workload: workload},
+		"NoPods":    {reason: "a ConfigMap has none", namespace: "shop", selector: "{app: web}", workload: "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: shop}"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			service := object(t, "apiVersion: v1\nkind: Service\nmetadata: {namespace: "+tc.namespace+"}\nspec: {selector: "+tc.selector+"}")
+			if got := Selects(service, object(t, tc.workload)); got != tc.want {
+				t.Errorf("%s: got %v", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	if got := Name("apps", "Deployment", "shop", "web"); got != "deployment-web-"+got[len(got)-16:] {
+		t.Errorf("got %s: people should know what it is of", got)
+	}
+	if Name("", "A", "b", "c-d") == Name("", "A", "b-c", "d") || Name("a", "B", "", "x") == Name("", "B", "a", "x") {
+		t.Error("two objects have one name")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.String()
+		name := Name(text.Draw(t, "group"), text.Draw(t, "kind"), text.Draw(t, "namespace"), rapid.StringN(0, 300, -1).Draw(t, "name"))
+		if wrong := validation.IsDNS1035Label(name); len(wrong) > 0 {
+			t.Fatalf("%q: %v", name, wrong)
+		}
+	})
+}

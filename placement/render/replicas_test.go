@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, text, want string
+		has                int32
+		none               bool
+		set                int32
+	}{
+		"Deployment":  {reason: "as it says", text: "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 6}", has: 6, set: 2, want: "{replicas: 2}"},
+		"Default":     {reason: "one", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {}", has: 1, set: 0, want: "{replicas: 0}"},
+		"Old":         {reason: "of the core group", text: "apiVersion: v1\nkind: ReplicationController\nspec: {}", has: 1, set: 4, want: "{replicas: 4}"},
+		"Operator":    {reason: "a kind that has the usual field", text: "apiVersion: example.com/v1\nkind: Database\nspec: {replicas: 3}", has: 3, set: 1, want: "{replicas: 1}"},
+		"Without":     {reason: "a kind that has not", text: "apiVersion: example.com/v1\nkind: Database\nspec: {replicas: many}", none: true, set: 1, want: "{replicas: 1}"},
+		"Job":         {reason: "in proportion, rounded up", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 10, parallelism: 4}", has: 10, set: 3, want: "{completions: 3, parallelism: 2}"},
+		"WholeJob":    {reason: "all of it is all of it", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 10, parallelism: 4}", has: 10, set: 10, want: "{completions: 10, parallelism: 4}"},
+		"JobOfOne":    {reason: "the default", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 5}", has: 5, set: 5, want: "{completions: 5, parallelism: 1}"},
+		"Queue":       {reason: "without completions it is the workers", text: "apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 4}", has: 4, set: 3, want: "{parallelism: 3}"},
+		"QueueOfOne":  {reason: "of which there is one", text: "apiVersion: batch/v1\nkind: Job\nspec: {}", has: 1, set: 1, want: "{parallelism: 1}"},
+		"PausedJob":   {reason: "none is a pause: without completions it would be complete", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 5, parallelism: 2}", has: 5, set: 0, want: "{completions: 5, parallelism: 0}"},
+		"CronJob":     {reason: "what it makes has, not it", text: "apiVersion: batch/v1\nkind: CronJob\nspec: {}", none: true, set: 1, want: "{replicas: 1}"},
+		"LargeNumber": {reason: "more than anybody's API server takes", text: "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 9999999999}", has: 1, set: 1, want: "{replicas: 1}"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := object(t, tc.text)
+			if n, ok := Replicas(o); n != tc.has || ok == tc.none {
+				t.Errorf("%s: got %d, %v", tc.reason, n, ok)
+			}
+			if err := SetReplicas(o, tc.set); err != nil {
+				t.Fatal(err)
+			}
+			want := object(t, "apiVersion: v1\nkind: X\nspec: "+tc.want)
+			if diff := cmp.Diff(want.Object["spec"], o.Object["spec"]); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+	broken := object(t, "apiVersion: batch/v1\nkind: Job\nmetadata: {namespace: shop, name: x}\nspec: text")
+	if err := SetReplicas(broken, 1); err == nil || !strings.Contains(err.Error(), "Job shop/x") {
+		t.Errorf("got error %v, want one with the object", err)
+	}
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, spec string
+		want         corev1.ResourceList
+	}{
+		"Sum": {
+			reason: "containers add up, a sidecar with them",
+			spec:   "{initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 100m}}}], containers: [{name: a, resources: {requests: {cpu: 1, memory: 1Gi}}}, {name: b, resources: {requests: {cpu: 500m}}}]}",
+			want:   corev1.ResourceList{"cpu": resource.MustParse("1600m"), "memory": resource.MustParse("1Gi")},
+		},
+		"Init": {
+			reason: "what starts first may need most",
+			spec:   "{initContainers: [{name: i, resources: {requests: {memory: 4Gi}}}], containers: [{name: a, resources: {requests: {memory: 1Gi}}}], overhead: {memory: 1Gi}}",
+			want:   corev1.ResourceList{"memory": resource.MustParse("5Gi")},
+		},
+		"Limit": {
+			reason: "a limit is a request where there is none",
+			spec:   "{containers: [{name: a, resources: {limits: {cpu: 2, memory: 2Gi}, requests: {cpu: 1}}}]}",
+			want:   corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("2Gi")},
+		},
+		"Nothing": {reason: "nothing is asked for", spec: "{containers: [{name: a}]}", want: corev1.ResourceList{}},
+		"NoPod":   {reason: "it makes no Pods", spec: "{}"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Requests(object(t, "apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: "+tc.spec+"}}"))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestManifest(t *testing.T) {
+	t.Parallel()
+	a := object(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: shop}\ndata: {b: \"2\", a: \"1\"}")
+	b := object(t, "kind: ConfigMap\ndata: {a: \"1\", b: \"2\"}\napiVersion: v1\nmetadata: {namespace: shop, name: x}")
+	first, err := Manifest(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Manifest(b)
+	if err != nil || string(first) != string(second) || Digest(first) != Digest(second) {
+		t.Errorf("one object, two manifests: %v\n%s\n%s", err, first, second)
+	}
+	want := `{"apiVersion":"v1","data":{"a":"1","b":"2"},"kind":"ConfigMap","metadata":{"name":"x","namespace":"shop"}}`
+	if string(first) != want || len(Digest(first)) != 32 || Digest(first) == Digest([]byte("x")) {
+		t.Errorf("got %s, %s", first, Digest(first))
+	}
+	room := v1alpha1.MaxManifestBytes - len(first)
+	for more, fits := range map[int]bool{room: true, room + 1: false} {
+		a.Object["data"] = map[string]any{"a": "1" + strings.Repeat("x", more), "b": "2"}
+		if _, err := Manifest(a); fits != (err == nil) || !fits && (!errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "ConfigMap shop/x has 196609 bytes")) {
+			t.Errorf("%d bytes more: %v", more, err)
+		}
+	}
+	a.Object["data"] = func() {}
+	if _, err := Manifest(a); err == nil {
+		t.Error("wrote down a function")
+	}
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// customize makes a Customization of rules in YAML.
+func customize(t testing.TB, namespace, name, spec string) v1alpha1.Customization {
+	t.Helper()
+	c := v1alpha1.Customization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &c.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// east is a cluster with properties.
+func east() *v1alpha1.Cluster {
+	return &v1alpha1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "east", Labels: map[string]string{"region": "eu"}, Annotations: map[string]string{"example.com/owner": "ops"}},
+		Spec:       v1alpha1.ClusterSpec{Properties: map[string]v1alpha1.PropertyValue{"nic": "ens4", "vlan": "210", "registry": "east.example.com"}},
+	}
+}
+
+const web = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, labels: {app: web}}
+spec:
+  replicas: 3
+  template:
+    spec:
+      containers:
+      - {name: web, image: docker.io/web:1, args: [a, b]}
+`
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, object, rules string
+		path                  string // what is looked at
+		want                  any
+	}{
+		"Value":     {reason: "a value as it is", rules: "[{path: spec.minReadySeconds, value: 5}]", path: "spec.minReadySeconds", want: int64(5)},
+		"Deep":      {reason: "what is above is made", rules: "[{path: 'metadata.annotations[\"example.com/a.b\"]', value: x}]", path: "metadata.annotations", want: map[string]any{"example.com/a.b": "x"}},
+		"Index":     {reason: "a list has indexes", rules: "[{path: 'spec.template.spec.containers[0].image', value: x}]", path: "spec.template.spec.containers[0].image", want: "x"},
+		"Append":    {reason: "the index after the last appends", rules: "[{path: 'spec.template.spec.containers[0].args[2]', value: c}]", path: "spec.template.spec.containers[0].args", want: []any{"a", "b", "c"}},
+		"NewList":   {reason: "a list may be new", rules: "[{path: 'spec.x[0].y', value: c}]", path: "spec.x", want: []any{map[string]any{"y": "c"}}},
+		"Remove":    {reason: "a field goes", rules: "[{path: metadata.labels.app, op: remove}]", path: "metadata.labels", want: map[string]any{}},
+		"Cut":       {reason: "an item goes", rules: "[{path: 'spec.template.spec.containers[0].args[0]', op: remove}]", path: "spec.template.spec.containers[0].args", want: []any{"b"}},
+		"Gone":      {reason: "what is not there is gone", rules: "[{path: 'a.b[3].c', op: remove}, {path: 'spec.template.spec.containers[7]', op: remove}, {path: 'metadata.labels.x.y', op: remove}]", path: "spec.replicas", want: int64(3)},
+		"Merge":     {reason: "null removes, the rest stays", rules: "[{path: metadata.labels, op: merge, value: {app: null, tier: front, deep: {a: b, c: null}}}]", path: "metadata.labels", want: map[string]any{"tier": "front", "deep": map[string]any{"a": "b"}}},
+		"MergeAll":  {reason: "the empty path is the object", rules: "[{path: '', op: merge, value: {spec: {paused: true}}}]", path: "spec.paused", want: true},
+		"Cluster":   {reason: "name, labels, annotations and properties", rules: `[{path: spec.x, cel: 'cluster.name + cluster.labels.region + cluster.annotations["example.com/owner"] + cluster.properties.nic'}]`, path: "spec.x", want: "easteuopsens4"},
+		"Replace":   {reason: "images from a registry near by", rules: `[{path: 'spec.template.spec.containers[0].image', cel: 'object.spec.template.spec.containers[0].image.replace("docker.io", cluster.properties.registry)'}]`, path: "spec.template.spec.containers[0].image", want: "east.example.com/web:1"},
+		"AllImages": {reason: "of all containers", rules: `[{path: 'spec.template.spec.containers', cel: 'object.spec.template.spec.containers.map(c, {"name": c.name, "image": "x/" + c.image})'}]`, path: "spec.template.spec.containers", want: []any{map[string]any{"name": "web", "image": "x/docker.io/web:1"}}},
+		"InOrder":   {reason: "each rule sees what those before made", rules: "[{path: spec.x, value: 2}, {path: spec.y, cel: 'object.spec.x * 21'}]", path: "spec.y", want: int64(42)},
+		"Number":    {reason: "a property becomes a number", rules: "[{path: spec.x, cel: 'int(cluster.properties.vlan) + 1'}]", path: "spec.x", want: int64(211)},
+		"Whole":     {reason: "a whole number is one for the API server", rules: "[{path: spec.x, cel: '4.0'}, {path: spec.y, value: [1.5, {z: 2.0}]}]", path: "spec", want: map[string]any{"x": int64(4), "y": []any{1.5, map[string]any{"z": int64(2)}}}, object: "apiVersion: v1\nkind: X\nspec: {}\nmetadata: {name: x, namespace: shop}"},
+		"Kinds":     {reason: "all that JSON has", rules: "[{path: spec.x, cel: '[null, true, 1u, 1.5, [], {\"a\": [1]}]'}]", path: "spec.x", want: []any{nil, true, int64(1), 1.5, []any{}, map[string]any{"a": []any{int64(1)}}}},
+		"Optional":  {reason: "no value leaves the field", rules: "[{path: spec.replicas, cel: 'cluster.properties[?\"none\"]'}, {path: spec.x, cel: 'cluster.properties[?\"nic\"]'}]", path: "spec", want: map[string]any{"replicas": int64(3), "x": "ens4"}, object: "apiVersion: v1\nkind: X\nspec: {replicas: 3}\nmetadata: {name: x, namespace: shop}"},
+		"Copy":      {reason: "a value has nothing in common with where it comes from", rules: "[{path: spec.x, cel: 'object.metadata.labels'}, {path: spec.x.app, value: other}]", path: "metadata.labels", want: map[string]any{"app": "web"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rules, errs := Compile([]v1alpha1.Customization{customize(t, "shop", "c", "rules: "+tc.rules)})
+			if len(errs) > 0 {
+				t.Fatalf("%s: %v", tc.reason, errs)
+			}
+			if tc.object == "" {
+				tc.object = web
+			}
+			o := object(t, tc.object)
+			if err := rules.Apply(o, east()); err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(tc.want, field(t, o, tc.path)); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// What is wrong with a rule is found when it is compiled, and named.
+func TestRulesThatDoNotCompile(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, spec, want string
+	}{
+		"Syntax":    {reason: "CEL's own message", spec: "rules: [{path: a, value: 1}, {path: spec.x, cel: '1 +'}]", want: `Customization shop/c: spec.rules[1] (path "spec.x"): cel: ERROR`},
+		"Unknown":   {reason: "a variable that is none", spec: "rules: [{path: spec.x, cel: 'clusters.name'}]", want: "undeclared reference to 'clusters'"},
+		"Nested":    {reason: "loops in loops take for ever", spec: "rules: [{path: a, cel: '[1].map(a, [1].map(b, [1].map(c, [1].map(d, d))))'}]", want: "nesting"},
+		"Path":      {reason: "a dot too many", spec: "rules: [{path: a..b, value: 1}]", want: `path at "..b": want the name of a field`},
+		"Bracket":   {reason: "neither index nor key", spec: "rules: [{path: 'a[x]', value: 1}]", want: `want an index or a key in quotes`},
+		"Open":      {reason: "a key without an end", spec: `rules: [{path: 'a["x"', value: 1}]`, want: `want a closing bracket after "x"`},
+		"Junk":      {reason: "after a bracket comes a dot", spec: `rules: [{path: 'a[0]b', value: 1}]`, want: `want a dot or a bracket`},
+		"Whole":     {reason: "an object is not replaced", spec: "rules: [{path: '', value: {}}]", want: "op set needs a path"},
+		"Both":      {reason: "which one?", spec: "rules: [{path: a, value: 1, cel: '1'}]", want: "give either cel or value"},
+		"Neither":   {reason: "what?", spec: "rules: [{path: a}]", want: "give either cel or value"},
+		"RemoveTo":  {reason: "to nothing", spec: "rules: [{path: a, op: remove, value: 1}]", want: "neither of them with remove"},
+		"Op":        {reason: "it is a closed set", spec: "rules: [{path: a, op: add, value: 1}]", want: `op "add"`},
+		"Selector":  {reason: "an operator that is none", spec: "match: {selector: {matchExpressions: [{key: a, operator: Near}]}}\nrules: [{path: a, value: 1}]", want: "Customization shop/c: spec.match: selector"},
+		"Clusters":  {reason: "that of clusters, too", spec: "match: {clusterSelector: {matchExpressions: [{key: a, operator: Near}]}}\nrules: [{path: a, value: 1}]", want: "spec.match: clusterSelector"},
+		"BadRegexp": {reason: "a pattern that is none", spec: "rules: [{path: a, cel: '\"a\".matches(\"(\")'}]", want: "invalid matches argument"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			good := customize(t, v1alpha1.SystemNamespace, "good", "rules: [{path: spec.good, value: 1}]")
+			rules, errs := Compile([]v1alpha1.Customization{customize(t, "shop", "c", tc.spec), good})
+			var which *RuleError
+			if len(errs) != 1 || !strings.Contains(errs[0].Error(), tc.want) || !errors.As(errs[0], &which) || which.Name != "c" || which.Unwrap() == nil {
+				t.Fatalf("%s: got %v, want one error with %q", tc.reason, errs, tc.want)
+			}
+			o := object(t, web)
+			if err := rules.Apply(o, east()); err == nil || err.Error() != errs[0].Error() {
+				t.Errorf("%s: rendered without what the user asked for: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(object(t, web).Object, o.Object); diff != "" {
+				t.Errorf("%s: changed all the same: %s", tc.reason, diff)
+			}
+			o.SetNamespace("bar")
+			if err := rules.Apply(o, east()); err != nil {
+				t.Errorf("%s: objects of another namespace suffer: %v", tc.reason, err)
+			}
+		})
+	}
+}
+
+// What goes wrong with an object names the rule, and changes nothing.
+func TestRulesThatFail(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, rule, want string
+	}{
+		"NoField":  {reason: "a field that is not there", rule: "{path: spec.x, cel: 'object.spec.nothing'}", want: `no such key: nothing`},
+		"Property": {reason: "a property that is not there", rule: "{path: spec.x, cel: 'cluster.properties.none'}", want: `no such key: none`},
+		"Cost":     {reason: "what takes too long ends", rule: "{path: spec.x, cel: 'object.many.map(a, object.many.map(b, a + b))'}", want: "cost limit exceeded"},
+		"Replace":  {reason: "text does not grow without end", rule: "{path: spec.x, cel: '" + `"aaaaaaaaaa"` + strings.Repeat(`.replace("a", "aaaaaaaaaa")`, 12) + "'}", want: "replace makes more than"},
+		"Shared":   {reason: "nor do values that share parts", rule: "{path: spec.x, cel: '[[object,object,object,object,object,object,object,object]].map(a, [a,a,a,a,a,a,a,a,a,a,a,a]).map(b, [b,b,b,b,b,b,b,b,b,b,b,b])'}", want: "larger than 196608 bytes"},
+		"Type":     {reason: "a duration is no JSON", rule: "{path: spec.x, cel: 'duration(\"1s\")'}", want: "google.protobuf.Duration cannot be in a manifest"},
+		"Key":      {reason: "nor is a key that is a number", rule: "{path: spec.x, cel: '{1: 2}'}", want: "the key 1 is no string"},
+		"Huge":     {reason: "nor a number over 63 bits", rule: "{path: spec.x, cel: '[18446744073709551615u]'}", want: "too large a number"},
+		"NoObject": {reason: "a number has no fields", rule: "{path: spec.replicas.x, value: 1}", want: `what is above "x" is no object`},
+		"NoList":   {reason: "and no items", rule: "{path: 'spec.replicas[0]', value: 1}", want: "what is above [0] is no list"},
+		"Gap":      {reason: "a list has no gaps", rule: "{path: 'spec.template.spec.containers[4]', value: 1}", want: "index 4 of a list of 1"},
+		"Merge":    {reason: "a number cannot be merged", rule: "{path: spec, op: merge, cel: '1'}", want: "op merge takes an object"},
+		"Name":     {reason: "another name is another object", rule: "{path: metadata.name, value: other}", want: "apiVersion, kind, metadata.namespace and metadata.name stay"},
+		"Kind":     {reason: "by a merge, too", rule: "{path: '', op: merge, value: {kind: ClusterRoleBinding, apiVersion: rbac.authorization.k8s.io/v1}}", want: "apiVersion, kind, metadata.namespace and metadata.name stay"},
+	}
+	text := web + "many: [" + strings.Repeat("1, ", 999) + "1]"
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rules, errs := Compile([]v1alpha1.Customization{customize(t, "shop", "c", "rules: [{path: spec.first, value: 1}, "+tc.rule+"]")})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			o := object(t, text)
+			err := rules.Apply(o, east())
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "Customization shop/c: spec.rules[1] (path") {
+				t.Errorf("%s: got %v, want one with %q and the rule", tc.reason, err, tc.want)
+			}
+			if diff := cmp.Diff(object(t, text).Object, o.Object); diff != "" {
+				t.Errorf("%s: changed all the same: %s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, namespace, match string
+		want                     bool
+	}{
+		"All":          {reason: "nothing said is all", namespace: "shop", match: "{}", want: true},
+		"System":       {reason: "for all namespaces", namespace: v1alpha1.SystemNamespace, match: "{}", want: true},
+		"Elsewhere":    {reason: "of another namespace", namespace: "bar", match: "{}"},
+		"Kind":         {reason: "by kind", namespace: "shop", match: "{kinds: [Service, Deployment]}", want: true},
+		"Group":        {reason: "with its group", namespace: "shop", match: "{kinds: [Deployment.apps]}", want: true},
+		"OtherGroup":   {reason: "of another group", namespace: "shop", match: "{kinds: [Deployment.example.com]}"},
+		"OtherKind":    {reason: "of another kind", namespace: "shop", match: "{kinds: [Service]}"},
+		"Label":        {reason: "by label", namespace: "shop", match: "{selector: {matchLabels: {app: web}}}", want: true},
+		"OtherLabel":   {reason: "by another", namespace: "shop", match: "{selector: {matchLabels: {app: db}}}"},
+		"Cluster":      {reason: "by the cluster's", namespace: "shop", match: "{clusterSelector: {matchLabels: {region: eu}}}", want: true},
+		"OtherCluster": {reason: "of another", namespace: "shop", match: "{clusterSelector: {matchLabels: {region: us}}}"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rules, errs := Compile([]v1alpha1.Customization{customize(t, tc.namespace, "c", "match: "+tc.match+"\nrules: [{path: spec.x, value: 1}]")})
+			o := object(t, web)
+			if err := errors.Join(append(errs, rules.Apply(o, east()))...); err != nil {
+				t.Fatal(err)
+			}
+			if got := field(t, o, "spec.x") != nil; got != tc.want {
+				t.Errorf("%s: customized is %v", tc.reason, got)
+			}
+		})
+	}
+}
+
+// Those for all namespaces come first, then by name, however they are listed.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	step := func(namespace, name string) v1alpha1.Customization {
+		return customize(t, namespace, name, fmt.Sprintf("rules: [{path: spec.x, cel: 'object.spec.x + %q'}]", name))
+	}
+	list := []v1alpha1.Customization{step("shop", "d"), step("shop", "c"), step(v1alpha1.SystemNamespace, "b"), step(v1alpha1.SystemNamespace, "a")}
+	rules, errs := Compile(list)
+	o := object(t, "apiVersion: v1\nkind: X\nmetadata: {name: x, namespace: shop}\nspec: {x: ''}")
+	if err := errors.Join(append(errs, rules.Apply(o, east()))...); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"x": "abcd"}, o.Object["spec"]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Our own networks: one ClusterNetwork, with the device or the VLAN that each cluster
+// has.
+func TestNetworksPerCluster(t *testing.T) {
+	t.Parallel()
+	const network = "apiVersion: danm.io/v1\nkind: ClusterNetwork\nmetadata: {name: storage}\nspec: {NetworkID: storage, NetworkType: macvlan, Options: {host_device: ens3, vlan: 100, cidr: 10.9.0.0/24}}"
+	rules, errs := Compile([]v1alpha1.Customization{customize(t, v1alpha1.SystemNamespace, "networks", `
+match: {kinds: [ClusterNetwork.danm.io]}
+rules:
+- {path: spec.Options.host_device, cel: 'cluster.properties.?nic'}
+- {path: spec.Options.vlan, cel: 'cluster.properties.?vlan.optMap(v, int(v))'}
+`)})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	west := east()
+	west.Name, west.Spec.Properties = "west", nil
+	cases := map[string]struct {
+		reason  string
+		cluster *v1alpha1.Cluster
+		want    map[string]any
+	}{
+		"East": {reason: "its own", cluster: east(), want: map[string]any{"host_device": "ens4", "vlan": int64(210), "cidr": "10.9.0.0/24"}},
+		"West": {reason: "nothing said leaves what the network says", cluster: west, want: map[string]any{"host_device": "ens3", "vlan": int64(100), "cidr": "10.9.0.0/24"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := object(t, network)
+			Prune(o)
+			if err := rules.Apply(o, tc.cluster); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(any(tc.want), field(t, o, "spec.Options")); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestRawValueThatIsNoJSON(t *testing.T) {
+	t.Parallel()
+	c := v1alpha1.Customization{Spec: v1alpha1.CustomizationSpec{Rules: []v1alpha1.Rule{{Path: "a", Value: &apiextensionsv1.JSON{Raw: []byte("{")}}}}}
+	if _, errs := Compile([]v1alpha1.Customization{c}); len(errs) != 1 || !strings.Contains(errs[0].Error(), "read value") {
+		t.Errorf("got %v", errs)
+	}
+}
