@@ -104,7 +104,10 @@ func (c *clusters) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	next := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name}}
 	next.Status.Conditions = c.conditions(cluster, alive, lease)
 	next.Status.Assigned = c.assigned(cluster.Name)
-	return reconcile.Result{RequeueAfter: left}, c.write(ctx, cluster, next)
+	if err := c.write(ctx, cluster, next); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: left}, nil
 }
 
 // heartbeat says whether a heartbeat is fresh, and how long it stays so.

@@ -46,12 +46,10 @@ type ClusterStatus struct {
 // Assigned sums up what the hub has placed on one cluster.
 type Assigned struct {
 	// Objects that have this cluster as target.
-	// +optional
-	Objects int32 `json:"objects,omitempty"`
+	Objects int32 `json:"objects"`
 
 	// Replicas of those objects there.
-	// +optional
-	Replicas int32 `json:"replicas,omitempty"`
+	Replicas int32 `json:"replicas"`
 
 	// Requests of the Pods of those replicas.
 	// +optional
