@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package svcwatcher_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/svcwatcher"
+)
+
+// service is headless, for app=web on ClusterNetwork red.
+func service(edit ...func(*corev1.Service)) *corev1.Service {
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "svc", Annotations: map[string]string{
+			"danm.io/selector": `{"app":"web"}`, "danm.io/clusterNetwork": "red",
+		}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone,
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
+			Ports:      []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP}},
+		},
+	}
+	for _, e := range edit {
+		e(svc)
+	}
+	return svc
+}
+
+// pod is ready, on node n1.
+func pod(name string, edit ...func(*corev1.Pod)) corev1.Pod {
+	p := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"app": "web", "x": "y"}},
+		Spec:       corev1.PodSpec{NodeName: "n1"},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+	for _, e := range edit {
+		e(&p)
+	}
+	return p
+}
+
+// ep is an interface of a Pod on ClusterNetwork red.
+func ep(pod, address, address6 string, edit ...func(*v1.DanmEp)) v1.DanmEp {
+	e := v1.DanmEp{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ep-" + pod + address + address6},
+		Spec: v1.DanmEpSpec{
+			NetworkName: "red", NetworkUID: "red-uid", APIType: v1.KindClusterNetwork, Pod: pod, PodUID: "uid-" + pod,
+			Interface: v1.DanmEpInterface{Name: "eth1", Address: address, AddressIPv6: address6},
+		},
+	}
+	for _, f := range edit {
+		f(&e)
+	}
+	return e
+}
+
+func unready(p *corev1.Pod)     { p.Status.Conditions[0].Status = corev1.ConditionFalse }
+func terminating(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+
+// ports names the container's ports.
+func ports(named ...corev1.ContainerPort) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Ports: named}} }
+}
+
+func publish(svc *corev1.Service) { svc.Spec.PublishNotReadyAddresses = true }
+
+// asks sets what the Service wants of Pods' ports.
+func asks(ports ...corev1.ServicePort) func(*corev1.Service) {
+	return func(svc *corev1.Service) { svc.Spec.Ports = ports }
+}
+
+func blue(e *v1.DanmEp) {
+	e.Spec.NetworkName, e.Spec.NetworkUID, e.Spec.APIType, e.Spec.Interface.Name = "blue", "blue-uid", v1.KindDanmNet, "eth2"
+}
+
+func onBlue(svc *corev1.Service) { svc.Annotations["danm.io/network"] = "blue" }
+
+// source joins what a case is about; both networks exist, n1 is in zone z.
+func source(t *testing.T, svc *corev1.Service, pods []corev1.Pod, eps []v1.DanmEp) *svcwatcher.Source {
+	t.Helper()
+	j := svcwatcher.Judge(svc)
+	if j.Verdict != svcwatcher.Served {
+		t.Fatalf("Judge: got %+v", j)
+	}
+	return &svcwatcher.Source{
+		Service: svc, Request: j.Request, Pods: pods, DanmEps: eps,
+		Networks: map[network.Ref]string{
+			{Kind: v1.KindClusterNetwork, Name: "red"}:               "red-uid",
+			{Kind: v1.KindDanmNet, Namespace: "ns", Name: "blue"}:    "blue-uid",
+			{Kind: v1.KindDanmNet, Namespace: "other", Name: "blue"}: "blue-uid",
+		},
+		Zone: func(node string) string { return map[string]string{"n1": "z"}[node] },
+	}
+}
+
+// endpoint is as a ready Pod on n1 has it.
+func endpoint(pod, address string, edit ...func(*discoveryv1.Endpoint)) discoveryv1.Endpoint {
+	e := discoveryv1.Endpoint{
+		Addresses:  []string{address},
+		Conditions: state(true, true, false),
+		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: pod, UID: types.UID("uid-" + pod)},
+		NodeName:   new("n1"), Zone: new("z"),
+	}
+	for _, f := range edit {
+		f(&e)
+	}
+	return e
+}
+
+func state(ready, serving, terminating bool) discoveryv1.EndpointConditions {
+	return discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating}
+}
+
+func in(ready, serving, terminating bool) func(*discoveryv1.Endpoint) {
+	return func(e *discoveryv1.Endpoint) { e.Conditions = state(ready, serving, terminating) }
+}
+
+func port(name string, number int32, p corev1.Protocol) discoveryv1.EndpointPort {
+	return discoveryv1.EndpointPort{Name: &name, Port: &number, Protocol: &p}
+}
+
+// four is one group of IPv4 endpoints on the Service's one port.
+func four(all ...discoveryv1.Endpoint) []svcwatcher.Group {
+	return []svcwatcher.Group{{Family: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{port("http", 8080, corev1.ProtocolTCP)}, Endpoints: all}}
+}
+
+func six(all ...discoveryv1.Endpoint) []svcwatcher.Group {
+	g := four(all...)
+	g[0].Family = discoveryv1.AddressTypeIPv6
+	return g
+}
+
+func TestDesired(t *testing.T) {
+	t.Parallel()
+	named := asks(corev1.ServicePort{Name: "http", Port: 80, TargetPort: intstr.FromString("web")})
+	udp := port("http", 53, corev1.ProtocolUDP)
+	udp.AppProtocol = new("kubernetes.io/h2c")
+	one := []v1.DanmEp{ep("a", "10.0.0.1/24", "")}
+	cases := map[string]struct {
+		reason string
+		svc    *corev1.Service
+		pods   []corev1.Pod
+		eps    []v1.DanmEp
+		want   []svcwatcher.Group
+	}{
+		"Ready":    {reason: "every field of one endpoint", pods: []corev1.Pod{pod("a")}, eps: one, want: four(endpoint("a", "10.0.0.1"))},
+		"Families": {reason: "a slice has one family", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "fd00::1/64")}, want: append(four(endpoint("a", "10.0.0.1")), six(endpoint("a", "fd00::1"))...)},
+		"OneFamily": {reason: "the Service has one", svc: service(func(s *corev1.Service) { s.Spec.IPFamilies = s.Spec.IPFamilies[1:] }),
+			pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "fd00::1/64")}, want: six(endpoint("a", "fd00::1"))},
+		"NoFamilies":           {reason: "a Service older than dual stack", svc: service(func(s *corev1.Service) { s.Spec.IPFamilies = nil }), pods: []corev1.Pod{pod("a")}, eps: one, want: four(endpoint("a", "10.0.0.1"))},
+		"Unready":              {reason: "it is there, and not ready", pods: []corev1.Pod{pod("a", unready)}, eps: one, want: four(endpoint("a", "10.0.0.1", in(false, false, false)))},
+		"Starting":             {reason: "no condition yet", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Status = corev1.PodStatus{} })}, eps: one, want: four(endpoint("a", "10.0.0.1", in(false, false, false)))},
+		"Draining":             {reason: "it still serves, but is not ready: KEP-1672", pods: []corev1.Pod{pod("a", terminating)}, eps: one, want: four(endpoint("a", "10.0.0.1", in(false, true, true)))},
+		"Drained":              {reason: "it serves no more", pods: []corev1.Pod{pod("a", terminating, unready)}, eps: one, want: four(endpoint("a", "10.0.0.1", in(false, false, true)))},
+		"Published":            {reason: "ready by order, serving by fact", svc: service(publish), pods: []corev1.Pod{pod("a", unready)}, eps: one, want: four(endpoint("a", "10.0.0.1", in(true, false, false)))},
+		"PublishedTerminating": {reason: "ready by order also at its end", svc: service(publish), pods: []corev1.Pod{pod("a", terminating)}, eps: one, want: four(endpoint("a", "10.0.0.1", in(true, true, true)))},
+		"Succeeded":            {reason: "nothing answers there", svc: service(publish), pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}, eps: one, want: []svcwatcher.Group{}},
+		"Evicted":              {reason: "nothing answers there", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, eps: one, want: []svcwatcher.Group{}},
+		"Relabelled":           {reason: "the Pod's labels count, not those that the DanmEp has", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Labels["app"] = "other" })}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", func(e *v1.DanmEp) { e.Labels = map[string]string{"app": "web"} })}, want: []svcwatcher.Group{}},
+		"FormerPod":            {reason: "a StatefulSet's new Pod has the old one's name", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.UID = "new" })}, eps: one, want: []svcwatcher.Group{}},
+		"NobodysEp":            {reason: "without a UID it could be a former Pod's", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.UID = "" })}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", func(e *v1.DanmEp) { e.Spec.PodUID = "" })}, want: []svcwatcher.Group{}},
+		"NewSandbox":           {reason: "of two for one interface the newer", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.2/24", "", func(e *v1.DanmEp) { e.CreationTimestamp = metav1.Unix(9, 0) }), ep("a", "10.0.0.1/24", "", func(e *v1.DanmEp) { e.CreationTimestamp = metav1.Unix(8, 0) })}, want: four(endpoint("a", "10.0.0.2"))},
+		"OtherNet":             {reason: "on another network", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", blue)}, want: []svcwatcher.Group{}},
+		"FormerNet":            {reason: "a network that was made anew", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", func(e *v1.DanmEp) { e.Spec.NetworkUID = "former" })}, want: []svcwatcher.Group{}},
+		"DANMsEp":              {reason: "DANM writes neither UID nor, for its first kind, apiType", svc: service(onBlue), pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", blue, func(e *v1.DanmEp) { e.Spec.NetworkUID, e.Spec.APIType = "", "" })}, want: four(endpoint("a", "10.0.0.1"))},
+		"NoNet":                {reason: "a network that is not there, or not for this namespace", svc: service(func(s *corev1.Service) { s.Annotations["danm.io/clusterNetwork"] = "green" }), pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", func(e *v1.DanmEp) { e.Spec.NetworkName = "green" })}, want: []svcwatcher.Group{}},
+		"Wall":                 {reason: "another namespace's Pod, and its network of the same name", svc: service(onBlue), pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Namespace = "other" })}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", blue, func(e *v1.DanmEp) { e.Namespace = "other" })}, want: []svcwatcher.Group{}},
+		"Union":                {reason: "two networks, sorted by address", svc: service(onBlue), pods: []corev1.Pod{pod("a"), pod("b")}, eps: []v1.DanmEp{ep("b", "10.0.0.2/24", ""), ep("a", "10.0.0.3/24", ""), ep("a", "10.9.0.1/24", "", blue)}, want: four(endpoint("b", "10.0.0.2"), endpoint("a", "10.0.0.3"), endpoint("a", "10.9.0.1"))},
+		"Once":                 {reason: "an address once, and of two Pods the one that serves", svc: service(onBlue), pods: []corev1.Pod{pod("a", unready), pod("b")}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", ""), ep("b", "10.0.0.1/24", "", blue)}, want: four(endpoint("b", "10.0.0.1"))},
+		"OnceByName":           {reason: "else by name", svc: service(onBlue), pods: []corev1.Pod{pod("b"), pod("a")}, eps: []v1.DanmEp{ep("b", "10.0.0.1/24", ""), ep("a", "10.0.0.1/24", "", blue)}, want: four(endpoint("a", "10.0.0.1"))},
+		"LinkLocal":            {reason: "the API server would refuse the slice", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "169.254.0.1/16", "fe80::1/64")}, want: []svcwatcher.Group{}},
+		"NoAddress":            {reason: "layer 2 only", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "", "rubbish")}, want: []svcwatcher.Group{}},
+		"NoNode":               {reason: "whatever is known is said", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "" })}, eps: one, want: four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.NodeName, e.Zone = nil, nil }))},
+		"NoZone":               {reason: "a Node without a zone", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "n2" })}, eps: one, want: four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.NodeName, e.Zone = new("n2"), nil }))},
+		"Hostname":             {reason: "the Pod's subdomain is this Service", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.Subdomain = "h", "web" })}, eps: one, want: four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.Hostname = new("h") }))},
+		"OtherDomain":          {reason: "the Pod's subdomain is another Service", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.Subdomain = "h", "db" })}, eps: one, want: four(endpoint("a", "10.0.0.1"))},
+		"NoPorts": {reason: "headless Services need none", svc: service(asks()), pods: []corev1.Pod{pod("a")}, eps: one,
+			want: []svcwatcher.Group{{Family: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{}, Endpoints: []discoveryv1.Endpoint{endpoint("a", "10.0.0.1")}}}},
+		"Protocols": {reason: "each protocol, its appProtocol, and a targetPort that is the port", svc: service(asks(
+			corev1.ServicePort{Name: "http", Port: 53, Protocol: corev1.ProtocolUDP, AppProtocol: new("kubernetes.io/h2c")}, corev1.ServicePort{Name: "s1", Port: 36412, Protocol: corev1.ProtocolSCTP}, corev1.ServicePort{Name: "t", Port: 1})),
+			pods: []corev1.Pod{pod("a")}, eps: one,
+			want: []svcwatcher.Group{{Family: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{endpoint("a", "10.0.0.1")},
+				Ports: []discoveryv1.EndpointPort{udp, port("s1", 36412, corev1.ProtocolSCTP), port("t", 1, corev1.ProtocolTCP)}}}},
+		"Named": {reason: "each Pod's own number, in a slice of its own; one of another protocol does not count", svc: service(named),
+			pods: []corev1.Pod{
+				pod("a", ports(corev1.ContainerPort{Name: "web", ContainerPort: 8080, Protocol: corev1.ProtocolTCP})),
+				pod("b", ports(corev1.ContainerPort{Name: "web", ContainerPort: 1, Protocol: corev1.ProtocolUDP}, corev1.ContainerPort{Name: "web", ContainerPort: 9090})),
+			},
+			eps: []v1.DanmEp{ep("a", "10.0.0.1/24", ""), ep("b", "10.0.0.2/24", "")},
+			want: []svcwatcher.Group{
+				four(endpoint("a", "10.0.0.1"))[0],
+				{Family: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{port("http", 9090, corev1.ProtocolTCP)}, Endpoints: []discoveryv1.Endpoint{endpoint("b", "10.0.0.2")}},
+			}},
+		"Sidecar": {reason: "a sidecar's port, not an init container's", svc: service(named),
+			pods: []corev1.Pod{pod("a", func(p *corev1.Pod) {
+				p.Spec.InitContainers = []corev1.Container{
+					{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 1}}},
+					{RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{{ContainerPort: 2}, {Name: "web", ContainerPort: 8080}}},
+				}
+			})}, eps: one, want: four(endpoint("a", "10.0.0.1"))},
+		"Unnamed": {reason: "a Pod without that name is served without ports, as Kubernetes does", svc: service(named), pods: []corev1.Pod{pod("a")}, eps: one,
+			want: []svcwatcher.Group{{Family: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{}, Endpoints: []discoveryv1.Endpoint{endpoint("a", "10.0.0.1")}}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.svc == nil {
+				tc.svc = service()
+			}
+			if diff := cmp.Diff(tc.want, svcwatcher.Desired(source(t, tc.svc, tc.pods, tc.eps))); diff != "" {
+				t.Errorf("%s\nDesired: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
