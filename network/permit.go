@@ -26,38 +26,61 @@ func (n *Network) Permit(namespace string, r InterfaceRequest) error {
 	if !n.Allows(namespace) {
 		f.forbidden(field.NewPath("spec", "AllowedTenants"), fmt.Sprintf("Pods of namespace %s may not attach: use another network, or have the namespace added", namespace))
 	}
-	n.permitFamily(&f, "ip", "proutes", "cidr", n.V4, r.V4, r.Proutes)
-	n.permitFamily(&f, "ip6", "proutes6", "net6", n.V6, r.V6, r.Proutes6)
+	families := []asked{{"ip", "proutes", "cidr", n.V4, r.V4, r.Proutes}, {"ip6", "proutes6", "net6", n.V6, r.V6, r.Proutes6}}
+	for _, a := range families {
+		if n.Delegates() {
+			a.permitPlugin(&f, n.Type)
+		} else {
+			a.permit(&f)
+		}
+	}
 	return f.err(n.Ref.String())
 }
 
-func (n *Network) permitFamily(f *faults, ip, proutes, cidr string, s *Subnet, a AddressRequest, routes []Route) {
-	path := field.NewPath(ip)
-	if len(routes) > 0 && a.None() && !n.Delegates() {
-		f.forbidden(field.NewPath(proutes), "policy routes are for traffic from the interface's own address: ask for one with "+ip)
+// asked is what an interface asks of one family, with the names of the fields.
+type asked struct {
+	ip, proutes, cidr string
+	subnet            *Subnet
+	address           AddressRequest
+	routes            []Route
+}
+
+// permitPlugin refuses what cannot be promised for another plugin, which may well give
+// an address, but nobody knows which.
+func (a asked) permitPlugin(f *faults, plugin string) {
+	if a.address.Static.IsValid() {
+		f.invalid(field.NewPath(a.ip), a.address.Static.String(), "CNI plugin "+plugin+` manages its addresses itself: use "dynamic" or "none"`)
 	}
-	if s == nil {
-		n.permitNoSubnet(f, path, cidr, a)
+	if len(a.routes) > 0 {
+		f.forbidden(field.NewPath(a.proutes), "CNI plugin "+plugin+" manages its routes itself: leave "+a.proutes+" out")
+	}
+}
+
+func (a asked) permit(f *faults) {
+	if len(a.routes) > 0 && a.address.None() {
+		f.forbidden(field.NewPath(a.proutes), "policy routes are for traffic from the interface's own address: ask for one with "+a.ip)
+	}
+	if a.subnet == nil {
+		a.permitNoSubnet(f)
 		return
 	}
-	if a.Static.IsValid() {
-		s.permitStatic(f, path, a.Static)
+	if a.address.Static.IsValid() {
+		a.subnet.permitStatic(f, field.NewPath(a.ip), a.address.Static)
 	}
-	for _, r := range routes {
-		if !s.CIDR.Contains(r.Gateway) {
-			f.invalid(field.NewPath(proutes).Key(r.Dst.String()), r.Gateway.String(), fmt.Sprintf("is outside the network's %s %s: use a gateway inside", cidr, s.CIDR))
+	for _, r := range a.routes {
+		if !a.subnet.CIDR.Contains(r.Gateway) {
+			f.invalid(field.NewPath(a.proutes).Key(r.Dst.String()), r.Gateway.String(), fmt.Sprintf("is outside the network's %s %s: use a gateway inside", a.cidr, a.subnet.CIDR))
 		}
 	}
 }
 
-// permitNoSubnet: a delegate's own address management may well give an address,
-// but nobody can promise which.
-func (n *Network) permitNoSubnet(f *faults, path *field.Path, cidr string, a AddressRequest) {
+func (a asked) permitNoSubnet(f *faults) {
+	path := field.NewPath(a.ip)
 	switch {
-	case a.Static.IsValid():
-		f.invalid(path, a.Static.String(), fmt.Sprintf("the network has no %s to take the address from: use \"none\"", cidr))
-	case a.Dynamic && !n.Delegates():
-		f.invalid(path, "dynamic", fmt.Sprintf("the network has no %s to take an address from: use \"none\"", cidr))
+	case a.address.Static.IsValid():
+		f.invalid(path, a.address.Static.String(), fmt.Sprintf("the network has no %s to take the address from: use \"none\"", a.cidr))
+	case a.address.Dynamic:
+		f.invalid(path, "dynamic", fmt.Sprintf("the network has no %s to take an address from: use \"none\"", a.cidr))
 	}
 }
 

@@ -50,7 +50,7 @@ func TestPermit(t *testing.T) {
 		"NoSubnet6":      {reason: "Nowhere to take it from.", spec: `{Options: {cidr: 10.0.0.0/24}}`, entry: `{"clusterNetwork":"net","ip6":"dynamic"}`, refused: []string{"ip6:", "has no net6"}},
 		"StaticNoSubnet": {reason: "Nowhere to take it from.", spec: l2, entry: `{"clusterNetwork":"net","ip":"10.0.0.1"}`, refused: []string{"ip:", `"10.0.0.1"`, "has no cidr"}},
 		"Delegate":       {reason: "The delegate has addresses of its own.", spec: delegate, entry: `{"clusterNetwork":"net","ip":"dynamic","ip6":"dynamic"}`},
-		"DelegateStatic": {reason: "Nobody could promise it.", spec: delegate, entry: `{"clusterNetwork":"net","ip":"10.0.0.1"}`, refused: []string{"ip:", "has no cidr"}},
+		"DelegateStatic": {reason: "Nobody could promise it.", spec: delegate, entry: `{"clusterNetwork":"net","ip":"10.0.0.1"}`, refused: []string{"ip:", "CNI plugin bridge manages its addresses itself"}},
 		"Proutes":        {reason: "A gateway inside.", spec: dual, entry: `{"clusterNetwork":"net","ip":"dynamic","proutes":{"0.0.0.0/0":"10.0.0.1"}}`},
 		"ProutesOutside": {
 			reason: "The kernel could not reach it.", spec: dual,
@@ -61,7 +61,7 @@ func TestPermit(t *testing.T) {
 			reason: "They are for the interface's own address.", spec: dual,
 			entry: `{"clusterNetwork":"net","ip":"dynamic","proutes6":{"::/0":"fd00::1"}}`, refused: []string{"proutes6:", "ask for one with ip6"},
 		},
-		"ProutesDelegate": {reason: "The delegate gives the address.", spec: delegate, entry: `{"clusterNetwork":"net","proutes":{"0.0.0.0/0":"10.0.1.1"}}`},
+		"ProutesDelegate": {reason: "Its routes are its own.", spec: delegate, entry: `{"clusterNetwork":"net","proutes":{"0.0.0.0/0":"10.0.1.1"}}`, refused: []string{"proutes:", "CNI plugin bridge manages its routes itself"}},
 		"Tenant":          {reason: "Named.", spec: tenants, namespace: "b", entry: `{"clusterNetwork":"net"}`},
 		"OtherTenant": {
 			reason: "Not named.", spec: tenants, namespace: "c", entry: `{"clusterNetwork":"net"}`,

@@ -34,7 +34,6 @@ func CheckPod(namespace, scheme string, annotations map[string]string, look func
 			continue
 		}
 		prefixes[i] = n.Prefix
-		c.collect(i, n.permitPlugin(r))
 		c.collect(i, n.Permit(namespace, r))
 		c.assigned(i, n)
 	}
@@ -95,32 +94,6 @@ func (c *podCheck) names(err error) {
 		told.Field = c.path.String() + f.Field[len("interfaces"):]
 		c.faults.list = append(c.faults.list, &told)
 	}
-}
-
-// permitPlugin refuses what cannot be promised for another plugin.
-func (n *Network) permitPlugin(r InterfaceRequest) error {
-	if !n.Delegates() {
-		return nil
-	}
-	var f faults
-	for _, a := range []struct {
-		key string
-		req AddressRequest
-	}{{"ip", r.V4}, {"ip6", r.V6}} {
-		if a.req.Static.IsValid() {
-			f.invalid(field.NewPath(a.key), a.req.Static.String(),
-				"CNI plugin "+n.Type+` manages its addresses itself: use "dynamic" or "none"`)
-		}
-	}
-	for _, p := range []struct {
-		key    string
-		routes []Route
-	}{{"proutes", r.Proutes}, {"proutes6", r.Proutes6}} {
-		if len(p.routes) > 0 {
-			f.forbidden(field.NewPath(p.key), "CNI plugin "+n.Type+" manages its routes itself: leave "+p.key+" out")
-		}
-	}
-	return f.err(n.Ref.String())
 }
 
 // PodAnnotations are the annotations that ask for interfaces, the newer first.

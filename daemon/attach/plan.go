@@ -69,21 +69,6 @@ func (w want) admit(namespace string) error {
 	if err := n.Permit(namespace, w.request); err != nil {
 		return refuse(ReasonInterfaces, err)
 	}
-	return w.admitDelegate()
-}
-
-// admitDelegate refuses what cannot be promised for another plugin.
-func (w want) admitDelegate() error {
-	if !w.network.Delegates() {
-		return nil
-	}
-	const cannot = "network %s: %s: CNI plugin %s manages its addresses and routes itself: %s"
-	switch r := w.request; {
-	case r.V4.Static.IsValid() || r.V6.Static.IsValid():
-		return refusef(ReasonInterfaces, cannot, w.network.Ref, "a static address", w.network.Type, `use "dynamic" or "none"`)
-	case len(r.Proutes)+len(r.Proutes6) > 0:
-		return refusef(ReasonInterfaces, cannot, w.network.Ref, "policy routes", w.network.Type, "leave proutes and proutes6 out")
-	}
 	return nil
 }
 

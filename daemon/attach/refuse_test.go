@@ -66,7 +66,7 @@ func TestAddRefuses(t *testing.T) {
 		},
 		"StaticOfDelegate": {
 			reason: "another plugin's addresses cannot be promised", annotation: `[{"clusterNetwork":"flat6","ip":"10.0.0.3"}]`,
-			says: []string{"static", "bridge"}, event: attach.ReasonInterfaces,
+			says: []string{"ip:", "bridge", "manages its addresses itself"}, event: attach.ReasonInterfaces,
 		},
 		"ProutesOfDelegate": {
 			reason: "nor its routes", annotation: `[{"clusterNetwork":"flat6","ip":"dynamic","proutes":{"10.5.0.0/16":"10.0.0.1"}}]`,
