@@ -183,8 +183,9 @@ func needs(tb testing.TB, kind string) {
 	tb.Helper()
 	missing := false
 	within(tb, newNamespace(tb), func(h *netlink.Handle) {
-		lo := find(tb, h, "lo").Attrs().Index
-		attrs := netlink.LinkAttrs{Name: "probe", ParentIndex: lo, TxQLen: -1}
+		// Loopback takes no VLAN, whatever the kernel has.
+		must(tb, h.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "parent", TxQLen: -1}}))
+		attrs := netlink.LinkAttrs{Name: "probe", ParentIndex: find(tb, h, "parent").Attrs().Index, TxQLen: -1}
 		var l netlink.Link
 		switch kind {
 		case IPVLAN:
