@@ -10,7 +10,7 @@ import (
 )
 
 // object reads an object of YAML, with numbers as the API server's JSON has them.
-func object(t testing.TB, text string) *unstructured.Unstructured {
+func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
@@ -24,7 +24,7 @@ func object(t testing.TB, text string) *unstructured.Unstructured {
 }
 
 // field is what an object has at a path, nil for nothing.
-func field(t testing.TB, o *unstructured.Unstructured, path string) any {
+func field(t *testing.T, o *unstructured.Unstructured, path string) any {
 	t.Helper()
 	steps, err := parsePath(path)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // customize makes a Customization of rules in YAML.
-func customize(t testing.TB, namespace, name, spec string) v1alpha1.Customization {
+func customize(t *testing.T, namespace, name, spec string) v1alpha1.Customization {
 	t.Helper()
 	c := v1alpha1.Customization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := yaml.UnmarshalStrict([]byte(spec), &c.Spec); err != nil {

@@ -40,7 +40,7 @@ func makeObject(t *testing.T, env *apitest.Env, text string) *unstructured.Unstr
 // report writes what comes of the rows, exactly of one and summed up of several.
 func report(t *testing.T, env *apitest.Env, object *unstructured.Unstructured, rows []Row, what string) {
 	t.Helper()
-	status := map[string]any(nil)
+	var status map[string]any
 	var err error
 	if len(rows) == 1 {
 		status = Exact(object, rows[0])
@@ -78,7 +78,7 @@ func (j *jobLife) next() map[string]any {
 	if j.step == 1 {
 		return map[string]any{} // created, and not looked at yet
 	}
-	if j.succeeded < j.completions && !(j.fails && j.failed >= 2) {
+	if j.succeeded < j.completions && (!j.fails || j.failed < 2) {
 		active := 1 + j.rnd.IntN(2)
 		status["active"], status["ready"] = int64(active), int64(j.rnd.IntN(active+1))
 		status["uncountedTerminatedPods"] = map[string]any{"succeeded": []any{fmt.Sprint("pod-", j.step)}}
