@@ -91,7 +91,10 @@ func TestLinksGolden(t *testing.T) {
 		return func(_ *testing.T, _ *netlink.Handle, c *cluster) { c.nets = all }
 	}
 	mtu := func(nic string, mtu int) func(*testing.T, *netlink.Handle, *cluster) {
-		return func(t *testing.T, h *netlink.Handle, _ *cluster) { t.Helper(); must(t, h.LinkSetMTU(find(t, h, nic), mtu)) }
+		return func(t *testing.T, h *netlink.Handle, _ *cluster) {
+			t.Helper()
+			must(t, h.LinkSetMTU(find(t, h, nic), mtu))
+		}
 	}
 	const (
 		sealed  = " disable_ipv6=1 addr_gen_mode=1\n"
