@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// lifetime of certificates: a hub that is up for longer is started again.
+const lifetime = 365 * 24 * time.Hour
+
+// authority signs the certificates of one hub. It is kept, as agents know it.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// loadAuthority reads the authority of a folder, or makes it.
+func loadAuthority(dir string) (*authority, error) {
+	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
+	key, err := loadKey(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	if list, err := cert.CertsFromFile(certFile); err == nil && len(list) == 1 {
+		return &authority{list[0], key}, nil
+	}
+	c, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "patchbay-hub"}, key)
+	if err != nil {
+		return nil, fmt.Errorf("make authority: %w", err)
+	}
+	if err := cert.WriteCert(certFile, encode(c)); err != nil {
+		return nil, fmt.Errorf("store authority: %w", err)
+	}
+	return &authority{c, key}, nil
+}
+
+// loadKey reads a private key, or makes it.
+func loadKey(file string) (crypto.Signer, error) {
+	data, _, err := keyutil.LoadOrGenerateKeyFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("load key %s: %w", file, err)
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(data)
+	if err != nil {
+		return nil, fmt.Errorf("parse key %s: %w", file, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("parse key %s: a %T cannot sign", file, key)
+	}
+	return signer, nil
+}
+
+// issue makes a certificate, base.crt with base.key, new at each start.
+func (a *authority) issue(base string, subject pkix.Name, usage x509.ExtKeyUsage, ips []net.IP, names []string) error {
+	key, err := loadKey(base + ".key")
+	if err != nil {
+		return err
+	}
+	serial, err := rand.Int(rand.Reader, big.NewInt(math.MaxInt64))
+	if err != nil {
+		return fmt.Errorf("make serial number: %w", err)
+	}
+	template := &x509.Certificate{
+		Subject: subject, SerialNumber: serial, IPAddresses: ips, DNSNames: names,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(lifetime),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: []x509.ExtKeyUsage{usage},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return fmt.Errorf("sign certificate of %s: %w", subject.CommonName, err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		return fmt.Errorf("parse certificate of %s: %w", subject.CommonName, err)
+	}
+	if err := os.WriteFile(base+".crt", encode(c), 0o600); err != nil {
+		return fmt.Errorf("store certificate: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	manifests "github.com/patchbay-cni/patchbay/deployments/placement"
+)
+
+// kinds are what a hub needs of its manifests, in this order: Pods do not run there.
+func kinds() []string {
+	return []string{
+		"CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	}
+}
+
+// Install applies what a hub's API server needs, and waits until it serves our kinds.
+func Install(ctx context.Context, cfg *rest.Config) error {
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	objects, err := read(manifests.Hub())
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds() {
+		for _, o := range objects {
+			if o.GetKind() != kind {
+				continue
+			}
+			o := client.ApplyConfigurationFromUnstructured(o)
+			if err := c.Apply(ctx, o, client.FieldOwner(v1alpha1.HubManager), client.ForceOwnership); err != nil {
+				return fmt.Errorf("install: %w", err)
+			}
+		}
+	}
+	return await(ctx, c)
+}
+
+// read returns all objects of the manifests.
+func read(files fs.FS) (objects []*unstructured.Unstructured, err error) {
+	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data))
+		for {
+			o := &unstructured.Unstructured{}
+			err := d.Decode(o)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("read %s: %w", path, err)
+			}
+			objects = append(objects, o)
+		}
+	})
+	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return len(o.Object) == 0 }), err
+}
+
+// await waits until our kinds are served.
+func await(ctx context.Context, c client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for _, kind := range []string{"Cluster", "Placement", "ClusterPlacement", "Customization", "Assignment", "Work"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind(kind + "List"))
+		for err := c.List(ctx, list); err != nil; err = c.List(ctx, list) {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("wait until %s is served: %w", kind, err)
+			case <-time.After(pollInterval):
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// program is one of those that are started, in order.
+type program struct {
+	name string
+	args []string
+}
+
+// programs returns what makes up the API server itself.
+func (c Config) programs() []program {
+	// etcd insists on the form host:port, and then takes all of it for the name. Programs
+	// run in DataDir, so that the path is short.
+	const socket = "unix://etcd.sock:0"
+	return []program{
+		{"etcd", []string{
+			"--name=hub", "--data-dir=etcd", "--logger=zap", "--log-level=warn",
+			"--listen-client-urls=" + socket, "--advertise-client-urls=" + socket,
+			"--listen-peer-urls=unix://peer.sock:0", "--initial-advertise-peer-urls=http://localhost:2380",
+			"--initial-cluster=hub=http://localhost:2380",
+		}},
+		{"kube-apiserver", []string{
+			"--etcd-servers=" + socket,
+			"--bind-address=" + c.Address.String(), "--advertise-address=" + c.Address.String(),
+			"--secure-port=" + strconv.Itoa(c.Port),
+			"--endpoint-reconciler-type=none", // nothing here dials the Service "kubernetes"
+			"--tls-cert-file=server.crt", "--tls-private-key-file=server.key", "--client-ca-file=ca.crt",
+			"--authorization-mode=RBAC", "--enable-bootstrap-token-auth=true",
+			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+			"--service-account-key-file=accounts.key", "--service-account-signing-key-file=accounts.key",
+			"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true",
+			// Pods are made for clusters, which have accounts and nodes of their own.
+			"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds",
+		}},
+	}
+}
+
+// manager is started when the API server answers: it would not wait for long.
+func (c Config) manager() program {
+	return program{"kube-controller-manager", []string{
+		"--kubeconfig=admin.kubeconfig", "--controllers=" + inert, "--leader-elect=false", "--secure-port=0",
+		"--service-account-private-key-file=accounts.key", "--root-ca-file=ca.crt",
+		"--cluster-signing-cert-file=ca.crt", "--cluster-signing-key-file=ca.key",
+		"--kube-api-qps=200", "--kube-api-burst=400",
+	}}
+}
+
+// find is where a program is: beside the others, or in the PATH.
+func (c Config) find(name string) (string, error) {
+	if path, err := exec.LookPath(filepath.Join(c.BinDir, name)); err == nil {
+		return filepath.Abs(path)
+	}
+	return exec.LookPath(name)
+}

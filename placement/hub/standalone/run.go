@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Times of starting and ending.
+const (
+	startTimeout = 2 * time.Minute
+	endTimeout   = 15 * time.Second
+	pollInterval = 200 * time.Millisecond
+)
+
+// Run starts the API server, calls serve when it answers, and ends everything when serve
+// returns, ctx ends or one of its programs does.
+func Run(ctx context.Context, c Config, serve func(context.Context) error) error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	// Serve ends first: it has writes to finish, and a Lease to give back.
+	programs, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	for _, p := range c.programs() {
+		if err := c.start(programs, group, p); err != nil {
+			end()
+			return errors.Join(err, group.Wait())
+		}
+	}
+	group.Go(func() error {
+		defer end()
+		if err := c.await(ctx); err != nil {
+			return err
+		}
+		if err := c.start(programs, group, c.manager()); err != nil {
+			return err
+		}
+		return serve(ctx)
+	})
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// start runs a program until ctx ends; that it ends before is an error.
+func (c Config) start(ctx context.Context, group *errgroup.Group, p program) error {
+	path, err := c.find(p.name)
+	if err != nil {
+		return fmt.Errorf("find %s in %s or the PATH: %w", p.name, c.BinDir, err)
+	}
+	log, err := os.Create(c.path(p.name + ".log"))
+	if err != nil {
+		return fmt.Errorf("open log of %s: %w", p.name, err)
+	}
+	cmd := exec.CommandContext(ctx, path, p.args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.DataDir, log, log
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = endTimeout
+	// A group of its own: Ctrl-C is for us, and we end them in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return errors.Join(fmt.Errorf("start %s: %w", p.name, err), log.Close())
+	}
+	group.Go(func() error {
+		defer log.Close()
+		err := cmd.Wait()
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("%s ended (%w): see %s", p.name, err, log.Name())
+	})
+	return nil
+}
+
+// await waits until the API server answers.
+func (c Config) await(ctx context.Context) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		_, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the API server at %s: %w", c.url(), err)
+		case <-time.After(pollInterval):
+		}
+	}
+}
