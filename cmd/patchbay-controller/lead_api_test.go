@@ -39,18 +39,23 @@ type replica struct {
 // start runs a replica until it is stopped.
 func start(t *testing.T, env *apitest.Env) *replica {
 	t.Helper()
-	address := free(t)
+	return startWith(t, env, &options{namespace: namespace, http: free(t), nodeGrace: time.Minute, elect: true})
+}
+
+// startWith is start with flags.
+func startWith(t *testing.T, env *apitest.Env, o *options) *replica {
+	t.Helper()
 	cfg := env.ConfigAs(apitest.Identity{
 		UserName: "system:serviceaccount:" + namespace + ":patchbay-controller", Groups: []string{"system:authenticated"},
 	})
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testr.New(t)))
-	m, err := newManager(ctx, cfg, &options{namespace: namespace, http: address, nodeGrace: time.Minute, elect: true})
+	m, err := newManager(ctx, cfg, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- m.Start(ctx) }()
-	r := &replica{url: "http://" + address, stop: func() error { cancel(); return <-done }}
+	r := &replica{url: "http://" + o.http, stop: func() error { cancel(); return <-done }}
 	t.Cleanup(cancel)
 	return r
 }
