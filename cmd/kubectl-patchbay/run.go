@@ -37,7 +37,7 @@ func newRoot(ctx context.Context) *cobra.Command {
 	}
 	a := &access{rules: clientcmd.NewDefaultClientConfigLoadingRules()}
 	a.bind(cmd)
-	cmd.AddCommand(newIPAM(ctx, a))
+	cmd.AddCommand(newIPAM(ctx, a), newHub(ctx, a), newCluster(ctx, a))
 	return cmd
 }
 

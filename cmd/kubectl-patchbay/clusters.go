@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// newAccept is the verb that lets a cluster in.
+func newAccept(ctx context.Context, a *access) *cobra.Command {
+	return &cobra.Command{
+		Use:   "accept NAME",
+		Short: "Let a cluster's agent in at this hub",
+		Long: "Sets spec.accepted of the Cluster at the hub, and makes the Cluster if there is none. The hub then\n" +
+			"signs the certificate of whoever has a join token of that name.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := clusterName(args[0]); err != nil {
+				return err
+			}
+			c, _, err := a.openPlacement()
+			if err != nil {
+				return err
+			}
+			if err := accept(ctx, c, args[0]); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is accepted\n", args[0])
+			return err
+		},
+	}
+}
+
+// accept lets a cluster in; of a Cluster that is there it changes nothing else.
+func accept(ctx context.Context, c client.Client, name string) error {
+	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClusterSpec{Accepted: true}}
+	err := c.Create(ctx, cluster, client.FieldOwner("kubectl-patchbay"))
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"accepted": true}})
+	if err != nil {
+		return fmt.Errorf("write patch: %w", err)
+	}
+	if err := c.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("accept %s: %w", name, err)
+	}
+	return nil
+}
+
+// newClusterList is the verb that shows the clusters.
+func newClusterList(ctx context.Context, a *access) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the clusters of this hub, and what is to be done about them",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := a.openPlacement()
+			if err != nil {
+				return err
+			}
+			list := &v1alpha1.ClusterList{}
+			if err := c.List(ctx, list); err != nil {
+				return fmt.Errorf("list Clusters: %w", err)
+			}
+			return printClusters(cmd.OutOrStdout(), list.Items)
+		},
+	}
+}
+
+// printClusters prints a table; the last column says what does not go well.
+func printClusters(out io.Writer, clusters []v1alpha1.Cluster) error {
+	if len(clusters) == 0 {
+		_, err := fmt.Fprintln(out, "no cluster has joined: see kubectl patchbay hub token --help")
+		return err
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	rows := []string{"NAME\tACCEPTED\tREACHABLE\tOBJECTS\tREPLICAS\tLEAVES\tVERSION\tNOTE"}
+	for i := range clusters {
+		rows = append(rows, rowOf(&clusters[i]))
+	}
+	if _, err := fmt.Fprintln(t, strings.Join(rows, "\n")); err != nil {
+		return err
+	}
+	return t.Flush()
+}
+
+// rowOf is one cluster's line.
+func rowOf(c *v1alpha1.Cluster) string {
+	assigned, versions := v1alpha1.Assigned{}, v1alpha1.Versions{}
+	if c.Status.Assigned != nil {
+		assigned = *c.Status.Assigned
+	}
+	if c.Status.Versions != nil {
+		versions = *c.Status.Versions
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s", c.Name,
+		conditionOf(c, v1alpha1.ConditionAccepted), conditionOf(c, v1alpha1.ConditionReachable),
+		assigned.Objects, assigned.Replicas, c.Status.Leaves, versions.Kubernetes, noteOf(c))
+}
+
+// conditionOf is a condition's status, Unknown when nobody has said it.
+func conditionOf(c *v1alpha1.Cluster, kind string) string {
+	if found := meta.FindStatusCondition(c.Status.Conditions, kind); found != nil {
+		return string(found.Status)
+	}
+	return string(metav1.ConditionUnknown)
+}
+
+// noteOf says what somebody should know or do.
+func noteOf(c *v1alpha1.Cluster) string {
+	var notes []string
+	switch {
+	case !c.Spec.Accepted:
+		notes = append(notes, "kubectl patchbay cluster accept "+c.Name)
+	case c.Spec.Drain != nil && c.Spec.Drain.Mode == v1alpha1.DrainMove:
+		notes = append(notes, "is being drained")
+	case c.Spec.Unschedulable:
+		notes = append(notes, "takes nothing new")
+	}
+	for _, kind := range []string{v1alpha1.ConditionHubMismatch, v1alpha1.ConditionConflicting} {
+		if found := meta.FindStatusCondition(c.Status.Conditions, kind); found != nil && found.Status == metav1.ConditionTrue {
+			notes = append(notes, kind+": "+found.Message)
+		}
+	}
+	return strings.Join(notes, "; ")
+}

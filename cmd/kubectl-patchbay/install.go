@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/deployments/placement"
+)
+
+// Names in the agent's manifests.
+const (
+	agentNamespace = "patchbay-system"
+	hubSecret      = "patchbay-agent-hub"
+	certificate    = "patchbay-agent-certificate"
+)
+
+// install applies the agent's manifests and the way to the hub.
+func (j *joining) install(ctx context.Context, c client.Client) error {
+	if err := j.mayInstall(ctx, c); err != nil {
+		return err
+	}
+	objects, err := j.objects()
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		apply := client.ApplyConfigurationFromUnstructured(o)
+		if err := c.Apply(ctx, apply, client.FieldOwner("kubectl-patchbay"), client.ForceOwnership); err != nil {
+			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// mayInstall refuses where an agent works for another hub or under another name; with
+// force it takes away the certificate that the agent has from there.
+func (j *joining) mayInstall(ctx context.Context, c client.Client) error {
+	if j.force {
+		old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: certificate}}
+		if err := c.Delete(ctx, old); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete Secret %s/%s: %w", agentNamespace, certificate, err)
+		}
+		return nil
+	}
+	secret := &corev1.Secret{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: hubSecret}, secret); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil
+		}
+		return fmt.Errorf("get Secret %s/%s: %w", agentNamespace, hubSecret, err)
+	}
+	was, err := clientcmd.Load(secret.Data["kubeconfig"])
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig in Secret %s/%s (use --force to write it anew): %w", agentNamespace, hubSecret, err)
+	}
+	for name, cluster := range was.Clusters {
+		if name != j.cluster || cluster.Server != j.hub {
+			return fmt.Errorf("this cluster is %s of the hub %s, and its agent would leave that: use --force if it is to", name, cluster.Server)
+		}
+	}
+	return nil
+}
+
+// objects are what is applied, in this order: the Deployment comes last.
+func (j *joining) objects() ([]*unstructured.Unstructured, error) {
+	secret, err := j.secret()
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, name := range []string{
+		"crds/placement.patchbay.io_appliedworks.yaml", "agent/namespace.yaml", "agent/serviceaccount.yaml", "agent/rbac.yaml", "agent/deployment.yaml",
+	} {
+		found, err := readManifests(placement.Agent(), name)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, found...)
+	}
+	last := objects[len(objects)-1]
+	if err := j.configure(last); err != nil {
+		return nil, err
+	}
+	return append(objects[:len(objects)-1], secret, last), nil
+}
+
+// readManifests reads the objects of a file.
+func readManifests(files fs.FS, name string) ([]*unstructured.Unstructured, error) {
+	raw, err := fs.ReadFile(files, name)
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	var objects []*unstructured.Unstructured
+	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), len(raw)); ; {
+		o := &unstructured.Unstructured{}
+		if err := d.Decode(o); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read manifest %s: %w", name, err)
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
+	}
+}
+
+// decoded is the authority as PEM.
+func (j *joining) decoded() ([]byte, error) {
+	ca, err := base64.StdEncoding.DecodeString(j.ca)
+	if err != nil {
+		return nil, fmt.Errorf("flag --ca: want base64: %w", err)
+	}
+	return ca, nil
+}

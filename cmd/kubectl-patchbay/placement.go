@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// longestCluster leaves room for "cluster-" in the name of a namespace.
+const longestCluster = validation.DNS1123LabelMaxLength - len(v1alpha1.ClusterNamespacePrefix)
+
+// newHub is the verb for hubs.
+func newHub(ctx context.Context, a *access) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hub",
+		Short: "Let clusters join a hub",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return errors.New("want token; see --help") },
+	}
+	cmd.AddCommand(newToken(ctx, a))
+	return cmd
+}
+
+// newCluster is the verb for workload clusters.
+func newCluster(ctx context.Context, a *access) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Join clusters to a hub, and see them",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return errors.New("want join, accept or list; see --help") },
+	}
+	cmd.AddCommand(newJoin(ctx, a), newAccept(ctx, a), newClusterList(ctx, a))
+	return cmd
+}
+
+// clusterName refuses what no Cluster can be named.
+func clusterName(name string) error {
+	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 || len(name) > longestCluster {
+		return fmt.Errorf("%q is no name of a Cluster: want at most %d lower case letters, digits and -: %s",
+			name, longestCluster, strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// openPlacement returns a client that knows placement's kinds and asks the API server for
+// all others, and how that API server is reached.
+func (a *access) openPlacement() (client.Client, *rest.Config, error) {
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(a.rules, &a.overrides).ClientConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make client: %w", err)
+	}
+	return c, cfg, nil
+}
