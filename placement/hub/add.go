@@ -54,6 +54,7 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 		return fmt.Errorf("make discovery client: %w", err)
 	}
 	for name, add := range map[string]func(manager.Manager) error{
+		"refusal":      h.addRefusal,
 		"kinds":        func(m manager.Manager) error { return m.Add(newWatcher(h, ctl, d)) },
 		"clusters":     h.addClusters,
 		"certificates": h.addCertificates,

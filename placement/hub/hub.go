@@ -65,6 +65,9 @@ func (h *hub) load(ctx context.Context) error {
 	if err := h.direct.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
 		return fmt.Errorf("read the hub's UID: %w", err)
 	}
+	if err := inert(ctx, h.direct); err != nil {
+		return err
+	}
 	h.uid = system.UID
 	var list v1alpha1.AssignmentList
 	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

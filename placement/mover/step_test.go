@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mover
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var t0 = time.Unix(1000, 0)
+
+// at is a row that has what is asked, all available.
+func at(cluster string, state State, want, asked int32) Row {
+	return Row{
+		Cluster: cluster, Wanted: want > 0, Want: want, State: state, Asked: asked, Since: t0,
+		Reachable: true, Current: state == Active || state == Draining, Ready: true, Available: asked, Total: asked,
+	}
+}
+
+func with(r Row, change func(*Row)) Row {
+	change(&r)
+	return r
+}
+
+func TestStep(t *testing.T) {
+	t.Parallel()
+	type move struct {
+		State State
+		Asked int32
+	}
+	cases := map[string]struct {
+		in      Input
+		want    []move
+		blocked string
+		reason  string
+	}{
+		"first": {
+			in:     Input{Counted: true, Surge: 3, Rows: []Row{at("east", None, 3, 0)}},
+			want:   []move{{Active, 3}},
+			reason: "a new object is asked for at once",
+		},
+		"move begins": {
+			in:      Input{Counted: true, Surge: 3, Rows: []Row{at("east", Active, 0, 3), at("west", None, 3, 0)}},
+			want:    []move{{Draining, 3}, {Active, 3}},
+			blocked: "3 replicas stay in east until more are available: 3 of 3 are",
+			reason:  "west grows before east shrinks",
+		},
+		"small surge": {
+			in:      Input{Counted: true, Surge: 1, Rows: []Row{at("east", Active, 0, 3), at("west", None, 3, 0)}},
+			want:    []move{{Draining, 3}, {Active, 1}},
+			blocked: "3 replicas stay in east until more are available: 3 of 3 are",
+			reason:  "never more than desired plus surge is asked",
+		},
+		"some have come": {
+			in: Input{Counted: true, Surge: 3, Rows: []Row{
+				at("east", Draining, 0, 3), with(at("west", Active, 3, 3), func(r *Row) { r.Available = 2 }),
+			}},
+			want:    []move{{Draining, 1}, {Active, 3}},
+			blocked: "1 replicas stay in east until more are available: 3 of 3 are",
+			reason:  "east gives up what west has more than is needed",
+		},
+		"may miss one": {
+			in: Input{Counted: true, Surge: 0, Unavailable: 1, Rows: []Row{
+				at("east", Draining, 0, 3), at("west", None, 3, 0),
+			}},
+			want:    []move{{Draining, 2}, {Pending, 0}},
+			blocked: "2 replicas stay in east until more are available: 2 of 2 are",
+			reason:  "without surge the first step is to give up what may be missing",
+		},
+		"empty": {
+			in:     Input{Counted: true, Surge: 3, Now: t0, Rows: []Row{at("east", Draining, 0, 0), at("west", Active, 3, 3)}},
+			want:   []move{{Removing, 0}, {Active, 3}},
+			reason: "a cluster without replicas gets the order",
+		},
+		"settling": {
+			in: Input{Counted: true, Surge: 3, Settle: time.Minute, Now: t0.Add(time.Second), Rows: []Row{
+				at("east", Draining, 0, 0), at("west", Active, 3, 3),
+			}},
+			want:   []move{{Draining, 0}, {Active, 3}},
+			reason: "but keeps the object for a while, for connections to end",
+		},
+		"order carried out": {
+			in: Input{Counted: true, Surge: 3, Rows: []Row{
+				with(at("east", Removing, 0, 0), func(r *Row) { r.Gone = true }), at("west", Active, 3, 3),
+			}},
+			want:   []move{{None, 0}, {Active, 3}},
+			reason: "the row goes when the cluster has nothing left",
+		},
+		"wanted again while removed": {
+			in:     Input{Counted: true, Surge: 3, Rows: []Row{at("east", Removing, 3, 0)}},
+			want:   []move{{Removing, 0}},
+			reason: "an order that is given is carried out first",
+		},
+		"unreachable": {
+			in: Input{Counted: true, Surge: 3, Rows: []Row{
+				with(at("east", Draining, 0, 3), func(r *Row) { r.Reachable = false }), at("west", Active, 3, 3),
+			}},
+			want:    []move{{Draining, 3}, {Active, 3}},
+			blocked: "east cannot be reached: its 3 replicas stay as they are",
+			reason:  "unreachable is not lost, and would shrink at an hour nobody chose",
+		},
+		"nowhere": {
+			in:     Input{Counted: true, Rows: []Row{at("east", Active, 0, 3), at("west", Active, 0, 2)}},
+			want:   []move{{Removing, 0}, {Removing, 0}},
+			reason: "nothing is wanted, so nothing must be kept",
+		},
+		"scale down in one": {
+			in:     Input{Counted: true, Rows: []Row{with(at("east", Active, 1, 5), func(r *Row) { r.Available = 0 })}},
+			want:   []move{{Active, 1}},
+			reason: "one cluster's own controller takes the Pods that are not available first",
+		},
+		"deadline": {
+			in: Input{
+				Counted: true, Surge: 3, Deadline: time.Minute, Proceed: true, Since: t0, Now: t0.Add(time.Hour),
+				Rows: []Row{at("east", Draining, 0, 3), with(at("west", Active, 3, 3), func(r *Row) { r.Available = 0 })},
+			},
+			want:   []move{{Draining, 0}, {Active, 3}},
+			reason: "whoever says Proceed takes the gap",
+		},
+		"break first": {
+			in:      Input{Counted: true, BreakFirst: true, Rows: []Row{at("east", Active, 0, 2), at("west", None, 2, 0)}},
+			want:    []move{{Draining, 0}, {Pending, 0}},
+			blocked: "east must be done first: what is there must not run twice",
+			reason:  "west gets nothing while east may run",
+		},
+		"break first, broken": {
+			in: Input{Counted: true, BreakFirst: true, Rows: []Row{
+				with(at("east", Removing, 0, 0), func(r *Row) { r.Gone = true }), at("west", Pending, 2, 0),
+			}},
+			want:   []move{{None, 0}, {Active, 2}},
+			reason: "and then all at once",
+		},
+		"whole": {
+			in:      Input{Rows: []Row{at("east", Active, 0, 0), {Cluster: "west", Wanted: true, Reachable: true}}},
+			want:    []move{{Draining, 0}, {Active, 0}},
+			blocked: "west is not ready (Active)",
+			reason:  "a ConfigMap stays in east until west has it",
+		},
+		"whole, taken over": {
+			in:     Input{Rows: []Row{at("east", Draining, 0, 0), with(at("west", Active, 0, 0), func(r *Row) { r.Wanted = true })}},
+			want:   []move{{Removing, 0}, {Active, 0}},
+			reason: "and goes then",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := Step(tc.in)
+			var got []move
+			for _, m := range out.Moves {
+				got = append(got, move{m.State, m.Asked})
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+			if out.Blocked != tc.blocked {
+				t.Errorf("%s: blocked %q, want %q", tc.reason, out.Blocked, tc.blocked)
+			}
+		})
+	}
+}
