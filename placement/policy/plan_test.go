@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+func accepted(name string, change func(*v1alpha1.ClusterSpec)) Cluster {
+	spec := &v1alpha1.ClusterSpec{Accepted: true}
+	if change != nil {
+		change(spec)
+	}
+	return Cluster{Name: name, Labels: map[string]string{"zone": name[:1]}, Spec: spec}
+}
+
+func annotated(t *testing.T, o Object, text string) *Wish {
+	t.Helper()
+	o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: text}
+	w, err := Find(o, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	stateful := object(func(o *Object) { o.Kind.Kind = "StatefulSet" })
+	daemons := object(func(o *Object) { o.Kind.Kind = "DaemonSet" })
+	drain := func(s *v1alpha1.ClusterSpec) { s.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainMove} }
+	cordon := func(s *v1alpha1.ClusterSpec) { s.Unschedulable = true }
+	type m = map[string]int64
+	for name, tc := range map[string]struct {
+		object   Object
+		text     string
+		replicas int64
+		has      m
+		same     bool
+		room     m
+		change   map[string]func(*v1alpha1.ClusterSpec)
+		want     m
+		short    string
+		reason   string
+	}{
+		"one":             {text: "east", replicas: 3, want: m{"east": 3}},
+		"nowhere":         {text: "", replicas: 3, has: m{"east": 3}, want: m{}},
+		"divided":         {text: "east,west", replicas: 5, want: m{"east": 3, "west": 2}},
+		"weights":         {text: "east=3,west=1", replicas: 8, want: m{"east": 6, "west": 2}},
+		"too few for all": {text: "east,north,west", replicas: 2, want: m{"east": 1, "north": 1}, reason: "who gets none is left out"},
+		"no replicas":     {text: "east,west", replicas: 0, want: m{"east": 0}, reason: "the object is somewhere all the same"},
+		"grows":           {text: "east,west", replicas: 6, has: m{"east": 5}, same: true, want: m{"east": 5, "west": 1}, reason: "who has it keeps it"},
+		"new division":    {text: "east,west", replicas: 6, has: m{"east": 6}, want: m{"east": 3, "west": 3}, reason: "who asks anew gets it anew"},
+		"spills over": {
+			text: "east,west", replicas: 8, has: m{"east": 3, "west": 3}, same: true, room: m{"east": 3},
+			want: m{"east": 3, "west": 5},
+		},
+		"nothing fits": {
+			text: "east,west", replicas: 8, has: m{"east": 3, "west": 3}, same: true, room: m{"east": 3, "west": 3},
+			want: m{"east": 3, "west": 3}, short: "2 of 8 replicas have no room: east has room for 3",
+		},
+		"move into a full cluster": {
+			text: "west", replicas: 3, has: m{"east": 3}, room: m{"west": 1},
+			want: m{"west": 1, "east": 2}, short: "2 of 3", reason: "what has no replacement stays",
+		},
+		"drained": {
+			text: "east,west", replicas: 4, has: m{"east": 2, "west": 2}, same: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"west": 4},
+		},
+		"drained and nowhere to go": {
+			text: "east", replicas: 4, has: m{"east": 4}, same: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"east": 4}, short: "4 of 4 replicas have no room",
+		},
+		"unschedulable keeps": {
+			text: "east,west", replicas: 6, has: m{"east": 2, "west": 2}, same: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": cordon}, want: m{"east": 2, "west": 4},
+		},
+		"single":             {object: stateful, text: "east,west", replicas: 3, want: m{"east": 0}},
+		"single stays":       {object: stateful, text: "east,west", replicas: 3, has: m{"west": 3}, want: m{"west": 0}},
+		"single, first full": {object: stateful, text: "east,west", replicas: 3, room: m{"east": 2}, want: m{"west": 0}},
+		"single, all full":   {object: stateful, text: "east", replicas: 3, room: m{"east": 2}, want: m{}, short: "no cluster takes it: east has room for 2"},
+		"duplicate":          {object: daemons, text: "east,west", replicas: -1, want: m{"east": 0, "west": 0}},
+		"duplicate, one drains": {
+			object: daemons, text: "east,west", replicas: -1, has: m{"east": 0, "west": 0},
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"west": 0},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := tc.object
+			if o.Name == "" {
+				o = object(nil)
+			}
+			s := Situation{Has: tc.has, Same: tc.same, Room: func(c string) (*int64, string) {
+				if n, ok := tc.room[c]; ok {
+					return &n, "limits.pods"
+				}
+				return nil, ""
+			}}
+			if tc.replicas >= 0 {
+				s.Replicas = &tc.replicas
+			}
+			for _, c := range []string{"east", "north", "west"} {
+				s.Clusters = append(s.Clusters, accepted(c, tc.change[c]))
+			}
+			plan, err := annotated(t, o, tc.text).Plan(s)
+			if diff := cmp.Diff(tc.want, plan.Wanted); err != nil || diff != "" {
+				t.Errorf("%s: %v, -want +got\n%s", tc.reason, err, diff)
+			}
+			if !strings.HasPrefix(plan.Short, tc.short) || (tc.short == "") != (plan.Short == "") {
+				t.Errorf("short %q, want %q", plan.Short, tc.short)
+			}
+		})
+	}
+}
+
+func TestPlanNamesUnknownCluster(t *testing.T) {
+	t.Parallel()
+	_, err := annotated(t, object(nil), "east,nope").Plan(Situation{Clusters: []Cluster{accepted("east", nil)}})
+	if err == nil || !strings.Contains(err.Error(), `annotations[placement.patchbay.io/clusters]: there is no Cluster "nope"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPlanSpreads(t *testing.T) {
+	t.Parallel()
+	w := annotated(t, object(func(o *Object) { o.Kind.Kind = "DaemonSet" }), "e1,e2,w1")
+	w.Spec.Clusters.Count, w.Spec.Clusters.Spread = new(int32(2)), "zone"
+	plan, err := w.Plan(Situation{
+		Clusters: []Cluster{accepted("e1", nil), accepted("e2", nil), accepted("w1", nil)},
+		Room:     func(string) (*int64, string) { return nil, "" },
+	})
+	if diff := cmp.Diff(map[string]int64{"e1": 0, "w1": 0}, plan.Wanted); err != nil || diff != "" {
+		t.Errorf("%v, -want +got\n%s", err, diff)
+	}
+}
+
+// While the wish is the same, growth takes no replica from any cluster, whatever the
+// room of each; and all replicas are placed, or it is said that they are not.
+func TestGrowthMovesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		names := []string{"east", "north", "west"}
+		room := map[string]int64{}
+		s := Situation{Has: map[string]int64{}, Room: func(c string) (*int64, string) {
+			if n, ok := room[c]; ok {
+				return &n, "limits.pods"
+			}
+			return nil, ""
+		}}
+		for _, c := range names {
+			s.Clusters = append(s.Clusters, accepted(c, nil))
+		}
+		w := annotated(t, object(nil), "east,north,west")
+		total := int64(0)
+		for range rapid.IntRange(1, 6).Draw(rt, "steps") {
+			total += rapid.Int64Range(0, 5).Draw(rt, "more")
+			for _, c := range names {
+				if rapid.Bool().Draw(rt, "limited") {
+					room[c] = s.Has[c] + rapid.Int64Range(0, 4).Draw(rt, "room")
+				} else {
+					delete(room, c)
+				}
+			}
+			s.Replicas = &total
+			plan, err := w.Plan(s)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			sum := int64(0)
+			for _, c := range names {
+				if plan.Wanted[c] < s.Has[c] {
+					rt.Fatalf("%s loses: %v -> %v", c, s.Has, plan.Wanted)
+				}
+				sum += plan.Wanted[c]
+			}
+			if (sum < total) != (plan.Short != "") || sum > total {
+				rt.Fatalf("%d of %d placed, and said: %q", sum, total, plan.Short)
+			}
+			s.Has, s.Same = maps.Clone(plan.Wanted), true
+		}
+	})
+}
