@@ -9,7 +9,7 @@ MODULE      := github.com/patchbay-cni/patchbay
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS     := -s -w -X $(MODULE)/version.version=$(VERSION)
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-PROGRAMS    := patchbay patchbayd patchbay-controller kubectl-patchbay
+PROGRAMS    := patchbay patchbayd patchbay-controller kubectl-patchbay patchbay-agent
 NAME        ?= demo
 
 # Set for every recipe: static binaries, the same from any folder.
@@ -18,7 +18,7 @@ export GOFLAGS     := -buildvcs=false -trimpath
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: $(PROGRAMS:%=bin/%) bin/lab ## build the programs and the lab into bin/
@@ -47,6 +47,14 @@ packages: ## install the system packages that the lab needs (Debian 12, root)
 kubernetes: ## build Kubernetes' own programs into bin/kubernetes
 	@scripts/build-kubernetes
 
+.PHONY: coredns
+coredns: ## build a CoreDNS that serves Services into bin/coredns
+	@scripts/build-coredns
+
+.PHONY: kubernetes-oldest
+kubernetes-oldest: ## build the API server of the oldest Kubernetes that we run on
+	@scripts/build-kubernetes bin/kubernetes/oldest oldest
+
 .PHONY: generate
 generate: ## write the generated code and manifests anew
 	@scripts/generate
@@ -72,7 +80,7 @@ test: check-generate test-unit test-rules test-api test-kernel test-cluster ## e
 
 .PHONY: test-unit
 test-unit: ## unit tests with the race detector
-	go vet -tags 'kernel apiserver cluster rules' ./...
+	go vet -tags 'kernel apiserver cluster rules placement' ./...
 	CGO_ENABLED=1 go test -race -timeout 10m ./...
 
 .PHONY: test-rules
@@ -80,7 +88,7 @@ test-rules: ## each rule of address management, switched off: a test must fail
 	go test -tags rules -count=1 -timeout 15m ./test/rules
 
 .PHONY: test-api
-test-api: packages kubernetes ## tests against a real API server and etcd
+test-api: packages kubernetes kubernetes-oldest coredns ## tests against a real API server and etcd
 	CGO_ENABLED=1 go test -race -tags apiserver -timeout 15m $$(scripts/packages-with-tag apiserver)
 	go test -tags 'rules apiserver' -count=1 -timeout 15m -run '^TestAPIRules' ./test/rules
 
@@ -88,8 +96,12 @@ test-api: packages kubernetes ## tests against a real API server and etcd
 test-kernel: packages bin/kerneltest ## tests in a kernel that has IPVLAN and VLAN
 	scripts/test-kernel
 
+.PHONY: soak-links
+soak-links: packages bin/kerneltest ## five minutes of chaos on the links of a node
+	PATCHBAY_SOAK=5m scripts/test-kernel -count=1 -v -run '^TestLinkChaos$$' ./daemon/kernel
+
 .PHONY: test-cluster
-test-cluster: packages kubernetes build images ## tests in the lab: real kubelets on three nodes
+test-cluster: packages kubernetes coredns build images ## tests in the lab: real kubelets on three nodes
 	go test -v -p 1 -count=1 -tags cluster -timeout 60m $$(scripts/packages-with-tag cluster)
 
 .PHONY: bench

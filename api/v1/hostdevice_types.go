@@ -10,7 +10,7 @@ package v1
 type HostDevice struct {
 	// Name of the NIC, or resource name of the device pool.
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule=`self.contains('/') || (self.matches(r'^[^/:\pZ\pC]+$') && !(self in ['.', '..']) && size(bytes(self)) <= 15)`,message=`is the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin`
+	// +kubebuilder:validation:XValidation:rule=`self.contains('/') || (self.matches(r'^[^/:\pZ\pC]+$') && !(self in ['.', '..']) && size(bytes(self)) <= 15)`,message=`is the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin`,messageExpression=`'"' + self + '" is neither the name of a NIC (at most 15 bytes without ":" or white space) nor, with a "/", the resource of a device plugin'`
 	Name string `json:"name"`
 
 	// VNIType is vlan or vxlan; needs VNIRange.

@@ -90,14 +90,14 @@ type NetworkOptions struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule=`self.all(d, isCIDR(d) && cidr(d).ip().family() == 4)`,message=`a destination (the key) is an IPv4 subnet with its prefix length, such as "10.1.0.0/16"`
-	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).masked() == cidr(d).masked()))`,message=`two destinations (the keys) are the same subnet: name each once`
+	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`two destinations (the keys) are the same subnet: name each once`
 	Routes map[string]Gateway `json:"routes,omitempty"`
 
 	// Routes6 maps IPv6 destinations to gateways, for every attached Pod.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule=`self.all(d, isCIDR(d) && cidr(d).ip().family() == 6)`,message=`a destination (the key) is an IPv6 subnet with its prefix length, such as "fd01::/48"`
-	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).masked() == cidr(d).masked()))`,message=`two destinations (the keys) are the same subnet: name each once`
+	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`two destinations (the keys) are the same subnet: name each once`
 	Routes6 map[string]GatewayV6 `json:"routes6,omitempty"`
 
 	// RTTables is the routing table of the Pods' policy routes.

@@ -22,18 +22,20 @@ import (
 // that nobody thought of.
 func TestModelAndAPIServerAgree(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	rapid.Check(t, func(r *rapid.T) {
-		o := &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{Name: "agree", Namespace: "default"}, Spec: drawSpec(r)}
-		_, refusal := network.From(o)
-		err := env.Client.Create(t.Context(), o, client.DryRunAll)
-		if err != nil && !apierrors.IsInvalid(err) {
-			r.Fatal(err)
-		}
-		if (err != nil) != (refusal != nil) {
-			spec, _ := json.Marshal(o.Spec)
-			r.Errorf("spec %s\nAPI server: %v\nnetwork:    %v", spec, err, refusal)
-		}
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		rapid.Check(t, func(r *rapid.T) {
+			o := &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{Name: "agree", Namespace: "default"}, Spec: drawSpec(r)}
+			_, refusal := network.From(o)
+			err := env.Client.Create(t.Context(), o, client.DryRunAll)
+			if err != nil && !apierrors.IsInvalid(err) {
+				r.Fatal(err)
+			}
+			if (err != nil) != (refusal != nil) {
+				spec, _ := json.Marshal(o.Spec)
+				r.Errorf("spec %s\nAPI server: %v\nnetwork:    %v", spec, err, refusal)
+			}
+		})
 	})
 }
 

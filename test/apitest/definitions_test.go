@@ -19,34 +19,38 @@ import (
 // That they install at all says that each rule compiles and is within its cost limit.
 func TestDefinitionsAreServed(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	got := strings.Fields(env.Kubectl(t, "api-resources", "--api-group=danm.io", "-o", "name", "--categories=danm"))
-	slices.Sort(got)
-	want := []string{
-		"clusternetworks.danm.io", "danmeps.danm.io", "danmnets.danm.io",
-		"nodenetworks.danm.io", "tenantconfigs.danm.io", "tenantnetworks.danm.io",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("resources of danm.io: -want +got\n%s", diff)
-	}
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		got := strings.Fields(env.Kubectl(t, "api-resources", "--api-group=danm.io", "-o", "name", "--categories=danm"))
+		slices.Sort(got)
+		want := []string{
+			"clusternetworks.danm.io", "danmeps.danm.io", "danmnets.danm.io",
+			"nodenetworks.danm.io", "tenantconfigs.danm.io", "tenantnetworks.danm.io",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("resources of danm.io: -want +got\n%s", diff)
+		}
+	})
 }
 
 // The API server reports what it cannot understand of a schema in conditions only.
 func TestDefinitionsHaveNoComplaints(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	var list apiextensionsv1.CustomResourceDefinitionList
-	if err := env.Client.List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range list.Items {
-		for _, c := range d.Status.Conditions {
-			good := c.Type == apiextensionsv1.Established || c.Type == apiextensionsv1.NamesAccepted
-			if (c.Status == apiextensionsv1.ConditionTrue) != good {
-				t.Errorf("%s: condition %s is %s: %s", d.Name, c.Type, c.Status, c.Message)
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		var list apiextensionsv1.CustomResourceDefinitionList
+		if err := env.Client.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range list.Items {
+			for _, c := range d.Status.Conditions {
+				good := c.Type == apiextensionsv1.Established || c.Type == apiextensionsv1.NamesAccepted
+				if (c.Status == apiextensionsv1.ConditionTrue) != good {
+					t.Errorf("%s: condition %s is %s: %s", d.Name, c.Type, c.Status, c.Message)
+				}
 			}
 		}
-	}
+	})
 }
 
 // Users of DANM know these names.

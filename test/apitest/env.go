@@ -37,9 +37,14 @@ type Env struct {
 }
 
 // New starts an API server for this test alone.
-func New(tb testing.TB) *Env {
+func New(tb testing.TB) *Env { return create(tb, Launch) }
+
+// NewOldest is New with the oldest Kubernetes that Patchbay runs on.
+func NewOldest(tb testing.TB) *Env { return create(tb, launchOldest) }
+
+func create(tb testing.TB, launch func(context.Context) (*Env, error)) *Env {
 	tb.Helper()
-	env, err := Launch(tb.Context())
+	env, err := launch(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -52,7 +57,12 @@ func New(tb testing.TB) *Env {
 }
 
 // Launch starts an API server for a program that is no test. Close ends it.
-func Launch(ctx context.Context) (*Env, error) {
+func Launch(ctx context.Context) (*Env, error) { return launch(ctx, "") }
+
+func launchOldest(ctx context.Context) (*Env, error) { return launch(ctx, "oldest") }
+
+// launch starts the API server in a folder below bin/kubernetes.
+func launch(ctx context.Context, folder string) (*Env, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	bin, err := source.Path("bin", "kubernetes")
@@ -65,7 +75,7 @@ func Launch(ctx context.Context) (*Env, error) {
 		return nil, fmt.Errorf("make folder: %w", err)
 	}
 	env := &Env{dir: dir, bin: bin}
-	env.Plane, err = controlplane.Start(ctx, controlplane.Config{Dir: dir, Bin: bin, Tied: true})
+	env.Plane, err = controlplane.Start(ctx, controlplane.Config{Dir: dir, Bin: filepath.Join(bin, folder), Tied: true})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

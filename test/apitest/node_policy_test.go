@@ -59,44 +59,46 @@ func jsonPatch(text string) client.Patch { return client.RawPatch(types.JSONPatc
 
 func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	ns := env.Namespace(t)
-	own, others := endpoint(ns, "node-1"), endpoint(ns, "node-2")
-	for _, ep := range []*v1.DanmEp{own, others} {
-		if err := env.Client.Create(t.Context(), ep); err != nil {
-			t.Fatal(err)
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		ns := env.Namespace(t)
+		own, others := endpoint(ns, "node-1"), endpoint(ns, "node-2")
+		for _, ep := range []*v1.DanmEp{own, others} {
+			if err := env.Client.Create(t.Context(), ep); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	takeFinalizer := jsonPatch(`[{"op": "remove", "path": "/metadata/finalizers"}]`)
-	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
-		"CreateOwn": {reason: "Its Pods' interfaces.", write: func(ctx context.Context, c client.Client) error {
-			return c.Create(ctx, endpoint(ns, "node-1"))
-		}},
-		"CreateOther": {reason: "Another node's.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
-			return c.Create(ctx, endpoint(ns, "node-2"))
-		}},
-		"ReleaseOwn": {reason: "Its interface is gone.", write: func(ctx context.Context, c client.Client) error {
-			return c.Patch(ctx, own.DeepCopy(), takeFinalizer)
-		}},
-		"ReleaseOther": {reason: "The address would be free while in use.", refused: "own node only", write: func(ctx context.Context, c client.Client) error {
-			return c.Patch(ctx, others.DeepCopy(), takeFinalizer)
-		}},
-		"MoveOther": {reason: "Taking it over first does not help.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
-			return c.Patch(ctx, others.DeepCopy(), jsonPatch(`[{"op": "replace", "path": "/spec/Host", "value": "node-1"}]`))
-		}},
-		"LinksOwn": {reason: "Its own links.", write: func(ctx context.Context, c client.Client) error {
-			return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, client.DryRunAll)
-		}},
-		"LinksOther": {reason: "Another's would move the ends of VXLANs.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
-			return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}, client.DryRunAll)
-		}},
-	})
-	unbound := apitest.NodeDaemon("node-1")
-	unbound.Extra = nil
-	runWrites(t, env.As(t, unbound), map[string]daemonWrite{
-		"NoClaim": {reason: "A token from elsewhere.", refused: "names no node", write: func(ctx context.Context, c client.Client) error {
-			return c.Create(ctx, endpoint(ns, "node-1"))
-		}},
+		takeFinalizer := jsonPatch(`[{"op": "remove", "path": "/metadata/finalizers"}]`)
+		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+			"CreateOwn": {reason: "Its Pods' interfaces.", write: func(ctx context.Context, c client.Client) error {
+				return c.Create(ctx, endpoint(ns, "node-1"))
+			}},
+			"CreateOther": {reason: "Another node's.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
+				return c.Create(ctx, endpoint(ns, "node-2"))
+			}},
+			"ReleaseOwn": {reason: "Its interface is gone.", write: func(ctx context.Context, c client.Client) error {
+				return c.Patch(ctx, own.DeepCopy(), takeFinalizer)
+			}},
+			"ReleaseOther": {reason: "The address would be free while in use.", refused: "own node only", write: func(ctx context.Context, c client.Client) error {
+				return c.Patch(ctx, others.DeepCopy(), takeFinalizer)
+			}},
+			"MoveOther": {reason: "Taking it over first does not help.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
+				return c.Patch(ctx, others.DeepCopy(), jsonPatch(`[{"op": "replace", "path": "/spec/Host", "value": "node-1"}]`))
+			}},
+			"LinksOwn": {reason: "Its own links.", write: func(ctx context.Context, c client.Client) error {
+				return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, client.DryRunAll)
+			}},
+			"LinksOther": {reason: "Another's would move the ends of VXLANs.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
+				return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}, client.DryRunAll)
+			}},
+		})
+		unbound := apitest.NodeDaemon("node-1")
+		unbound.Extra = nil
+		runWrites(t, env.As(t, unbound), map[string]daemonWrite{
+			"NoClaim": {reason: "A token from elsewhere.", refused: "names no node", write: func(ctx context.Context, c client.Client) error {
+				return c.Create(ctx, endpoint(ns, "node-1"))
+			}},
+		})
 	})
 }
 
@@ -113,37 +115,39 @@ func heldNetwork(t *testing.T, env *apitest.Env) *v1.ClusterNetwork {
 
 func TestNodeWritesItsOwnHeldEntry(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	n := heldNetwork(t, env)
-	update := func(change func(map[string]v1.HeldAddresses)) func(context.Context, client.Client) error {
-		return func(ctx context.Context, c client.Client) error {
-			o := n.DeepCopy()
-			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
-				return err
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		n := heldNetwork(t, env)
+		update := func(change func(map[string]v1.HeldAddresses)) func(context.Context, client.Client) error {
+			return func(ctx context.Context, c client.Client) error {
+				o := n.DeepCopy()
+				if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
+					return err
+				}
+				change(o.Status.IPAM.Held)
+				return c.Status().Update(ctx, o, client.DryRunAll)
 			}
-			change(o.Status.IPAM.Held)
-			return c.Status().Update(ctx, o, client.DryRunAll)
 		}
-	}
-	type held = map[string]v1.HeldAddresses
-	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
-		"Own":        {reason: "A claim.", write: update(func(h held) { h["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1,10.0.0.9"} })},
-		"RemoveOwn":  {reason: "The last release.", write: update(func(h held) { delete(h, "node-1") })},
-		"Quarantine": {reason: "Any node may find an address answering.", write: update(func(h held) { h["!quarantine"] = v1.HeldAddresses{V4: "10.0.0.7"} })},
-		"Change": {
-			reason: "Another node's address.", refused: "node-2",
-			write: update(func(h held) { h["node-2"] = v1.HeldAddresses{UID: "2", Seq: 1} }),
-		},
-		"Remove": {reason: "Another node's addresses.", refused: "node-2", write: update(func(h held) { delete(h, "node-2") })},
-		"Add":    {reason: "A name for later.", refused: "node-3", write: update(func(h held) { h["node-3"] = v1.HeldAddresses{UID: "3"} })},
-		"DropAll": {reason: "All at once.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
-			o := n.DeepCopy()
-			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
-				return err
-			}
-			o.Status.IPAM = nil
-			return c.Status().Update(ctx, o, client.DryRunAll)
-		}},
+		type held = map[string]v1.HeldAddresses
+		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+			"Own":        {reason: "A claim.", write: update(func(h held) { h["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1,10.0.0.9"} })},
+			"RemoveOwn":  {reason: "The last release.", write: update(func(h held) { delete(h, "node-1") })},
+			"Quarantine": {reason: "Any node may find an address answering.", write: update(func(h held) { h["!quarantine"] = v1.HeldAddresses{V4: "10.0.0.7"} })},
+			"Change": {
+				reason: "Another node's address.", refused: "node-2",
+				write: update(func(h held) { h["node-2"] = v1.HeldAddresses{UID: "2", Seq: 1} }),
+			},
+			"Remove": {reason: "Another node's addresses.", refused: "node-2", write: update(func(h held) { delete(h, "node-2") })},
+			"Add":    {reason: "A name for later.", refused: "node-3", write: update(func(h held) { h["node-3"] = v1.HeldAddresses{UID: "3"} })},
+			"DropAll": {reason: "All at once.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
+				o := n.DeepCopy()
+				if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
+					return err
+				}
+				o.Status.IPAM = nil
+				return c.Status().Update(ctx, o, client.DryRunAll)
+			}},
+		})
 	})
 }
 
@@ -173,58 +177,62 @@ func ipamChange(env *apitest.Env, n *v1.ClusterNetwork, change func(*v1.IPAMStat
 
 func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	calm, recovering := heldNetwork(t, env), recoveringNetwork(t, env, "node-0", "node-2")
-	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
-		"Start": {reason: "It found an older state.", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
-			s.Recovering = &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"node-1"}}
-		})},
-		"StartForOther": {
-			reason: "node-2 has not said what it uses.", refused: "own node only",
-			write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
-				s.Recovering = &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"node-1", "node-2"}}
-			}),
-		},
-		"Report": {reason: "It said what it uses.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-			s.Recovering.Done = []string{"node-0", "node-1", "node-2"}
-		})},
-		"ReportForOther": {reason: "node-3 has not.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-			s.Recovering.Done = append(s.Recovering.Done, "node-3")
-		})},
-		"Withdraw": {reason: "node-2 would be waited for again.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-			s.Recovering.Done = s.Recovering.Done[:1]
-		})},
-		"End": {reason: "Others may not have reported.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-			s.Recovering = nil
-		})},
-		"RestartWithReports": {reason: "Others have reported to another one.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-			s.Recovering.Since = metav1.NewMicroTime(s.Recovering.Since.Add(1e9))
-		})},
-		"Restart": {reason: "An older state brought back one that was over.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-			s.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(s.Recovering.Since.Add(1e9)), Done: []string{"node-1"}}
-		})},
-		"DropAll": {reason: "The recovery would be over.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-			*s = v1.IPAMStatus{Held: s.Held}
-		})},
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		calm, recovering := heldNetwork(t, env), recoveringNetwork(t, env, "node-0", "node-2")
+		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+			"Start": {reason: "It found an older state.", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
+				s.Recovering = &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"node-1"}}
+			})},
+			"StartForOther": {
+				reason: "node-2 has not said what it uses.", refused: "own node only",
+				write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
+					s.Recovering = &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"node-1", "node-2"}}
+				}),
+			},
+			"Report": {reason: "It said what it uses.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+				s.Recovering.Done = []string{"node-0", "node-1", "node-2"}
+			})},
+			"ReportForOther": {reason: "node-3 has not.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+				s.Recovering.Done = append(s.Recovering.Done, "node-3")
+			})},
+			"Withdraw": {reason: "node-2 would be waited for again.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+				s.Recovering.Done = s.Recovering.Done[:1]
+			})},
+			"End": {reason: "Others may not have reported.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+				s.Recovering = nil
+			})},
+			"RestartWithReports": {reason: "Others have reported to another one.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+				s.Recovering.Since = metav1.NewMicroTime(s.Recovering.Since.Add(1e9))
+			})},
+			"Restart": {reason: "An older state brought back one that was over.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+				s.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(s.Recovering.Since.Add(1e9)), Done: []string{"node-1"}}
+			})},
+			"DropAll": {reason: "The recovery would be over.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+				*s = v1.IPAMStatus{Held: s.Held}
+			})},
+		})
 	})
 }
 
 func TestNodeOnlyAddsToTheQuarantine(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	n := recoveringNetwork(t, env)
-	quarantine := func(v4, v6 string) func(context.Context, client.Client) error {
-		return ipamChange(env, n, func(s *v1.IPAMStatus) { s.Held["!quarantine"] = v1.HeldAddresses{V4: v4, V6: v6} })
-	}
-	const v4, v6 = "10.0.0.7,10.0.0.9-10.0.0.11", "fd00::7"
-	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
-		"Add":       {reason: "Another address answered.", write: quarantine("10.0.0.5,"+v4, v6+",fd00::9")},
-		"TakeOne":   {reason: "Somebody has 10.0.0.7.", refused: "10.0.0.7", write: quarantine("10.0.0.9-10.0.0.11", v6)},
-		"TakeRange": {reason: "A part of a range.", refused: "10.0.0.9-10.0.0.11", write: quarantine("10.0.0.7,10.0.0.9-10.0.0.10", v6)},
-		"TakeV6":    {reason: "The other family.", refused: "fd00::7", write: quarantine(v4, "")},
-		"Remove": {reason: "All of it.", refused: "10.0.0.7", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
-			delete(s.Held, "!quarantine")
-		})},
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		n := recoveringNetwork(t, env)
+		quarantine := func(v4, v6 string) func(context.Context, client.Client) error {
+			return ipamChange(env, n, func(s *v1.IPAMStatus) { s.Held["!quarantine"] = v1.HeldAddresses{V4: v4, V6: v6} })
+		}
+		const v4, v6 = "10.0.0.7,10.0.0.9-10.0.0.11", "fd00::7"
+		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+			"Add":       {reason: "Another address answered.", write: quarantine("10.0.0.5,"+v4, v6+",fd00::9")},
+			"TakeOne":   {reason: "Somebody has 10.0.0.7.", refused: "10.0.0.7", write: quarantine("10.0.0.9-10.0.0.11", v6)},
+			"TakeRange": {reason: "A part of a range.", refused: "10.0.0.9-10.0.0.11", write: quarantine("10.0.0.7,10.0.0.9-10.0.0.10", v6)},
+			"TakeV6":    {reason: "The other family.", refused: "fd00::7", write: quarantine(v4, "")},
+			"Remove": {reason: "All of it.", refused: "10.0.0.7", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
+				delete(s.Held, "!quarantine")
+			})},
+		})
 	})
 }
 
@@ -232,49 +240,53 @@ func TestNodeOnlyAddsToTheQuarantine(t *testing.T) {
 // addresses of one network, and report to its recovery.
 func TestNodePoliciesInALargeCluster(t *testing.T) {
 	t.Parallel()
-	const nodes = 3000
-	env := apitest.Start(t)
-	n := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("large")},
-		Spec: v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.0.0.0/16"}}}
-	n.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.Recovering{Since: metav1.NowMicro()}, Held: map[string]v1.HeldAddresses{}}
-	for i := range nodes {
-		name := fmt.Sprintf("node-%05d", i)
-		n.Status.IPAM.Held[name] = v1.HeldAddresses{UID: name, Seq: 1, V4: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}
-		n.Status.IPAM.Recovering.Done = append(n.Status.IPAM.Recovering.Done, name)
-	}
-	store(t, env, n)
-	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
-		"Report": {reason: "One more.", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
-			s.Recovering.Done = append(s.Recovering.Done, "node-1")
-			s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 1}
-		})},
-		"Steal": {reason: "One of thousands.", refused: "node-00007", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
-			delete(s.Held, "node-00007")
-		})},
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		const nodes = 3000
+		n := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("large")},
+			Spec: v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.0.0.0/16"}}}
+		n.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.Recovering{Since: metav1.NowMicro()}, Held: map[string]v1.HeldAddresses{}}
+		for i := range nodes {
+			name := fmt.Sprintf("node-%05d", i)
+			n.Status.IPAM.Held[name] = v1.HeldAddresses{UID: name, Seq: 1, V4: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}
+			n.Status.IPAM.Recovering.Done = append(n.Status.IPAM.Recovering.Done, name)
+		}
+		store(t, env, n)
+		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+			"Report": {reason: "One more.", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
+				s.Recovering.Done = append(s.Recovering.Done, "node-1")
+				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 1}
+			})},
+			"Steal": {reason: "One of thousands.", refused: "node-00007", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
+				delete(s.Held, "node-00007")
+			})},
+		})
 	})
 }
 
 func TestNodeChangesOnlyTheFinalizerOfANetwork(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	n := heldNetwork(t, env)
-	patch := func(text string) func(context.Context, client.Client) error {
-		return func(ctx context.Context, c client.Client) error {
-			return c.Patch(ctx, n.DeepCopy(), jsonPatch(text), client.DryRunAll)
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		n := heldNetwork(t, env)
+		patch := func(text string) func(context.Context, client.Client) error {
+			return func(ctx context.Context, c client.Client) error {
+				return c.Patch(ctx, n.DeepCopy(), jsonPatch(text), client.DryRunAll)
+			}
 		}
-	}
-	const rule = "only the finalizer danm.io/in-use"
-	runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
-		"Finalizer": {reason: "It is in use.", write: patch(`[{"op": "add", "path": "/metadata/finalizers/-", "value": "danm.io/in-use"}]`)},
-		"OtherFinalizer": {
-			reason: "Somebody else's.", refused: rule, write: patch(`[{"op": "remove", "path": "/metadata/finalizers/0"}]`),
-		},
-		"Spec": {
-			reason: "A node is no netadmin.", refused: rule, write: patch(`[{"op": "add", "path": "/spec/Options/vlan", "value": 5}]`),
-		},
-		"Annotation": {
-			reason: "They say what a network is, too.", refused: rule,
-			write: patch(`[{"op": "add", "path": "/metadata/annotations", "value": {"danm.io/take-over": "true"}}]`),
-		},
+		const rule = "only the finalizer danm.io/in-use"
+		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+			"Finalizer": {reason: "It is in use.", write: patch(`[{"op": "add", "path": "/metadata/finalizers/-", "value": "danm.io/in-use"}]`)},
+			"OtherFinalizer": {
+				reason: "Somebody else's.", refused: rule, write: patch(`[{"op": "remove", "path": "/metadata/finalizers/0"}]`),
+			},
+			"Spec": {
+				reason: "A node is no netadmin.", refused: rule, write: patch(`[{"op": "add", "path": "/spec/Options/vlan", "value": 5}]`),
+			},
+			"Annotation": {
+				reason: "They say what a network is, too.", refused: rule,
+				write: patch(`[{"op": "add", "path": "/metadata/annotations", "value": {"danm.io/take-over": "true"}}]`),
+			},
+		})
 	})
 }

@@ -7,92 +7,177 @@ package apitest_test
 import (
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// An object stored before a rule existed must still take status and metadata: else its
-// Pods could not get or give back addresses, and it could not be deleted.
-func TestObjectOlderThanTheRules(t *testing.T) {
-	t.Parallel()
-	env := apitest.New(t) // it changes the definitions
-	old := storeOldObject(t, env)
-
-	t.Run("Status", func(t *testing.T) {
-		old.Status.IPAM = &v1.IPAMStatus{V4: &v1.AddressBitmap{CIDR: "10.0.0.0/24", Pages: map[string]string{"0": "AQ=="}}}
-		old.Status.Allocated = 1
-		if err := env.Client.Status().Update(t.Context(), old); err != nil {
-			t.Errorf("write status: %v", err)
-		}
-	})
-	t.Run("Metadata", func(t *testing.T) {
-		old.Finalizers = append(old.Finalizers, v1.InUseFinalizer)
-		if err := env.Client.Update(t.Context(), old); err != nil {
-			t.Errorf("set finalizer: %v", err)
-		}
-		old.Finalizers = nil
-		if err := env.Client.Update(t.Context(), old); err != nil {
-			t.Errorf("remove finalizer: %v", err)
-		}
-	})
-	t.Run("ChangeElsewhere", func(t *testing.T) {
-		changed := old.DeepCopy()
-		changed.Spec.Options.VXLAN = 7 // what broke the rule may not be changed into other wrong
-		if err := env.Client.Update(t.Context(), changed); !apierrors.IsInvalid(err) {
-			t.Errorf("change the wrong spec: got %v, want a refusal", err)
-		}
-	})
-	t.Run("Repair", func(t *testing.T) {
-		old.Spec.Options.VXLAN = 0
-		if err := env.Client.Update(t.Context(), old); err != nil {
-			t.Errorf("repair: %v", err)
-		}
-	})
+// older is an object of a kind that was stored before a rule which it breaks.
+type older struct {
+	object *unstructured.Unstructured
+	// status, other and repair are merge patches: of the status, of the wrong part into
+	// something else that is wrong, and into what is right.
+	status, other, repair string
 }
 
-// storeOldObject stores a network on a VLAN and a VXLAN while no rule forbids it.
-func storeOldObject(t *testing.T, env *apitest.Env) *v1.ClusterNetwork {
+// olderObjects has one of every kind that has rules; the other kinds have none.
+func olderObjects(t *testing.T) map[string]older {
 	t.Helper()
-	const name = "clusternetworks.danm.io"
-	var definition apiextensionsv1.CustomResourceDefinition
-	if err := env.Client.Get(t.Context(), client.ObjectKey{Name: name}, &definition); err != nil {
-		t.Fatal(err)
+	all := map[string]older{"tenantconfigs.danm.io": {
+		object: newTenantConfig(t, `{hostDevices: [{name: ens4, vniType: vxlan, vniRange: "5-9"}, {name: "a b", vniType: vxlan, vniRange: "9-11"}], namespaceSelector: {matchLabels: {a: b}}}`),
+		status: `{"status": {"reservations": {"vxlan/ens4/0": "5 ns/a 0123456789abcdef"}}}`,
+		other:  `{"hostDevices": [{"name": "c d", "vniType": "vxlan", "vniRange": "9-11"}]}`,
+		repair: `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-9"}]}`,
+	}}
+	for name, kind := range map[string]string{
+		"clusternetworks.danm.io": v1.KindClusterNetwork, "danmnets.danm.io": v1.KindDanmNet, "tenantnetworks.danm.io": v1.KindTenantNetwork,
+	} {
+		all[name] = older{
+			object: newNetwork(t, kind, `{Options: {cidr: 10.0.0.0/24, vlan: 5, vxlan: 6}}`),
+			status: `{"status": {"allocated": 1, "ipam": {"v4": {"cidr": "10.0.0.0/24", "pages": {"0": "AQ=="}}}}}`,
+			other:  `{"spec": {"Options": {"vxlan": 7}}}`,
+			repair: `{"spec": {"Options": {"vxlan": null}}}`,
+		}
 	}
-	rules := definition.DeepCopy()
-	dropRules(definition.Spec.Versions[0].Schema.OpenAPIV3Schema)
-	if err := env.Client.Update(t.Context(), &definition); err != nil {
-		t.Fatal(err)
+	return all
+}
+
+// overlapping breaks no rule of the schema, only one of an admission policy.
+func overlapping(t *testing.T) older {
+	t.Helper()
+	return older{
+		object: newTenantConfig(t, `{hostDevices: [{name: ens4, vniType: vxlan, vniRange: "5-9"}, {name: ens5, vniType: vxlan, vniRange: "9-11"}], namespaceSelector: {matchLabels: {a: b}}}`),
+		status: `{"status": {"reservations": {"vxlan/ens4/0": "5 ns/a 0123456789abcdef"}}}`,
+		other:  `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-10"}, {"name": "ens5", "vniType": "vxlan", "vniRange": "9-11"}]}`,
+		repair: `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-9"}]}`,
 	}
-	old := &v1.ClusterNetwork{
-		ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("old")},
-		Spec:       v1.NetworkSpec{NetworkID: "old", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24", VLAN: 5, VXLAN: 6}},
+}
+
+// An object stored before a rule existed must still take status and metadata: else its
+// Pods could not get or give back addresses, and it could not be deleted.
+//
+// Before Kubernetes 1.33 a write of status is checked against the whole schema, also
+// where nothing changes (kubernetes/kubernetes#129503). So a rule that is added after a
+// release belongs into a policy, which status writes do not pass at any version.
+func TestObjectOlderThanTheRules(t *testing.T) {
+	t.Parallel()
+	for version, start := range map[string]func(testing.TB) *apitest.Env{"Current": apitest.New, "Oldest": apitest.NewOldest} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			env := start(t) // it changes the definitions
+			all, policy := olderObjects(t), overlapping(t)
+			storeOlder(t, env, all, policy)
+			t.Run("Policy", func(t *testing.T) {
+				t.Parallel()
+				checkOlder(t, env, policy, true)
+			})
+			for name, o := range all {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					checkOlder(t, env, o, version == "Current")
+				})
+			}
+		})
 	}
-	eventually(t, "the API server forgets the rules", func() error {
-		return env.Client.Create(t.Context(), old)
+}
+
+func checkOlder(t *testing.T, env *apitest.Env, o older, statusToo bool) {
+	t.Helper()
+	patch := func(text string) error {
+		return env.Client.Patch(t.Context(), o.object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
+	}
+	err := env.Client.Status().Patch(t.Context(), o.object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(o.status)))
+	if err != nil && statusToo {
+		t.Errorf("write status: %v", err)
+	}
+	for _, text := range []string{`{"metadata": {"finalizers": ["danm.io/in-use"]}}`, `{"metadata": {"finalizers": null, "labels": {"a": "b"}}}`} {
+		if err := patch(text); err != nil {
+			t.Errorf("write metadata: %v", err)
+		}
+	}
+	if err := patch(o.other); !apierrors.IsInvalid(err) {
+		t.Errorf("change the wrong part into other wrong: got %v, want a refusal", err)
+	}
+	if err := patch(o.repair); err != nil {
+		t.Errorf("repair: %v", err)
+	}
+}
+
+// storeOlder stores the objects while no rule forbids them.
+func storeOlder(t *testing.T, env *apitest.Env, all map[string]older, policy older) {
+	t.Helper()
+	bindings, probe := unbind(t, env), policy.object.DeepCopy()
+	eventually(t, "the API server forgets the policies", func() error {
+		return env.Client.Create(t.Context(), policy.object)
 	})
-	rules.ResourceVersion = definition.ResourceVersion
-	if err := env.Client.Update(t.Context(), rules); err != nil {
+	for name, o := range all {
+		var definition apiextensionsv1.CustomResourceDefinition
+		if err := env.Client.Get(t.Context(), client.ObjectKey{Name: name}, &definition); err != nil {
+			t.Fatal(err)
+		}
+		rules := definition.DeepCopy()
+		dropRules(definition.Spec.Versions[0].Schema.OpenAPIV3Schema)
+		if err := env.Client.Update(t.Context(), &definition); err != nil {
+			t.Fatal(err)
+		}
+		bad := o.object.DeepCopy()
+		eventually(t, "the API server forgets the rules of "+name, func() error {
+			return env.Client.Create(t.Context(), o.object)
+		})
+		rules.ResourceVersion = definition.ResourceVersion
+		if err := env.Client.Update(t.Context(), rules); err != nil {
+			t.Fatal(err)
+		}
+		awaitRefusal(t, env, bad)
+	}
+	for i := range bindings {
+		bindings[i].ResourceVersion = ""
+		if err := env.Client.Create(t.Context(), &bindings[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitRefusal(t, env, probe)
+}
+
+// unbind takes the admission policies out of force.
+func unbind(t *testing.T, env *apitest.Env) []admissionv1.ValidatingAdmissionPolicyBinding {
+	t.Helper()
+	var list admissionv1.ValidatingAdmissionPolicyBindingList
+	if err := env.Client.List(t.Context(), &list); err != nil {
 		t.Fatal(err)
 	}
-	probe := &unstructured.Unstructured{}
+	for i := range list.Items {
+		if err := env.Client.Delete(t.Context(), list.Items[i].DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list.Items
+}
+
+// awaitRefusal waits until the API server knows the rules again.
+func awaitRefusal(t *testing.T, env *apitest.Env, bad *unstructured.Unstructured) {
+	t.Helper()
 	eventually(t, "the API server knows the rules again", func() error {
-		*probe = *newNetwork(t, v1.KindClusterNetwork, `{Options: {vlan: 5, vxlan: 5}}`)
+		probe := bad.DeepCopy()
+		probe.SetName(apitest.Name("probe"))
 		if err := env.Client.Create(t.Context(), probe, client.DryRunAll); !apierrors.IsInvalid(err) {
 			return errAccepted
 		}
 		return nil
 	})
-	return old
 }
 
 func dropRules(schema *apiextensionsv1.JSONSchemaProps) {
-	schema.XValidations = nil
+	schema.XValidations, schema.Pattern = nil, ""
+	if schema.Items != nil && schema.Items.Schema != nil {
+		dropRules(schema.Items.Schema)
+	}
 	for name, field := range schema.Properties {
 		dropRules(&field)
 		schema.Properties[name] = field

@@ -22,16 +22,18 @@ import (
 // Nothing is stored.
 func TestNetworkRules(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	for name, tc := range networktest.Rules() {
-		for _, kind := range tc.On() {
-			t.Run(name+"/"+kind, func(t *testing.T) {
-				t.Parallel()
-				err := env.Client.Create(t.Context(), newNetwork(t, kind, tc.Spec), client.DryRunAll)
-				checkAnswer(t, tc, err)
-			})
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		for name, tc := range networktest.Rules() {
+			for _, kind := range tc.On() {
+				t.Run(name+"/"+kind, func(t *testing.T) {
+					t.Parallel()
+					err := env.Client.Create(t.Context(), newNetwork(t, kind, tc.Spec), client.DryRunAll)
+					checkAnswer(t, tc, err)
+				})
+			}
 		}
-	}
+	})
 }
 
 func checkAnswer(t *testing.T, tc networktest.Case, err error) {

@@ -10,40 +10,60 @@ import (
 	"testing"
 )
 
-// shared is the one control plane of this test binary. Go gives TestMain no other way
+// shared are the control planes of this test binary. Go gives TestMain no other way
 // to hand something to the tests.
 var shared struct {
-	sync.Mutex
-	inMain bool
-	env    *Env
-	err    error
+	inMain          bool
+	current, oldest plane
 }
 
-// Main runs the tests of a binary and ends what Start started. Call it from TestMain.
+// plane is a control plane that is started when the first test needs it.
+type plane struct {
+	sync.Mutex
+
+	env *Env
+	err error
+}
+
+// Main runs the tests of a binary and ends what Start and StartOldest started. Call it
+// from TestMain.
 func Main(m *testing.M) {
 	shared.inMain = true
 	m.Run() // the testing package exits with its code when TestMain returns
-	if shared.env == nil {
-		return
-	}
-	if err := shared.env.Close(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	for _, p := range []*plane{&shared.current, &shared.oldest} {
+		if p.env == nil {
+			continue
+		}
+		if err := p.env.Close(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
 	}
 }
 
 // Start returns the API server that all tests of this binary share.
 func Start(tb testing.TB) *Env {
 	tb.Helper()
-	shared.Lock()
-	defer shared.Unlock()
+	return shared.current.start(tb, Launch)
+}
+
+// StartOldest returns one of the oldest Kubernetes that Patchbay runs on, shared too.
+func StartOldest(tb testing.TB) *Env {
+	tb.Helper()
+	return shared.oldest.start(tb, launchOldest)
+}
+
+func (p *plane) start(tb testing.TB, launch func(context.Context) (*Env, error)) *Env {
+	tb.Helper()
+	p.Lock()
+	defer p.Unlock()
 	if !shared.inMain {
 		tb.Fatal("apitest.Start needs: func TestMain(m *testing.M) { apitest.Main(m) }")
 	}
-	if shared.env == nil && shared.err == nil {
-		shared.env, shared.err = Launch(context.Background()) // it outlives this test
+	if p.env == nil && p.err == nil {
+		p.env, p.err = launch(context.Background()) // it outlives this test
 	}
-	if shared.err != nil {
-		tb.Fatal(shared.err)
+	if p.err != nil {
+		tb.Fatal(p.err)
 	}
-	return shared.env
+	return p.env
 }

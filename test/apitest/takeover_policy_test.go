@@ -19,38 +19,40 @@ import (
 // DANM's bitmap and cursor come with a network that moves in, and not else.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	cases := map[string]struct {
-		reason, spec, refused string
-	}{
-		"Alloc":   {reason: "IPv4.", spec: `{Options: {cidr: 10.0.0.0/24, alloc: gAAB}}`, refused: "spec.Options.alloc "},
-		"Alloc6":  {reason: "IPv6.", spec: `{Options: {net6: "fd00::/120", alloc6: gAAB}}`, refused: "spec.Options.alloc6 "},
-		"LastIP":  {reason: "IPv4.", spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {lastIp: 10.0.0.9}}}`, refused: "spec.Options.allocation_pool.lastIp"},
-		"LastIP6": {reason: "IPv6.", spec: `{Options: {net6: "fd00::/120", allocation_pool_v6: {lastIp: "fd00::9"}}}`, refused: "spec.Options.allocation_pool_v6.lastIp"},
-		"Empty":   {reason: "DANM's clients write empty strings.", spec: `{Options: {alloc: "", alloc6: "", allocation_pool: {lastIp: ""}}}`},
-		"None":    {reason: "No options at all.", spec: `{}`},
-	}
-	for name, tc := range cases {
-		for _, kind := range (networktest.Case{}).On() {
-			t.Run(name+"/"+kind, func(t *testing.T) {
-				t.Parallel()
-				err := env.Client.Create(t.Context(), newNetwork(t, kind, tc.spec), client.DryRunAll)
-				if (tc.refused != "") != apierrors.IsInvalid(err) || tc.refused == "" && err != nil {
-					t.Fatalf("%s\ncreate: got %v, want a refusal: %v", tc.reason, err, tc.refused != "")
-				}
-				if err != nil && (!strings.Contains(err.Error(), tc.refused) || !strings.Contains(err.Error(), v1.TakeOverAnnotation)) {
-					t.Errorf("%s\ncreate: got %q, want it to say %q and the annotation", tc.reason, err, tc.refused)
-				}
-				moving := newNetwork(t, kind, tc.spec)
-				moving.SetAnnotations(map[string]string{v1.TakeOverAnnotation: "true"})
-				if err := env.Client.Create(t.Context(), moving, client.DryRunAll); err != nil {
-					t.Errorf("create with %s: %v", v1.TakeOverAnnotation, err)
-				}
-				moving.SetAnnotations(map[string]string{v1.TakeOverAnnotation: "false"})
-				if err := env.Client.Create(t.Context(), moving, client.DryRunAll); (err != nil) != (tc.refused != "") {
-					t.Errorf("create with %s=false: got %v", v1.TakeOverAnnotation, err)
-				}
-			})
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		cases := map[string]struct {
+			reason, spec, refused string
+		}{
+			"Alloc":   {reason: "IPv4.", spec: `{Options: {cidr: 10.0.0.0/24, alloc: gAAB}}`, refused: "spec.Options.alloc "},
+			"Alloc6":  {reason: "IPv6.", spec: `{Options: {net6: "fd00::/120", alloc6: gAAB}}`, refused: "spec.Options.alloc6 "},
+			"LastIP":  {reason: "IPv4.", spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {lastIp: 10.0.0.9}}}`, refused: "spec.Options.allocation_pool.lastIp"},
+			"LastIP6": {reason: "IPv6.", spec: `{Options: {net6: "fd00::/120", allocation_pool_v6: {lastIp: "fd00::9"}}}`, refused: "spec.Options.allocation_pool_v6.lastIp"},
+			"Empty":   {reason: "DANM's clients write empty strings.", spec: `{Options: {alloc: "", alloc6: "", allocation_pool: {lastIp: ""}}}`},
+			"None":    {reason: "No options at all.", spec: `{}`},
 		}
-	}
+		for name, tc := range cases {
+			for _, kind := range (networktest.Case{}).On() {
+				t.Run(name+"/"+kind, func(t *testing.T) {
+					t.Parallel()
+					err := env.Client.Create(t.Context(), newNetwork(t, kind, tc.spec), client.DryRunAll)
+					if (tc.refused != "") != apierrors.IsInvalid(err) || tc.refused == "" && err != nil {
+						t.Fatalf("%s\ncreate: got %v, want a refusal: %v", tc.reason, err, tc.refused != "")
+					}
+					if err != nil && (!strings.Contains(err.Error(), tc.refused) || !strings.Contains(err.Error(), v1.TakeOverAnnotation)) {
+						t.Errorf("%s\ncreate: got %q, want it to say %q and the annotation", tc.reason, err, tc.refused)
+					}
+					moving := newNetwork(t, kind, tc.spec)
+					moving.SetAnnotations(map[string]string{v1.TakeOverAnnotation: "true"})
+					if err := env.Client.Create(t.Context(), moving, client.DryRunAll); err != nil {
+						t.Errorf("create with %s: %v", v1.TakeOverAnnotation, err)
+					}
+					moving.SetAnnotations(map[string]string{v1.TakeOverAnnotation: "false"})
+					if err := env.Client.Create(t.Context(), moving, client.DryRunAll); (err != nil) != (tc.refused != "") {
+						t.Errorf("create with %s=false: got %v", v1.TakeOverAnnotation, err)
+					}
+				})
+			}
+		}
+	})
 }

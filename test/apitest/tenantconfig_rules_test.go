@@ -19,13 +19,15 @@ import (
 // Package network runs the same cases over its model.
 func TestTenantConfigRules(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	for name, tc := range networktest.TenantConfigRules() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			checkAnswer(t, tc, env.Client.Create(t.Context(), newTenantConfig(t, tc.Spec), client.DryRunAll))
-		})
-	}
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		for name, tc := range networktest.TenantConfigRules() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				checkAnswer(t, tc, env.Client.Create(t.Context(), newTenantConfig(t, tc.Spec), client.DryRunAll))
+			})
+		}
+	})
 }
 
 func newTenantConfig(t *testing.T, text string) *unstructured.Unstructured {
@@ -42,17 +44,19 @@ func newTenantConfig(t *testing.T, text string) *unstructured.Unstructured {
 // Labels change freely; what tenants get may not become nothing.
 func TestTenantConfigMetadata(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
-	o := newTenantConfig(t, `{hostDevices: [{name: ens4}]}`)
-	if err := env.Client.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	o.SetLabels(map[string]string{"a": "b"})
-	if err := env.Client.Update(t.Context(), o); err != nil {
-		t.Errorf("set a label: %v", err)
-	}
-	delete(o.Object, "hostDevices")
-	if err := env.Client.Update(t.Context(), o, client.DryRunAll); err == nil {
-		t.Error("take the last device out: accepted, want a refusal")
-	}
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		o := newTenantConfig(t, `{hostDevices: [{name: ens4}]}`)
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		o.SetLabels(map[string]string{"a": "b"})
+		if err := env.Client.Update(t.Context(), o); err != nil {
+			t.Errorf("set a label: %v", err)
+		}
+		delete(o.Object, "hostDevices")
+		if err := env.Client.Update(t.Context(), o, client.DryRunAll); err == nil {
+			t.Error("take the last device out: accepted, want a refusal")
+		}
+	})
 }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/webhook"
+)
+
+// namespace is that of deployments/.
+const namespace = "patchbay-system"
+
+// Serve runs admission until the returned function is called, and waits until the API
+// server asks it. Clock is for the certificates' lives; nil is time.Now.
+func Serve(ctx context.Context, env *apitest.Env, clock func() time.Time) (stop func(), err error) {
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	stop, err = Run(ctx, env, port, clock)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(Install(ctx, env, port), Await(ctx, env)); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// Run runs admission on a port, for configurations that are there, or will be.
+func Run(ctx context.Context, env *apitest.Env, port int, clock func() time.Time) (stop func(), err error) {
+	m, err := manager.New(env.ConfigAs(Controller()), manager.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make manager: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	_, err = webhook.Register(ctx, m, webhook.Options{
+		Namespace: namespace, Host: "127.0.0.1", Port: port, MoreHosts: []string{"127.0.0.1"}, Clock: clock,
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = m.Start(ctx)
+	}()
+	return func() { cancel(); <-done }, nil
+}
+
+// Controller is the account of patchbay-controller.
+func Controller() apitest.Identity {
+	return apitest.Identity{
+		UserName: "system:serviceaccount:" + namespace + ":patchbay-controller",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+}
+
+// FreePort returns a TCP port of the loopback address that nobody listens on.
+func FreePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	a, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, fmt.Errorf("listener on %v: want a TCP address", l.Addr())
+	}
+	return a.Port, nil
+}
