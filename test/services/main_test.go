@@ -14,10 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/svcwatcher"
@@ -49,7 +51,8 @@ var leader = sync.OnceValues(func() (*scene.Controller, error) {
 var sharedEnv *apitest.Env // what leader works for; Go hands TestMain nothing
 
 func TestMain(m *testing.M) {
-	apitest.Main(m) // the leader's kubeconfig is useless without its API server
+	ctrllog.SetLogger(logr.Discard()) // that v1 Endpoints are deprecated is known
+	apitest.Main(m)                   // the leader's kubeconfig is useless without its API server
 	if sharedEnv != nil {
 		if c, err := leader(); err == nil {
 			_ = c.Kill(context.Background())

@@ -48,7 +48,11 @@ func line(ports []discoveryv1.EndpointPort, e discoveryv1.Endpoint) string {
 			states = append(states, state.name)
 		}
 	}
-	return strings.Join(append(words, strings.Join(states, ","), e.TargetRef.Name), " ")
+	pod := "nobody"
+	if e.TargetRef != nil {
+		pod = e.TargetRef.Name
+	}
+	return strings.Join(append(words, strings.Join(states, ","), pod), " ")
 }
 
 // Check compares all Services of a namespace, on these networks, with what should be
