@@ -53,7 +53,8 @@ func newToken(ctx context.Context, a *access) *cobra.Command {
 				server = cfg.Host
 			}
 			secret := newTokenSecret(args[0], time.Now().Add(life))
-			if err := c.Create(ctx, secret, client.FieldOwner("kubectl-patchbay")); err != nil {
+			// A copy: the API server's answer has no stringData.
+			if err := c.Create(ctx, secret.DeepCopy(), client.FieldOwner("kubectl-patchbay")); err != nil {
 				return fmt.Errorf("create join token of %s: %w", args[0], err)
 			}
 			return printJoin(cmd.OutOrStdout(), args[0], server, secret, ca)

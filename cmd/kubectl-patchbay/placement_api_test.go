@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/standalone"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// A person makes a token, joins with what is printed, accepts, and lists; here hub and
+// cluster are one API server.
+func TestAClusterJoins(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := standalone.Install(ctx, env.Config); err != nil {
+		t.Fatal(err)
+	}
+	do := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		err := run(ctx, append(args, "--kubeconfig="+env.Plane.AdminKubeconfig()), &out, &out)
+		return out.String(), err
+	}
+	printed, err := do("hub", "token", "east", "--ttl=10m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := &corev1.SecretList{}
+	if err := env.Client.List(ctx, secrets, client.InNamespace("kube-system"), client.MatchingLabels{v1alpha1.JoinTokenLabel: "east"}); err != nil || len(secrets.Items) != 1 {
+		t.Fatalf("%d tokens, %v", len(secrets.Items), err)
+	}
+	if got := string(secrets.Items[0].Data["auth-extra-groups"]); got != "system:bootstrappers:patchbay:east" {
+		t.Errorf("the token has the groups %q", got)
+	}
+	command := regexp.MustCompile(`kubectl patchbay (cluster join .*)`).FindStringSubmatch(printed)
+	if command == nil {
+		t.Fatalf("no command in %q", printed)
+	}
+	for range 2 { // it is safe to repeat
+		if out, err := do(strings.Fields(command[1])...); err != nil || !strings.Contains(out, "asks to join as east") {
+			t.Fatalf("%q, %v", out, err)
+		}
+	}
+	agent := &unstructured.Unstructured{}
+	agent.SetAPIVersion("apps/v1")
+	agent.SetKind("Deployment")
+	key := client.ObjectKey{Namespace: agentNamespace, Name: "patchbay-agent"}
+	if err := env.Client.Get(ctx, key, agent); err != nil || agent.GetGeneration() != 1 {
+		t.Errorf("generation %d, %v: the second join changed the agent", agent.GetGeneration(), err)
+	}
+	other := strings.Fields(strings.Replace(command[1], "join east", "join west", 1))
+	if _, err := do(other...); err == nil || !strings.Contains(err.Error(), "this cluster is east") {
+		t.Errorf("got %v: east must not become west by mistake", err)
+	}
+	if _, err := do(append(other, "--force")...); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if out, err := do("cluster", "accept", "east"); err != nil || out != "east is accepted\n" {
+			t.Errorf("%q, %v", out, err)
+		}
+	}
+	if out, err := do("cluster", "list"); err != nil || !strings.Contains(out, "east") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// accept changes nothing else of a Cluster that is there.
+func TestAcceptKeepsTheRest(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	if err := standalone.Install(t.Context(), env.Config); err != nil {
+		t.Fatal(err)
+	}
+	c, _, err := (&access{rules: rulesOf(env)}).openPlacement()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := &v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{Unschedulable: true, Properties: map[string]v1alpha1.PropertyValue{"nic": "ens4"}}}
+	cluster.Name = "west"
+	if err := c.Create(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	if err := accept(t.Context(), c, "west"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+		t.Fatal(err)
+	}
+	if s := cluster.Spec; !s.Accepted || !s.Unschedulable || s.Properties["nic"] != "ens4" {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// rulesOf reads the admin's kubeconfig.
+func rulesOf(env *apitest.Env) *clientcmd.ClientConfigLoadingRules {
+	return &clientcmd.ClientConfigLoadingRules{ExplicitPath: env.Plane.AdminKubeconfig()}
+}
