@@ -12,36 +12,38 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // capture is a tcpdump that runs on a node.
 type capture struct {
 	c          *cluster
 	node, file string
-	pid        string
 }
 
 // capture starts a tcpdump on an interface of a network namespace, or of the node
 // itself when netns is empty. It returns once packets are seen.
 func (c *cluster) capture(t *testing.T, node, netns, ifc string) *capture {
 	t.Helper()
-	file := fmt.Sprintf("/run/capture-%s-%s", path.Base(netns), ifc)
+	file := fmt.Sprintf("/run/capture-%d", time.Now().UnixNano())
 	dump := "tcpdump -n -i " + ifc + " -U --immediate-mode -w " + file
 	if netns != "" {
 		dump = "ip netns exec " + path.Base(netns) + " " + dump
 	}
-	out, err := c.lab.Exec(t.Context(), node, "sh", "-c", "setsid "+dump+" >/dev/null 2>"+file+".err </dev/null & echo $!")
-	if err != nil {
-		t.Fatalf("start capture on %s of %s: %v", ifc, node, err)
-	}
-	p := &capture{c: c, node: node, file: file, pid: strings.TrimSpace(out)}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = c.lab.Exec(ctx, node, "sh", "-c", "echo $$ >"+file+".pid; exec "+dump+" 2>"+file+".err") // until it is killed
+	}()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-		defer cancel()
-		if _, err := c.lab.Exec(ctx, node, "sh", "-c", "kill "+p.pid+" 2>/dev/null; rm -f "+file+" "+file+".err"); err != nil {
+		if _, err := c.lab.Exec(ctx, node, "sh", "-c", "kill $(cat "+file+".pid); rm -f "+file+" "+file+".*"); err != nil {
 			t.Errorf("end capture: %v", err)
 		}
+		cancel()
+		<-ended
 	})
+	p := &capture{c: c, node: node, file: file}
 	c.await(t.Context(), t, "packets of "+ifc+" are captured", func(ctx context.Context) string {
 		out, err := c.lab.Exec(ctx, node, "cat", file+".err")
 		if err == nil && strings.Contains(out, "listening on") {
