@@ -7,7 +7,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -188,11 +187,11 @@ func isolated(t *testing.T, red, blue *tenancy) {
 func (who *tenancy) asksFor(t *testing.T, network, last int, there bool) {
 	t.Helper()
 	ifc, target := fmt.Sprintf("eth%d", network), fmt.Sprintf("10.190.%d.%d", network+1, last)
-	args := []string{"exec", who.near.Name, "--", "ping", "-c", "1", "-w", "10", "-I", ifc, target}
-	if !there {
-		args[slices.Index(args, "10")] = "2" // it asks once a second
+	seconds := "2" // it asks once a second
+	if there {
+		seconds = "10"
 	}
-	_, err := who.kubectl(t.Context(), "", args...)
+	_, err := who.kubectl(t.Context(), "", "exec", who.near.Name, "--", "ping", "-c", "1", "-w", seconds, "-I", ifc, target)
 	if there && err != nil {
 		t.Errorf("the tenant's own Pod does not answer: %v", err)
 	}
