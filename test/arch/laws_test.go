@@ -136,6 +136,34 @@ func laws() []law {
 			reason: "Services stand on objects alone, like the other parts of the controller",
 		},
 		{
+			who: "placement/divide", forbidden: append([]string{module, "k8s.io"}, pure...),
+			allowed: []string{module + "/placement/divide"},
+			deep:    true,
+			reason:  "division is arithmetic: standard library only, so that it can be proved alone",
+		},
+		{
+			who: "placement", except: []string{"placement/hub", "placement/agent"},
+			forbidden: append([]string{module}, pure...),
+			allowed:   []string{module + "/api", module + "/placement/divide"},
+			reason:    "what placement decides is pure: an outage, a restart or a race is an input like any other",
+		},
+		{
+			who: "placement/agent", forbidden: append([]string{module}, kernels...),
+			allowed: []string{module + "/api", module + "/placement/agent"},
+			reason:  "the agent carries out what it is told: of the hub it knows the kinds and nothing else",
+		},
+		{
+			who: "placement/hub", forbidden: concat([]string{
+				module + "/placement/agent", module + "/daemon", module + "/controller", module + "/webhook", module + "/cni", module + "/objects",
+			}, kernels),
+			reason: "the hub meets agents at its API server only, and runs on no node",
+		},
+		{
+			who: "", except: []string{"placement", "api", "deployments", "cmd", "test"},
+			forbidden: []string{module + "/placement", module + "/api/placement", module + "/deployments/placement"},
+			reason:    "networks work without any hub",
+		},
+		{
 			who: "", forbidden: []string{module + "/cmd"},
 			reason: "programs are imported by nobody",
 		},
