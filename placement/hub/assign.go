@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,7 +62,12 @@ func (p *pass) assign(ctx context.Context, next *v1alpha1.Assignment) error {
 			return nil
 		}
 		next.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
-		if err := p.direct.Create(ctx, next); err != nil {
+		err := p.direct.Create(ctx, next)
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			p.record = next // it went with its namespace; the Works are enough to remove by
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("create Assignment %s: %w", key, err)
 		}
 		p.wrote(next)

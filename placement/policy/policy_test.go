@@ -117,6 +117,10 @@ func TestFind(t *testing.T) {
 			object: object(nil), local: []v1alpha1.Placement{local("a", all), local("b", all)},
 			wrong: "Placement shop/a: spec.objects: Placement shop/b selects this object too",
 		},
+		"annotation breaks a tie": {
+			object: object(func(o *Object) { o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: "east"} }),
+			local:  []v1alpha1.Placement{local("a", all), local("b", all)}, source: "annotation",
+		},
 		"selected by kind": {
 			object: object(nil), source: "Placement shop/a", local: []v1alpha1.Placement{
 				local("a", v1alpha1.PlacementSpec{Objects: []v1alpha1.ObjectSelector{{Group: "apps", Kind: "Deployment", Names: []v1alpha1.ObjectName{"web"}}}}),

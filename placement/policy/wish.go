@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -55,11 +56,14 @@ func (w *Wish) Follows() bool { return w.Spec.Follow == nil || *w.Spec.Follow }
 // Find returns what is wanted of an object, and nil when nobody wants it placed. Its
 // errors are of the type *Error.
 func Find(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlacement) (*Wish, error) {
+	text, annotated := o.Annotations[v1alpha1.ClustersAnnotation]
 	wish, err := find(o, local, global)
+	if e, ok := errors.AsType[*Error](err); ok && annotated && e.Reason == v1alpha1.ReasonPolicyTie {
+		wish, err = nil, nil // the annotation decides, and neither says the rest
+	}
 	if err != nil {
 		return nil, err
 	}
-	text, annotated := o.Annotations[v1alpha1.ClustersAnnotation]
 	if annotated {
 		if wish == nil {
 			wish = &Wish{}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package hub
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// says waits until an object's Assignment has a condition, and an Event tells the same.
+func (b *bench) says(k Key, kind, reason, text string) {
+	b.t.Helper()
+	b.eventually(fmt.Sprintf("%s of %s to say %s %q", kind, k, reason, text), func(ctx context.Context) error {
+		a := &v1alpha1.Assignment{}
+		if err := b.client.Get(ctx, k.assignment(), a); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(a.Status.Conditions, kind)
+		if c == nil || c.Reason != reason || !strings.Contains(c.Message, text) {
+			return fmt.Errorf("%w: %+v", errNotYet, c)
+		}
+		return nil
+	})
+	if reason == v1alpha1.ReasonSettled {
+		return
+	}
+	b.eventually("an Event "+reason, func(ctx context.Context) error {
+		var events corev1.EventList
+		if err := b.client.List(ctx, &events, client.InNamespace(k.Namespace)); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Reason == reason && e.InvolvedObject.Name == k.Name && strings.Contains(e.Message, text) {
+				return nil
+			}
+		}
+		return errNotYet
+	})
+}
+
+// Each mistake is said by condition and Event, with object and field, and leaves what
+// was good.
+func TestMistakesLeaveTheLastGoodState(t *testing.T) {
+	b := newBench(t)
+	ns := b.namespace("wrong")
+	b.cluster("wrong-east", v1alpha1.ClusterSpec{}, nil)
+	b.cluster("wrong-west", v1alpha1.ClusterSpec{}, nil)
+	d := deployment(ns, "web", "wrong-east", 2)
+	b.create(d)
+	key := deploymentKey(ns, "web")
+	good := map[string]int32{"wrong-east": 2}
+	b.runs(key, good)
+
+	b.annotate(d, "nope")
+	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonUnknownCluster, `annotations[placement.patchbay.io/clusters]: there is no Cluster "nope"`)
+	b.runs(key, good)
+	b.annotate(d, "wrong-east=1,wrong-west")
+	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonInvalidAnnotation, "annotations[placement.patchbay.io/clusters]")
+	b.runs(key, good)
+	b.annotate(d, "wrong-east")
+	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonSettled, "by annotation")
+
+	rule := &v1alpha1.Customization{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "broken"},
+		Spec: v1alpha1.CustomizationSpec{
+			Match: v1alpha1.CustomizationMatch{Kinds: []v1alpha1.KindName{"Deployment.apps"}},
+			Rules: []v1alpha1.Rule{{Path: "spec.template.spec.priorityClassName", CEL: "cluster.properties.nope"}},
+		},
+	}
+	b.create(rule)
+	b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonInvalidRule, "Customization wrong/broken: spec.rules[0]")
+	b.runs(key, good)
+	b.annotate(d, "wrong-east=1") // moves go on, with the last good manifest
+	if err := b.client.Delete(t.Context(), rule); err != nil {
+		t.Fatal(err)
+	}
+	b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonSettled, "")
+
+	for _, name := range []string{"a", "b"} {
+		b.create(&v1alpha1.Placement{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+			Spec: v1alpha1.PlacementSpec{Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{"wrong-west"}},
+				Objects: []v1alpha1.ObjectSelector{{Kind: "ConfigMap"}, {Group: "rbac.authorization.k8s.io", Kind: "Role"}}},
+		})
+	}
+	b.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tied"}})
+	config := Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: ns, Name: "tied"}
+	b.says(config, v1alpha1.ConditionPlaced, v1alpha1.ReasonPolicyTie, "Placement wrong/a: spec.objects: Placement wrong/b")
+	b.runs(config, map[string]int32{})
+	b.eventually("the policy to say that Roles stay", func(ctx context.Context) error {
+		p := &v1alpha1.Placement{}
+		if err := b.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, p); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionValid)
+		if c == nil || c.Reason != v1alpha1.ReasonNotPlaceable || !strings.Contains(c.Message, "spec.objects[1].kind") {
+			return fmt.Errorf("%w: %+v", errNotYet, c)
+		}
+		return nil
+	})
+
+	large := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "large", Annotations: map[string]string{v1alpha1.ClustersAnnotation: "wrong-east"}},
+		Data:       map[string]string{"all": strings.Repeat("x", v1alpha1.MaxManifestBytes)},
+	}
+	b.create(large)
+	b.says(Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: ns, Name: "large"},
+		v1alpha1.ConditionRendered, v1alpha1.ReasonTooLarge, "wrong/large")
+}
+
+// (kcp 7) The limit refuses; growth spills over with no replica moved; what fits nowhere
+// says so.
+func TestLimits(t *testing.T) {
+	b := newBench(t)
+	ns := b.namespace("limits")
+	b.cluster("limits-east", v1alpha1.ClusterSpec{Limits: &v1alpha1.Limits{Pods: new(int32(4))}}, nil)
+	b.cluster("limits-west", v1alpha1.ClusterSpec{Limits: &v1alpha1.Limits{Pods: new(int32(6))}}, nil)
+	first := deployment(ns, "first", "limits-east", 3)
+	b.create(first)
+	b.runs(deploymentKey(ns, "first"), map[string]int32{"limits-east": 3})
+	second := deployment(ns, "second", "limits-east,limits-west", 2)
+	b.create(second)
+	key := deploymentKey(ns, "second")
+	b.runs(key, map[string]int32{"limits-east": 1, "limits-west": 1})
+	scale := func(n int32) {
+		t.Helper()
+		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
+		if err := b.client.Patch(t.Context(), second, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scale(6)
+	b.runs(key, map[string]int32{"limits-east": 1, "limits-west": 5})
+	scale(9)
+	b.runs(key, map[string]int32{"limits-east": 1, "limits-west": 6})
+	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonUnschedulable, "2 of 9 replicas have no room: limits-east has room for 1")
+}
