@@ -121,12 +121,7 @@ func (b *Bed) startHub(ctx context.Context) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = p.run("kube-controller-manager", filepath.Join(p.bin, "kube-controller-manager"),
-		"--kubeconfig="+filepath.Join(dir, "kube-controller-manager.kubeconfig"), "--secure-port=0", "--leader-elect=false",
-		"--kube-api-qps=500", "--kube-api-burst=1000", "--use-service-account-credentials=true",
-		"--service-account-private-key-file="+filepath.Join(dir, "sa.key"), "--root-ca-file="+filepath.Join(dir, "ca.crt"),
-		"--cluster-signing-cert-file="+filepath.Join(dir, "ca.crt"), "--cluster-signing-key-file="+filepath.Join(dir, "ca.key"),
-		"--controllers="+InertControllers)
+	err = p.startControllers("--controllers=" + InertControllers)
 	if err != nil {
 		return nil, errors.Join(err, p.close(context.WithoutCancel(ctx)))
 	}

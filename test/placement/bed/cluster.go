@@ -39,12 +39,12 @@ type Cluster struct {
 	Link *Link
 }
 
-// startCluster starts a cluster with one node, on that etcd or one of its own.
+// startCluster starts a cluster with one node, on that etcd or one of its own. As at the
+// hub the admission of service accounts is off.
 func (b *Bed) startCluster(ctx context.Context, name, etcd string) (*Cluster, error) {
 	full := !b.config.APIServersOnly
 	plane, err := b.startPlane(ctx, controlplane.Config{
 		Dir: filepath.Join(b.Dir, name), Etcd: etcd, EtcdPrefix: "/" + name,
-		ControllerManager: full, Scheduler: full,
 		ServiceCIDR: netip.MustParsePrefix("10.97.0.0/16"),
 	})
 	if err != nil {
@@ -64,6 +64,9 @@ func (c *Cluster) prepare(ctx context.Context, b *Bed, full bool) error {
 	}
 	if !full {
 		return nil
+	}
+	if err := errors.Join(c.startControllers(), c.startScheduler()); err != nil {
+		return err
 	}
 	file := filepath.Join(c.dir, "stages.yaml")
 	if err := os.WriteFile(file, stages, 0o600); err != nil {

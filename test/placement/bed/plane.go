@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,8 @@ type Plane struct {
 	Client client.WithWatch
 
 	bin, dir string
+
+	mu       sync.Mutex
 	programs []process.ID
 }
 
@@ -70,13 +73,20 @@ func (p *Plane) close(ctx context.Context) error {
 
 // run starts a program beside the API server. Its log is <name>.log.
 func (p *Plane) run(name string, args ...string) (process.ID, error) {
+	return p.runEnv(name, nil, args...)
+}
+
+// runEnv does so with more environment.
+func (p *Plane) runEnv(name string, env []string, args ...string) (process.ID, error) {
 	id, err := process.Start(process.Spec{
 		Args: args, Dir: p.dir, Log: filepath.Join(p.dir, name+".log"), Tied: true,
-		Env: []string{"HOME=" + p.dir},
+		Env: append([]string{"HOME=" + p.dir}, env...),
 	})
 	if err != nil {
 		return id, fmt.Errorf("start %s: %w", name, err)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.programs = append(p.programs, id)
 	return id, nil
 }
@@ -105,4 +115,24 @@ func (p *Plane) UserKubeconfig(user string, groups ...string) (string, error) {
 	}
 	_, err = f.Write(raw)
 	return f.Name(), errors.Join(err, f.Close())
+}
+
+// startControllers starts a controller manager beside an API server that is ready: one
+// that comes too early gives up after ten seconds.
+func (p *Plane) startControllers(args ...string) error {
+	_, err := p.run("kube-controller-manager", append([]string{
+		filepath.Join(p.bin, "kube-controller-manager"),
+		"--kubeconfig=" + filepath.Join(p.dir, "kube-controller-manager.kubeconfig"), "--secure-port=0", "--leader-elect=false",
+		"--kube-api-qps=500", "--kube-api-burst=1000", "--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + filepath.Join(p.dir, "sa.key"), "--root-ca-file=" + filepath.Join(p.dir, "ca.crt"),
+		"--cluster-signing-cert-file=" + filepath.Join(p.dir, "ca.crt"), "--cluster-signing-key-file=" + filepath.Join(p.dir, "ca.key"),
+	}, args...)...)
+	return err
+}
+
+// startScheduler starts a scheduler.
+func (p *Plane) startScheduler() error {
+	_, err := p.run("kube-scheduler", filepath.Join(p.bin, "kube-scheduler"),
+		"--kubeconfig="+filepath.Join(p.dir, "kube-scheduler.kubeconfig"), "--secure-port=0", "--leader-elect=false")
+	return err
 }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/lab/process"
+)
+
+// Users that our programs are known by in audit logs.
+const (
+	HubUser   = "patchbay-hub"
+	AgentUser = "system:serviceaccount:patchbay-system:patchbay-agent"
+)
+
+// StartHub installs the hub's kinds and starts patchbay-hub.
+func (b *Bed) StartHub(ctx context.Context) (process.ID, error) {
+	if err := Install(ctx, b.Hub.Config, "placement/crds", "CustomResourceDefinition"); err != nil {
+		return process.ID{}, err
+	}
+	if err := Install(ctx, b.Hub.Config, "placement/hub", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding",
+		"Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"); err != nil {
+		return process.ID{}, err
+	}
+	kubeconfig, err := b.Hub.UserKubeconfig(HubUser, "system:masters")
+	if err != nil {
+		return process.ID{}, err
+	}
+	return b.Hub.run("patchbay-hub", filepath.Join(b.root, "bin", "patchbay-hub"),
+		"--kubeconfig="+kubeconfig, "--http-address=127.0.0.1:0", "--leader-elect=false")
+}
+
+// Accept makes the Cluster at the hub, as an infrastructure person would.
+func (b *Bed) Accept(ctx context.Context, name string, spec v1alpha1.ClusterSpec) error {
+	spec.Accepted = true
+	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}, Spec: spec}
+	if err := b.Hub.Client.Create(ctx, c); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Cluster %s: %w", name, err)
+	}
+	return nil
+}
+
+// StartAgent installs what the agent needs in its cluster, and starts it with a join
+// token and the rights that deployments/ gives it. Env is added to its environment.
+func (b *Bed) StartAgent(ctx context.Context, name string, env ...string) (process.ID, error) {
+	c := b.Clusters[name]
+	if err := Install(ctx, c.Config, "placement/crds", "CustomResourceDefinition"); err != nil {
+		return process.ID{}, err
+	}
+	if err := Install(ctx, c.Config, "placement/agent", "Namespace", "ServiceAccount",
+		"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"); err != nil {
+		return process.ID{}, err
+	}
+	if b.config.APIServersOnly {
+		if err := c.placeable(ctx); err != nil {
+			return process.ID{}, err
+		}
+	}
+	local, err := c.UserKubeconfig(AgentUser, "system:serviceaccounts", "system:serviceaccounts:patchbay-system")
+	if err != nil {
+		return process.ID{}, err
+	}
+	hub := filepath.Join(c.dir, "hub.kubeconfig")
+	if _, err := os.Stat(hub); errors.Is(err, os.ErrNotExist) {
+		if err := b.writeJoin(ctx, c, hub); err != nil {
+			return process.ID{}, err
+		}
+	}
+	return c.runEnv("patchbay-agent", env, filepath.Join(b.root, "bin", "patchbay-agent"),
+		"--cluster="+name, "--kubeconfig="+local, "--hub-kubeconfig="+hub, "--join",
+		"--namespace=patchbay-system", "--identity="+name, "--http-address=127.0.0.1:0", "--leader-elect=false", "--debug")
+}
+
+// placeable gives the agent what the aggregation of roles would: no controller manager
+// runs here to do so.
+func (c *Cluster) placeable(ctx context.Context) error {
+	kinds, placeable := &rbacv1.ClusterRole{}, &rbacv1.ClusterRole{}
+	err := errors.Join(
+		c.Client.Get(ctx, client.ObjectKey{Name: "patchbay-agent-kinds"}, kinds),
+		c.Client.Get(ctx, client.ObjectKey{Name: "patchbay-agent-placeable"}, placeable))
+	if err == nil {
+		placeable.Rules = kinds.Rules
+		err = c.Client.Update(ctx, placeable)
+	}
+	if err != nil {
+		return fmt.Errorf("give the agent its rights: %w", err)
+	}
+	return nil
+}
+
+// writeJoin makes a join token at the hub and writes the kubeconfig that has it. The
+// hub's address in it is the link's.
+func (b *Bed) writeJoin(ctx context.Context, c *Cluster, file string) error {
+	id, secret := tokenID(c.Name), "0123456789abcdef"
+	o := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id, Labels: map[string]string{v1alpha1.JoinTokenLabel: c.Name},
+		},
+		Type: "bootstrap.kubernetes.io/token",
+		StringData: map[string]string{
+			"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true",
+			"auth-extra-groups": v1alpha1.BootstrapGroupPrefix + c.Name,
+		},
+	}
+	if err := b.Hub.Client.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create join token: %w", err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: c.Link.URL(), CertificateAuthorityData: b.Hub.Config.CAData}
+	config.AuthInfos["join"] = &clientcmdapi.AuthInfo{Token: id + "." + secret}
+	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "join"}
+	config.CurrentContext = "hub"
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		return fmt.Errorf("write join kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// tokenID makes the six characters of a token's name that stand for a cluster's.
+func tokenID(name string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return fmt.Sprintf("%06x", h.Sum32()&0xffffff)
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// kcp 1: unchanged objects are in the clusters, and kubectl's ways to wait work at the
+// hub.
+func TestKCP1ApplyUnchanged(t *testing.T) {
+	w := shared
+	ns := w.namespace(t)
+	watch(t, w, ns)
+	w.apply(t, w.Hub.Client, ns, fmt.Sprintf(`
+apiVersion: placement.patchbay.io/v1alpha1
+kind: Placement
+metadata: {name: everywhere}
+spec:
+  clusters: {names: [east, west]}
+---
+%s
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  ports: [{port: 80}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {a: b}
+`, plain("web", 4)))
+	for _, args := range [][]string{
+		{"rollout", "status", "deployment/web", "--timeout=110s"},
+		{"wait", "--for=condition=Available", "deployment/web", "--timeout=110s"},
+		{"get", "deployment", "web"},
+	} {
+		if out, err := w.Hub.Kubectl(t.Context(), append(args, "-n", ns)...); err != nil {
+			t.Fatalf("kubectl %v: %v\n%s", args, err, out)
+		}
+	}
+	w.awaitReplicas(t, ns, "web", map[string]int32{"east": 2, "west": 2})
+	for _, name := range []string{"east", "west"} {
+		for _, o := range []client.Object{object("v1", "Service", ns, "web"), object("v1", "ConfigMap", ns, "settings")} {
+			eventually(t, o.GetName()+" is in "+name, func() error {
+				return w.Clusters[name].Client.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+			})
+		}
+	}
+}
+
+// kcp 2: one edit of one annotation moves the object; nothing is left behind.
+func TestKCP2MoveByOneAttribute(t *testing.T) {
+	w := shared
+	ns := w.namespace(t)
+	watch(t, w, ns)
+	w.apply(t, w.Hub.Client, ns, deployment("web", 3, "east", "1s"))
+	w.awaitReplicas(t, ns, "web", map[string]int32{"east": 3})
+	w.available(t, ns, "web", 3)
+
+	w.annotate(t, object("apps/v1", "Deployment", ns, "web"), "west")
+	w.awaitReplicas(t, ns, "web", map[string]int32{"west": 3})
+	w.available(t, ns, "web", 3)
+	eventually(t, "no Pod is left in east", func() error {
+		list := &corev1.PodList{}
+		if err := w.Clusters["east"].Client.List(t.Context(), list, client.InNamespace(ns)); err != nil {
+			return err
+		}
+		if len(list.Items) > 0 {
+			return fmt.Errorf("%d Pods", len(list.Items))
+		}
+		return nil
+	})
+}

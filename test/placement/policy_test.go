@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
+)
+
+// where lists the clusters that have the object.
+func (w *world) where(t *testing.T, o client.Object) string {
+	t.Helper()
+	var found []string
+	for name, c := range w.Clusters {
+		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+		if err == nil {
+			found = append(found, name)
+		} else if !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(found)
+	return strings.Join(found, ",")
+}
+
+func (w *world) awaitWhere(t *testing.T, o client.Object, want string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s is in %q", o.GetName(), want), func() error {
+		if got := w.where(t, o); got != want {
+			return fmt.Errorf("is in %q", got)
+		}
+		return nil
+	})
+}
+
+// kcp policy: the annotation works on any kind, object comes before namespace before
+// all, RBAC stays at the hub, and a hub that is killed goes on where it was.
+func TestKCPPolicy(t *testing.T) {
+	w := shared
+	ns := w.namespace(t)
+	watch(t, w, ns)
+	settings := object("v1", "ConfigMap", ns, "settings")
+	w.apply(t, w.Hub.Client, ns, fmt.Sprintf(`
+apiVersion: placement.patchbay.io/v1alpha1
+kind: ClusterPlacement
+metadata: {name: %[1]s}
+spec:
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
+  clusters: {names: [south]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {a: b}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]
+`, ns))
+	t.Cleanup(func() {
+		o := object("placement.patchbay.io/v1alpha1", "ClusterPlacement", "", ns)
+		if err := w.Hub.Client.Delete(t.Context(), o); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+	w.awaitWhere(t, settings, "south") // the policy for all
+	w.apply(t, w.Hub.Client, ns, placement("here", "west"))
+	w.awaitWhere(t, settings, "west") // the namespace's
+	w.annotate(t, object("v1", "ConfigMap", ns, "settings"), "east,west")
+	if err := w.hub.Kill(t.Context()); err != nil { // at some write
+		t.Fatal(err)
+	}
+	var err error
+	if w.hub, err = w.StartHub(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitWhere(t, settings, "east,west") // the object's own
+	w.annotate(t, object("v1", "ConfigMap", ns, "settings"), "")
+	w.awaitWhere(t, settings, "") // nowhere
+	if got := w.where(t, object("rbac.authorization.k8s.io/v1", "Role", ns, "reader")); got != "" {
+		t.Errorf("Role: is in %s, want it at the hub only", got)
+	}
+}
+
+// kcp controllers: what an operator makes at the hub is placed, and looks as if it ran
+// there: a Pod is in exactly one cluster, its status comes back, its UID is the hub's.
+func TestKCPControllers(t *testing.T) {
+	w := shared
+	ns := w.namespace(t)
+	watch(t, w, ns)
+	w.apply(t, w.Hub.Client, ns, placement("two", "east, west")+`---
+apiVersion: v1
+kind: Pod
+metadata: {name: probe}
+spec:
+  containers: [{name: c, image: "registry.example/app:1"}]
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 2
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      containers: [{name: c, image: "registry.example/app:1"}]
+`)
+	pod := &corev1.Pod{}
+	eventually(t, "the Pod runs, as the hub sees it", func() error {
+		err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "probe"}, pod)
+		if err == nil && pod.Status.Phase != corev1.PodRunning {
+			err = fmt.Errorf("phase %q", pod.Status.Phase)
+		}
+		return err
+	})
+	at := w.where(t, object("v1", "Pod", ns, "probe"))
+	if strings.Contains(at, ",") || at == "" {
+		t.Fatalf("Pod: is in %q, want one cluster", at)
+	}
+	there := &corev1.Pod{}
+	if err := w.Clusters[at].Client.Get(t.Context(), client.ObjectKeyFromObject(pod), there); err != nil {
+		t.Fatal(err)
+	}
+	if there.UID == pod.UID || there.Status.PodIP != pod.Status.PodIP {
+		t.Errorf("Pod: UIDs %s, %s, addresses %q, %q: want the hub's UID kept, the status as it is", pod.UID, there.UID, pod.Status.PodIP, there.Status.PodIP)
+	}
+	eventually(t, "the StatefulSet is ready at the hub", func() error {
+		s := &appsv1.StatefulSet{}
+		if err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "db"}, s); err != nil {
+			return err
+		}
+		if s.Status.ReadyReplicas != 2 {
+			return fmt.Errorf("status %+v", s.Status)
+		}
+		return nil
+	})
+	if at := w.where(t, object("apps/v1", "StatefulSet", ns, "db")); strings.Contains(at, ",") {
+		t.Errorf("StatefulSet: is in %s, want one cluster", at)
+	}
+}
+
+// KubeStellar, connections inward: agents dial. While one's link is cut its objects
+// stay and are repaired; after that the hub's changes arrive.
+func TestKubeStellarInwardConnections(t *testing.T) {
+	w := shared
+	ns := w.namespace(t)
+	x := watch(t, w, ns)
+	east := w.Clusters["east"]
+	w.apply(t, w.Hub.Client, ns, deployment("web", 2, "east", ""))
+	w.available(t, ns, "web", 2)
+	east.Link.Cut()
+	t.Cleanup(east.Link.Mend)
+	before := &appsv1.Deployment{}
+	if err := east.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "web"}, before); err != nil {
+		t.Fatal(err)
+	}
+	x.repairs, x.loss = 1, true
+	if err := east.Client.Delete(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agent repairs without the hub", func() error {
+		now := &appsv1.Deployment{}
+		err := east.Client.Get(t.Context(), client.ObjectKeyFromObject(before), now)
+		if err == nil && now.UID == before.UID {
+			err = errors.New("the old one is still there")
+		}
+		return err
+	})
+	w.scale(t, ns, "web", 3)
+	east.Link.Mend()
+	w.awaitReplicas(t, ns, "web", map[string]int32{"east": 3})
+	w.available(t, ns, "web", 3)
+}
+
+// KubeStellar, associated objects: the hub counts a workload's Pods and names the broken.
+func TestKubeStellarAssociatedObjects(t *testing.T) {
+	w := shared
+	ns := w.namespace(t)
+	watch(t, w, ns)
+	text := strings.ReplaceAll(deployment("web", 25, "east", ""), bed.ReadyAfter, bed.Broken)
+	w.apply(t, w.Hub.Client, ns, text)
+	eventually(t, "25 Pods are broken, 20 of them by name", func() error {
+		a, err := w.assignment(t.Context(), ns, "Deployment", "web")
+		if err != nil {
+			return err
+		}
+		for _, c := range a.Status.Clusters {
+			if c.Associated != nil && c.Associated.Pods["CrashLoopBackOff"] == 25 && len(c.Associated.Broken) == 20 &&
+				c.Associated.Broken[0].Message != "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("status %+v", a.Status.Clusters)
+	})
+}
