@@ -42,9 +42,20 @@ func Deletable(ref Ref, uses []Use) error {
 	var f faults
 	if len(uses) > 0 {
 		f.invalid(field.NewPath("metadata", "name"), ref.Name,
-			"the network is in use, "+uses[0].String()+more(len(uses))+": delete the Pods first")
+			"the network is in use, "+uses[0].String()+more(len(uses))+": "+wayOut(uses, "delete the Pods first"))
 	}
 	return f.err(ref.String())
+}
+
+// wayOut is what would help: what nodes have taken for Pods to come, they give back when
+// it is asked for.
+func wayOut(uses []Use, pods string) string {
+	for _, u := range uses {
+		if u.Pod != "" {
+			return pods
+		}
+	}
+	return "try again in " + GiveBack.String() + ", when the nodes have given them back"
 }
 
 func more(uses int) string {
@@ -97,18 +108,7 @@ func (c *change) same(path *field.Path, was, is any) {
 
 // cut names one use and the number of all.
 func (c *change) cut(path *field.Path, value any, why, keep string) {
-	c.faults.invalid(path, value, fmt.Sprintf("%s, and %s%s: %s, or %s", why, c.uses[0], more(len(c.uses)), keep, c.way()))
-}
-
-// way is what else would help: what nodes have taken for Pods to come, they give back
-// when a change asks for it.
-func (c *change) way() string {
-	for _, u := range c.uses {
-		if u.Pod != "" {
-			return "detach the Pods first"
-		}
-	}
-	return "try again in " + GiveBack.String() + ", when the nodes have given them back"
+	c.faults.invalid(path, value, fmt.Sprintf("%s, and %s%s: %s, or %s", why, c.uses[0], more(len(c.uses)), keep, wayOut(c.uses, "detach the Pods first")))
 }
 
 // family checks a subnet that was there: one that is new cuts nobody.
@@ -131,7 +131,7 @@ func (c *change) pool(path *field.Path, was, is *Subnet, of func(Use) netip.Addr
 		a := of(u)
 		if a.IsValid() && was.inPool(a) && !is.inPool(a) {
 			c.faults.invalid(path, is.Start.String()+"-"+is.End.String(),
-				fmt.Sprintf("leaves out %s, and %s: use a range that has it, or %s", a, u, c.way()))
+				fmt.Sprintf("leaves out %s, and %s: use a range that has it, or %s", a, u, wayOut(c.uses, "detach the Pods first")))
 			return
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // storeTime is how long a network that was let in may take to be stored and to be
@@ -80,4 +81,19 @@ func (c *catalog) forget(ref network.Ref) {
 		c.coming.remove(a.network)
 		delete(c.awaited, ref)
 	}
+}
+
+// settle takes over a new network that was let in, now that it is there: nothing can
+// have changed it since, so it need not be read. It reports whether that is so.
+func (c *catalog) settle(ref network.Ref, v objects.Version, created time.Time) bool {
+	c.mu.Lock()
+	a, ok := c.awaited[ref]
+	c.mu.Unlock()
+	if !ok || v.UID == "" || a.network.UID != string(v.UID) || a.network.Generation != 1 || v.Generation != 1 || v.Deleting {
+		return false
+	}
+	n := *a.network
+	n.Created = created
+	c.put(ref, objects.Model{Version: v, Network: &n})
+	return true
 }

@@ -139,3 +139,37 @@ func TestRivalsAreEnough(t *testing.T) {
 		}
 	})
 }
+
+// A network that was let in is known when it is there, without being read: unless it
+// may be another one.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	now, created := time.Date(2026, 1, 1, 0, 0, 1, 500, time.UTC), time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)
+	cases := map[string]struct {
+		reason  string
+		version objects.Version
+		want    bool
+	}{
+		"Same":     {"It is the one.", objects.Version{UID: "a", Generation: 1}, true},
+		"Other":    {"Another try of that name came first.", objects.Version{UID: "b", Generation: 1}, false},
+		"Changed":  {"Its spec was changed since.", objects.Version{UID: "a", Generation: 2}, false},
+		"Deleting": {"The model must say so.", objects.Version{UID: "a", Generation: 1, Deleting: true}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCatalog()
+			n := named("a", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5})
+			if err := c.admit(nil, n, false, now); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.settle(n.Ref, tc.version, created); got != tc.want {
+				t.Errorf("%s\nsettle: got %v", tc.reason, got)
+			}
+			m, known := c.get(n.Ref)
+			if known != tc.want || known && (!m.Network.Created.Equal(created) || len(c.awaited) != 0) {
+				t.Errorf("%s\nknown %v: %+v, awaited %v", tc.reason, known, m, c.awaited)
+			}
+		})
+	}
+}

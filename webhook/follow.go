@@ -61,7 +61,8 @@ func (f *follower) see(kind string, obj any) {
 	if !ok {
 		return
 	}
-	if ref := objects.RefOf(kind, meta); !f.catalog.knows(ref, objects.VersionOf(meta)) {
+	ref, version := objects.RefOf(kind, meta), objects.VersionOf(meta)
+	if !f.catalog.knows(ref, version) && !f.catalog.settle(ref, version, meta.CreationTimestamp.Time) {
 		f.queue.Add(ref)
 	}
 }

@@ -9,16 +9,19 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/apitest/admit"
 )
 
 // world is a tenant with a token for its own namespace, and a victim beside it.
@@ -35,16 +38,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	env := start(t)
 	w := &world{env: env, ns: env.Namespace(t), victimNS: env.Namespace(t)}
-	name := apitest.Name("mallory")
-	bind := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "tenant"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "patchbay-tenant"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
-	}
-	if err := env.Client.Create(t.Context(), bind); err != nil {
-		t.Fatal(err)
-	}
-	w.tenant = env.As(t, apitest.Tenant(name))
+	w.tenant = tenantClient(t, env, w.ns)
 	config := object(t, "TenantConfig", "", apitest.Name("tc"), "{}")
 	w.config = config.GetName()
 	w.device = "d" + w.config[len(w.config)-8:]
@@ -68,6 +62,43 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// tenantClient has the token of an account with a tenant's rights in its namespace.
+func tenantClient(t *testing.T, env *apitest.Env, ns string) client.WithWatch {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mallory"}}
+	bind := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "patchbay-tenant"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: account.Name}},
+	}
+	for _, o := range []client.Object{account, bind} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := &authenticationv1.TokenRequest{}
+	if err := env.Client.SubResource("token").Create(t.Context(), account, token); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(env.Config)
+	config.BearerToken = token.Status.Token
+	c, err := client.NewWithWatch(config, client.Options{Scheme: env.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// attempt is one thing that a tenant tries.
+type attempt struct {
+	reason string
+	try    func(t *testing.T, w *world) error
+	// harmless says that it may be let in, as long as nothing of the victim changes.
+	harmless bool
+	// refused are what the message may say, one of them.
+	refused []string
+}
+
 // forged is a TenantNetwork that says it was assigned what the victim has.
 func (w *world) forged(name string) *v1.TenantNetwork {
 	f := &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Annotations: map[string]string{
@@ -80,16 +111,7 @@ func (w *world) forged(name string) *v1.TenantNetwork {
 
 // Whatever a tenant tries with its token is refused, or harms nothing but its own.
 func TestHostileTenant(t *testing.T) {
-	merge := func(format string, args ...any) client.Patch {
-		return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
-	}
-	cases := map[string]struct {
-		reason string
-		try    func(t *testing.T, w *world) error
-		// harmless says that it may be let in, as long as nothing of the victim changes.
-		harmless bool
-		refused  []string
-	}{
+	runAttempts(t, map[string]attempt{
 		"CreateVLAN": {reason: "The victim's VLAN.", refused: []string{"spec.Options.vlan", "leave it out"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Create(t.Context(), w.forged("f"))
@@ -224,7 +246,15 @@ func TestHostileTenant(t *testing.T) {
 			})
 			return err
 		}},
-	}
+	})
+}
+
+func merge(format string, args ...any) client.Patch {
+	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
+}
+
+func runAttempts(t *testing.T, cases map[string]attempt) {
+	t.Helper()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -281,7 +311,7 @@ func (w *world) check(t *testing.T) {
 // nobody.
 func TestAway(t *testing.T) {
 	env := apitest.New(t)
-	stop, err := serve(t.Context(), env)
+	stop, err := admit.Serve(t.Context(), env, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,8 +20,9 @@ import (
 
 // networks validates ClusterNetworks, TenantNetworks and DanmNets.
 type networks struct {
-	client  client.Client
+	reader  client.Reader
 	catalog *catalog
+	presser *presser
 }
 
 // Handle implements admission.Handler.
@@ -104,34 +104,44 @@ func (h *networks) change(ctx context.Context, old client.Object, before, n *net
 	if before == nil {
 		return nil
 	}
-	uses, err := attached(ctx, h.client, n.Ref, string(old.GetUID()))
+	uses, err := attached(ctx, h.reader, n.Ref, string(old.GetUID()))
 	if err != nil {
 		return err
 	}
 	if err := before.Change(n, uses); err != nil {
 		return err
 	}
-	status := objects.StatusOf(old)
-	err = before.Change(n, held(status))
+	err = before.Change(n, held(objects.StatusOf(old)))
 	if err != nil && !dryRun {
-		err = errors.Join(err, press(ctx, h.client, old, status, time.Now()))
+		h.presser.ask(old)
 	}
 	return err
 }
 
 // deletable checks that no Pod is attached. What nodes hold for Pods to come is given
-// back while the finalizer keeps the object.
+// back while the finalizer keeps the object: unless the finalizer is so young that the
+// API server may not have seen it.
 func (h *networks) deletable(ctx context.Context, r admission.Request) error {
 	old, err := decode(r, r.OldObject.Raw)
 	if err != nil || old == nil || old.GetDeletionTimestamp() != nil {
 		return err
 	}
 	ref := objects.RefOf(r.Kind.Kind, old)
-	uses, err := attached(ctx, h.client, ref, string(old.GetUID()))
+	uses, err := attached(ctx, h.reader, ref, string(old.GetUID()))
 	if err != nil {
 		return err
 	}
-	return network.Deletable(ref, uses)
+	if err := network.Deletable(ref, uses); err != nil {
+		return err
+	}
+	if !protectedLately(old, time.Now()) {
+		return nil
+	}
+	err = network.Deletable(ref, held(objects.StatusOf(old)))
+	if err != nil && !dryRun(r) {
+		h.presser.ask(old)
+	}
+	return err
 }
 
 // warnings are for what works and may not be meant.

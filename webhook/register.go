@@ -62,16 +62,17 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	keeper := newKeeper(c, o, log)
 	known, desk := newCatalog(), reserve.New(ctx, store{c})
 	sweeper := &sweeper{reader: c, desk: desk, log: log, wake: make(chan struct{}, 1)}
+	press := newPresser(c, log)
 	server := newServer(o, keeper, handlers{
 		"assign.tenantnetworks.danm.io": &assigner{reader: c, catalog: known, desk: desk},
-		"networks.danm.io":              &networks{client: c, catalog: known},
+		"networks.danm.io":              &networks{reader: c, catalog: known, presser: press},
 		"tenantconfigs.danm.io":         &tenantConfigs{reader: c},
 		"pods.danm.io":                  &pods{reader: c, catalog: known, scheme: o.NamingScheme},
 		"services.danm.io":              services{},
 	})
 	judge := &referee{client: c, catalog: known, log: log}
 	follower := newFollower(watches, c, known, sweeper.gone)
-	for _, part := range []manager.Runnable{keeper, server, watches, follower, sweeper, judge} {
+	for _, part := range []manager.Runnable{keeper, server, watches, follower, sweeper, judge, press} {
 		if err := mgr.Add(part); err != nil {
 			return nil, fmt.Errorf("add admission: %w", err)
 		}

@@ -5,6 +5,7 @@
 package webhook_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,9 +14,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/apitest/admit"
 	"github.com/patchbay-cni/patchbay/webhook"
 )
 
@@ -26,7 +29,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	var offset atomic.Int64
 	const past = 61 * 24 * time.Hour // two thirds of a certificate's life are over
 	offset.Store(int64(-past))
-	stop, err := serveAt(t.Context(), env, func() time.Time { return time.Now().Add(time.Duration(offset.Load())) })
+	stop, err := admit.Serve(t.Context(), env, func() time.Time { return time.Now().Add(time.Duration(offset.Load())) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +58,73 @@ func TestRotationUnderLoad(t *testing.T) {
 	mark := asked.Load()
 	eventually(t, "requests with the new one", func() bool { return asked.Load() > mark+10 || t.Failed() })
 	end()
+}
+
+// While the certificate has expired, a tenant gets nothing, whoever else asks for
+// nothing of ours waits for nobody, and once it is renewed all is well, without a restart.
+func TestExpiredUnderLoad(t *testing.T) {
+	env := apitest.New(t)
+	ns := env.Namespace(t)
+	offer(t, env, ns, `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100-110"}]}`)
+	var offset atomic.Int64
+	offset.Store(int64(-100 * 24 * time.Hour)) // it expired ten days ago
+	port, err := admit.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, err := admit.Run(t.Context(), env, port, func() time.Time { return time.Now().Add(time.Duration(offset.Load())) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if err := admit.Install(t.Context(), env, port); err != nil {
+		t.Fatal(err)
+	}
+	network := func() error {
+		return env.Client.Create(t.Context(), tenantNetwork(t, ns, "net", `{}`), client.DryRunAll)
+	}
+	eventually(t, "networks are refused for the certificate", func() bool {
+		err := network()
+		return err != nil && strings.Contains(err.Error(), "expired")
+	})
+	var over atomic.Bool
+	done := make(chan []time.Duration)
+	go func() { done <- plainPods(t, env, ns, &over) }()
+	for range 20 {
+		wrong := env.Client.Create(t.Context(), tenantNetwork(t, ns, "net", `{Options: {vlan: 5}}`))
+		if wrong == nil || network() == nil {
+			t.Fatal("a network was let in with nobody who answers")
+		}
+	}
+	offset.Store(0)
+	eventually(t, "the certificate is renewed", func() bool { return network() == nil })
+	over.Store(true)
+	took := <-done
+	slices.Sort(took)
+	if len(took) == 0 || took[len(took)-1] > 5*time.Second {
+		t.Errorf("Pods without annotations: %v", took)
+	}
+	t.Logf("%d Pods without annotations: p50 %v, most %v", len(took), took[len(took)/2], took[len(took)-1])
+}
+
+// plainPods creates Pods that ask for nothing of ours until over, and returns how long
+// each took.
+func plainPods(t *testing.T, env *apitest.Env, ns string, over *atomic.Bool) []time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for !over.Load() {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "plain-"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}},
+		}
+		begin := time.Now()
+		if err := env.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
+			t.Errorf("create a Pod without annotations: %v", err)
+			return took
+		}
+		took = append(took, time.Since(begin))
+	}
+	return took
 }
 
 // certificate is what the replicas share.

@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/apitest/admit"
 )
 
 // A controller that takes requests and never answers delays no Pod without our
@@ -26,11 +27,11 @@ func TestSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	port, err := portOf(l)
-	if err != nil {
-		t.Fatal(err)
+	listening, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("listener on %v", l.Addr())
 	}
-	if err := install(t.Context(), env, port); err != nil {
+	if err := admit.Install(t.Context(), env, listening.Port); err != nil {
 		t.Fatal(err)
 	}
 	ns := env.Namespace(t)

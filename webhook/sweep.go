@@ -20,10 +20,11 @@ import (
 )
 
 // How often the sweeper looks: soon after a deletion, never more often than it takes
-// to list all networks, and now and then without a reason.
+// to list all networks, and every minute without a reason: nothing tells of a creation
+// that failed after its reservation.
 const (
 	sweepRest  = 2 * time.Second
-	sweepEvery = 5 * time.Minute
+	sweepEvery = time.Minute
 )
 
 // sweeper compares reservations with networks, in one replica at a time.

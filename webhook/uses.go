@@ -4,15 +4,11 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -81,32 +77,6 @@ func held(status *v1.NetworkStatus) []network.Use {
 	}
 	slices.SortFunc(uses, func(a, b network.Use) int { return a.V4.Compare(b.V4) })
 	return uses
-}
-
-// pressAgain is how often nodes are asked to give back what they hold.
-const pressAgain = 5 * time.Second
-
-// press asks nodes to give back what they hold of a network, as a node does that finds
-// its pool exhausted: they do within seconds, and hold nothing for a minute.
-func press(ctx context.Context, c client.Client, obj client.Object, status *v1.NetworkStatus, now time.Time) error {
-	if last := status.IPAM.Pressure; last != nil && now.Sub(last.Time) < pressAgain && !last.After(now) {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": obj.GetUID()},
-		"status":   map[string]any{"ipam": map[string]any{"pressure": metav1.NewMicroTime(now)}},
-	})
-	if err != nil {
-		return fmt.Errorf("encode status.ipam.pressure: %w", err)
-	}
-	to, ok := obj.DeepCopyObject().(client.Object)
-	if !ok {
-		return nil
-	}
-	if err := c.Status().Patch(ctx, to, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("ask the nodes to give back what they hold: %w", err)
-	}
-	return nil
 }
 
 // ends are the first and the last address of a text of ranges. The text is a node's:
