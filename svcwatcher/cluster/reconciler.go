@@ -29,7 +29,7 @@ var _ reconcile.Reconciler = (*Reconciler)(nil)
 // Reconcile looks at one Service.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	err := r.look(ctx, req.NamespacedName)
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the caches will say so, too
 		r.metrics.stale.Inc()
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
