@@ -29,7 +29,7 @@ func TestServiceOnSecondInterface(t *testing.T) {
 	c, ns := shared, shared.namespace(t)
 	c.create(t, vlan("services", "svc", 590, "10.59.0.0/24"))
 	s := &served{cluster: c, T: t, ns: ns, dns: c.coreDNS(t)}
-	s.service("web", nil)
+	s.service("services", nil)
 	client := s.client()
 	first, second := s.server("first", c.nodes[0]), s.server("second", c.nodes[1])
 	for _, p := range []*corev1.Pod{client, first, second} {
@@ -132,10 +132,9 @@ type served struct {
 	ns, dns string
 }
 
-// service makes the Service on the network that the test's name for it tells.
-func (s *served) service(kind string, annotations map[string]string) *corev1.Service {
+// service makes the Service for Pods on a network.
+func (s *served) service(network string, annotations map[string]string) *corev1.Service {
 	s.Helper()
-	network := map[string]string{"web": "services", "mirrored": "mirrored"}[kind]
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "web", Annotations: map[string]string{
 			"danm.io/selector": `{"app":"web"}`, "danm.io/clusterNetwork": network,
