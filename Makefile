@@ -9,7 +9,7 @@ MODULE      := github.com/patchbay-cni/patchbay
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS     := -s -w -X $(MODULE)/version.version=$(VERSION)
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-PROGRAMS    := patchbay patchbayd patchbay-controller kubectl-patchbay patchbay-agent
+PROGRAMS    := patchbay patchbayd patchbay-controller kubectl-patchbay patchbay-agent patchbay-hub
 NAME        ?= demo
 
 # Set for every recipe: static binaries, the same from any folder.
@@ -104,6 +104,18 @@ soak-links: packages bin/kerneltest ## five minutes of chaos on the links of a n
 test-cluster: packages kubernetes coredns build images ## tests in the lab: real kubelets on three nodes
 	go test -v -p 1 -count=1 -tags cluster -timeout 60m $$(scripts/packages-with-tag cluster)
 
+.PHONY: kwok
+kwok: ## build KWOK, which plays nodes and Pods, into bin/kwok
+	@scripts/build-kwok
+
+.PHONY: test-placement
+test-placement: packages kubernetes kwok build ## tests of placement: a hub and three clusters on loopback
+	go test -v -p 1 -count=1 -tags placement -timeout 30m $$(scripts/packages-with-tag placement)
+
+.PHONY: demo-placement
+demo-placement: packages kubernetes kwok build ## a hub and three clusters: place, divide, move; it ends by itself
+	go run ./test/placement/cmd/demo
+
 .PHONY: bench
-bench: packages kubernetes build ## figures beside their peers, from one run
+bench: packages kubernetes kwok build ## figures beside their peers, from one run
 	scripts/bench

@@ -35,6 +35,10 @@ func specs() []spec {
 		name:        "patchbay-agent",
 		programs:    []string{"patchbay-agent"},
 		description: "Patchbay's agent in a workload cluster",
+	}, {
+		name:        "patchbay-hub",
+		programs:    []string{"patchbay-hub"},
+		description: "Patchbay's hub, beside an API server that runs no workload controllers",
 	}}
 }
 

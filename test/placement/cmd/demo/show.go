@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/placement/render"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
+)
+
+//go:embed app.yaml
+var app []byte
+
+//go:embed policy.yaml
+var policy []byte
+
+// stepTimeout bounds each step.
+const stepTimeout = 2 * time.Minute
+
+// show runs kubectl before an audience.
+type show struct {
+	bed *bed.Bed
+	out io.Writer
+}
+
+// play is the demo.
+func (s *show) play(ctx context.Context) error {
+	for _, name := range []string{"east", "west", "south"} {
+		if err := s.quiet(ctx, "wait", "--for=condition=Reachable", "cluster/"+name, "--timeout=110s"); err != nil {
+			return err
+		}
+	}
+	files := map[string]string{}
+	for name, content := range map[string][]byte{"policy.yaml": policy, "app.yaml": app} {
+		files[name] = filepath.Join(s.bed.Dir, name)
+		if err := os.WriteFile(files[name], content, 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	steps := []step{
+		{"The clusters have joined:", words("get clusters.placement.patchbay.io")},
+		{"One policy, then an ordinary Deployment with its Service:", []string{"apply", "-f", files["policy.yaml"]}},
+		{"", []string{"apply", "-f", files["app.yaml"]}},
+		{"The hub sums the clusters up, so kubectl can wait for it:", words("rollout status deployment/shop --timeout=110s")},
+		{"", words("get deployment,service shop")},
+		{"Where its replicas are:", words("get assignments.placement.patchbay.io")},
+		{"One annotation moves it:", words("annotate deployment/shop placement.patchbay.io/clusters=south")},
+		{"", []string{"wait", "--for=jsonpath={.spec.targets[*].cluster}=south", "assignment/" + assignment(), "--timeout=110s"}},
+		{"East and west gave theirs up only when south's were there:", words("get assignments.placement.patchbay.io")},
+		{"", words("get deployment shop")},
+	}
+	for _, one := range steps {
+		if err := s.step(ctx, one); err != nil {
+			return err
+		}
+	}
+	return s.clusters(ctx)
+}
+
+// assignment is the name of the Deployment's Assignment.
+func assignment() string { return render.Name("apps", "Deployment", "default", "shop") }
+
+// step is something to say, and a command of kubectl at the hub.
+type step struct {
+	say  string
+	args []string
+}
+
+func words(text string) []string { return strings.Fields(text) }
+
+func (s *show) step(ctx context.Context, one step) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	if one.say != "" {
+		fmt.Fprintln(s.out, "\n"+one.say)
+	}
+	fmt.Fprintln(s.out, "$ kubectl", strings.ReplaceAll(strings.Join(one.args, " "), s.bed.Dir+"/", ""))
+	text, err := s.bed.Hub.Kubectl(ctx, one.args...)
+	fmt.Fprint(s.out, text)
+	return err
+}
+
+func (s *show) quiet(ctx context.Context, args ...string) error {
+	_, err := s.bed.Hub.Kubectl(ctx, args...)
+	return err
+}
+
+// clusters shows what each cluster has.
+func (s *show) clusters(ctx context.Context) error {
+	fmt.Fprintln(s.out, "\nIn the clusters themselves:")
+	for _, name := range []string{"east", "west", "south"} {
+		text, err := s.bed.Clusters[name].Kubectl(ctx, "get", "deployments", "--no-headers", "--ignore-not-found")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(s.out, "  %-6s %s\n", name, strings.TrimSpace(text))
+	}
+	return nil
+}
