@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+func raw(text string) v1alpha1.Manifest {
+	return v1alpha1.Manifest{Resource: "configmaps", Object: runtime.RawExtension{Raw: []byte(text)}}
+}
+
+func TestReadManifest(t *testing.T) {
+	t.Parallel()
+	spec := v1alpha1.WorkSpec{HubUID: "hub", Source: v1alpha1.ObjectReference{UID: "source"}}
+	got, err := readManifest(spec, raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n","uid":"x","resourceVersion":"1"},"status":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := got.object
+	if o.GetUID() != "" || o.GetResourceVersion() != "" || o.Object["status"] != nil {
+		t.Errorf("got %v: what only an API server may say is still there", o.Object)
+	}
+	if o.GetLabels()[v1alpha1.ManagedLabel] != "true" || o.GetAnnotations()[v1alpha1.HubUIDAnnotation] != "hub" || o.GetAnnotations()[v1alpha1.SourceUIDAnnotation] != "source" {
+		t.Errorf("got %v: marks are missing", o.Object)
+	}
+	if got.String() != "configmaps n/a" || got.key() != "configmaps. n/a" {
+		t.Errorf("got %s, key %q", got, got.key())
+	}
+	for _, bad := range []string{`{`, `{}`, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`, `{"kind":"X","metadata":{"name":"a"}}`} {
+		if _, err := readManifest(spec, raw(bad)); err == nil {
+			t.Errorf("%s: accepted", bad)
+		}
+	}
+}
+
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	g := Guard{Namespaces: []string{"kube-system", "patchbay-system"}, Resources: []string{"configmaps", "roles.rbac.authorization.k8s.io"}}
+	cases := map[string]struct{ object, resource, refused string }{
+		"Allowed":     {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n"}}`, "configmaps", ""},
+		"KubeSystem":  {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"kube-system"}}`, "configmaps", "kube-system"},
+		"Own":         {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"patchbay-system"}}`, "configmaps", "patchbay-system"},
+		"NotAllowed":  {`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"n"}}`, "secrets", "--allow"},
+		"RightsNever": {`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"a","namespace":"n"}}`, "roles", "own admin"},
+		"Nodes":       {`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}`, "nodes", "own admin"},
+		"Namespaces":  {`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}`, "namespaces", "own admin"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := raw(tc.object)
+			m.Resource = tc.resource
+			target, err := readManifest(v1alpha1.WorkSpec{}, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := g.refuses(target); (got == "") != (tc.refused == "") || !strings.Contains(got, tc.refused) {
+				t.Errorf("got %q, want %q", got, tc.refused)
+			}
+		})
+	}
+}
+
+func TestMismatch(t *testing.T) {
+	t.Parallel()
+	record := func(hub string, revision int64, text string) *v1alpha1.AppliedWork {
+		r := &v1alpha1.AppliedWork{}
+		r.Spec.Work = v1alpha1.WorkSpec{HubUID: "hub", Revision: revision, Manifests: []v1alpha1.Manifest{raw(text)}}
+		if hub != "" {
+			r.Spec.Work.HubUID = "other"
+		}
+		return r
+	}
+	work := &v1alpha1.Work{Spec: record("", 5, `{"a":1,"b":2}`).Spec.Work}
+	cases := map[string]struct {
+		reason     string
+		rec, other *v1alpha1.AppliedWork
+		want       string
+	}{
+		"First":     {"Nothing is known.", nil, nil, ""},
+		"Known":     {"The same, written in another order.", record("", 5, `{"b":2,"a":1}`), nil, ""},
+		"Newer":     {"A greater revision may say anything.", record("", 4, `{"c":3}`), nil, ""},
+		"Older":     {"The record has seen more.", record("", 6, `{"a":1,"b":2}`), nil, "has seen 6"},
+		"Rewritten": {"One revision, two contents.", record("", 5, `{"a":2}`), nil, "another content"},
+		"OtherHub":  {"Its record is another hub's.", record("x", 5, `{"a":1,"b":2}`), nil, "its AppliedWork of hub other"},
+		"OtherHubs": {"All records are another hub's.", nil, record("x", 1, `{}`), "delete the AppliedWorks"},
+		"SameHub":   {"A new Work of the same hub.", nil, record("", 1, `{}`), ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := mismatch(work, tc.rec, tc.other); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestHalt(t *testing.T) {
+	t.Parallel()
+	h := &halt{}
+	steps := []struct {
+		work, reason string
+		changed      bool
+		why          string
+	}{
+		{"b", "", false, ""}, {"b", "no", true, "no"}, {"a", "neither", false, "neither"},
+		{"a", "", false, "no"}, {"b", "", true, ""},
+	}
+	for i, s := range steps {
+		if got := h.set(s.work, s.reason); got != s.changed || h.why() != s.why {
+			t.Errorf("step %d: got changed %t, why %q; want %t, %q", i, got, h.why(), s.changed, s.why)
+		}
+	}
+}
+
+// Of our own networks only what does not change with every address travels.
+func TestExactStatus(t *testing.T) {
+	t.Parallel()
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "danm.io/v1", "kind": "ClusterNetwork",
+		"status": map[string]any{"allocated": int64(3), "capacity": int64(9), "conditions": []any{}, "ipam": map[string]any{"v4": "bitmap"}},
+	}}
+	if got := string(exactStatus(o).Raw); got != `{"allocated":3,"capacity":9,"conditions":[]}` {
+		t.Errorf("network: got %s", got)
+	}
+	o.SetAPIVersion("example.com/v1")
+	if got := string(exactStatus(o).Raw); !strings.Contains(got, "bitmap") {
+		t.Errorf("others: got %s, want all", got)
+	}
+	if exactStatus(&unstructured.Unstructured{Object: map[string]any{}}) != nil {
+		t.Error("no status: got one")
+	}
+}
+
+// A condition keeps its time while it says the same.
+func TestKeepTimes(t *testing.T) {
+	t.Parallel()
+	old := v1alpha1.WorkStatus{Conditions: []metav1.Condition{
+		{Type: "Applied", Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(1, 0)},
+		{Type: "Ready", Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(1, 0)},
+	}}
+	now := v1alpha1.WorkStatus{Conditions: []metav1.Condition{condition("Applied", true, "x", "another message"), condition("Ready", false, "x", "")}}
+	keepTimes(&now, old)
+	if got := now.Conditions[0].LastTransitionTime.Unix(); got != 1 {
+		t.Errorf("same status: got time %d, want 1", got)
+	}
+	if now.Conditions[1].LastTransitionTime.Unix() <= 1 {
+		t.Error("another status: got the old time")
+	}
+	if !sameStatus(now, now) || sameStatus(now, old) {
+		t.Error("sameStatus compares wrong")
+	}
+}
+
+// The first failure gives the reason, all of them the message.
+func TestAppliedCondition(t *testing.T) {
+	t.Parallel()
+	if c := appliedCondition(nil); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonSettled {
+		t.Errorf("none: got %+v", c)
+	}
+	c := appliedCondition([]error{fmt.Errorf("wrapped: %w", &refusal{v1alpha1.ReasonConflict, "field a"}), errors.New("no answer")})
+	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonConflict || c.Message != "field a; no answer" {
+		t.Errorf("two: got %+v", c)
+	}
+}
