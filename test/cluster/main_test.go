@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -95,6 +96,7 @@ func connect(ctx context.Context, l *lab.Lab) (*cluster, error) {
 		return nil, err
 	}
 	config.QPS, config.Burst = 200, 400
+	config.WarningHandler = rest.NoWarnings{} // that v1 Endpoints are deprecated is known
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
 		return nil, err
