@@ -90,6 +90,20 @@ func laws() []law {
 			reason: "the controller runs on no node: it shares objects with the daemon, and nothing else of the rim",
 		},
 		{
+			who: "tenant", except: []string{"tenant/reserve"}, forbidden: append([]string{module}, pure...),
+			allowed: []string{module + "/api", module + "/network", module + "/tenant"},
+			reason:  "who gets which device and ID is arithmetic: admission, sweeper and tests run the same",
+		},
+		{
+			who: "tenant/reserve", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
+			allowed: []string{module + "/api", module + "/network", module + "/tenant"},
+			reason:  "reservations know a narrow store, never the API server's client",
+		},
+		{
+			who: "webhook", forbidden: concat([]string{module + "/daemon", module + "/controller", module + "/netwatcher", module + "/ipam"}, kernels),
+			reason: "admission is thin over network and tenant, and shares objects with the daemon, nothing else of the rim",
+		},
+		{
 			who: "", except: []string{"cmd", "test"}, forbidden: []string{module + "/logging"},
 			reason: "a program sets its logs up once; everybody else finds the logger in the context",
 		},
