@@ -32,23 +32,29 @@ type reservations struct {
 // confirm reports whether a network has what it says that it was assigned, or says
 // nothing. An error says nothing about the network: try again.
 func (r *reservations) confirm(ctx context.Context, n *network.Network) (bool, error) {
-	if n == nil || n.Assignment == "" {
+	a, ok := assignment(n)
+	if !ok {
 		return true, nil
-	}
-	a, err := network.ParseAssignment(n.Assignment)
-	if err != nil {
-		return true, nil // Network.Assigned says what is wrong with it
 	}
 	asked := time.Now()
 	if held, ok := r.get(a.Token); ok && covers(held, a.Place, n.Ref) {
 		return true, nil
 	}
-	err = r.read(ctx, asked)
+	err := r.read(ctx, asked)
 	held, ok := r.get(a.Token)
 	if !ok {
 		return false, err
 	}
 	return covers(held, a.Place, n.Ref), nil
+}
+
+// assignment reads the annotation. What is wrong with one, Network.Assigned says.
+func assignment(n *network.Network) (network.Assignment, bool) {
+	if n == nil || n.Assignment == "" {
+		return network.Assignment{}, false
+	}
+	a, err := network.ParseAssignment(n.Assignment)
+	return a, err == nil
 }
 
 func (r *reservations) get(token string) (tenant.Reservation, bool) {
