@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ import (
 
 // world is an API server for networks, and a recorder, in memory.
 type world struct {
+	mu     sync.Mutex
 	nets   map[network.Ref]*Seen
 	writes []metav1.Condition
 	reads  int
@@ -36,6 +38,8 @@ type world struct {
 func (w *world) Nodes(context.Context) ([]v1.NodeNetwork, error) { return w.nodes, nil }
 
 func (w *world) Version(_ context.Context, ref network.Ref) (types.UID, int64, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	n := w.nets[ref]
 	if n == nil {
 		return "", 0, false, nil
@@ -44,6 +48,8 @@ func (w *world) Version(_ context.Context, ref network.Ref) (types.UID, int64, b
 }
 
 func (w *world) Read(_ context.Context, ref network.Ref) (Seen, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.reads++
 	if n := w.nets[ref]; n != nil {
 		return *n, true, nil
@@ -52,6 +58,8 @@ func (w *world) Read(_ context.Context, ref network.Ref) (Seen, bool, error) {
 }
 
 func (w *world) Write(_ context.Context, ref network.Ref, uid types.UID, c metav1.Condition) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.err != nil {
 		return w.err
 	}
@@ -63,6 +71,8 @@ func (w *world) Write(_ context.Context, ref network.Ref, uid types.UID, c metav
 }
 
 func (w *world) Event(_ runtime.Object, kind, reason, message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.events = append(w.events, kind+" "+reason+" "+message)
 }
 
@@ -103,12 +113,36 @@ func newBench(ctx context.Context) *bench {
 
 // network makes or changes a network.
 func (b *bench) network(ref network.Ref, uid string, generation int64) {
-	old := b.nets[ref]
-	b.nets[ref] = &Seen{UID: types.UID(uid), Generation: generation, Linked: true}
-	if old != nil && old.UID == types.UID(uid) {
-		b.nets[ref].Ready = old.Ready
+	now := &Seen{UID: types.UID(uid), Generation: generation, Linked: true}
+	b.mu.Lock()
+	if old := b.nets[ref]; old != nil && old.UID == now.UID {
+		now.Ready = old.Ready
 	}
+	b.nets[ref] = now
+	b.mu.Unlock()
 	b.queue.Add(ref)
+}
+
+// written counts writes.
+func (b *bench) written() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.writes)
+}
+
+// gone deletes a network.
+func (b *bench) gone(ref network.Ref) {
+	b.mu.Lock()
+	delete(b.nets, ref)
+	b.mu.Unlock()
+	b.queue.Add(ref)
+}
+
+// fails makes writes fail from now on.
+func (b *bench) fails(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
 }
 
 func (b *bench) says(ctx context.Context, nn *v1.NodeNetwork) {
@@ -129,6 +163,8 @@ var storageRef = network.Ref{Kind: "ClusterNetwork", Name: "storage"}
 
 func (b *bench) condition() string {
 	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if c := b.nets[storageRef].Ready; c != nil {
 		return string(c.Status) + " " + c.Message
 	}
@@ -169,12 +205,12 @@ func TestOneNetwork(t *testing.T) {
 			{"its spec is changed: what nodes say may be of the former one", func() { b.network(storageRef, "u1", 2) }, 5 * time.Second, up, 3},
 			{"they said nothing else", func() {}, 6 * time.Second, up, 4},
 			{"it is made anew", func() { b.network(storageRef, "u2", 1) }, 11 * time.Second, up, 5},
-			{"it is deleted", func() { delete(b.nets, storageRef); b.queue.Add(storageRef); b.network(storageRef, "u3", 1) }, 11 * time.Second, up, 6},
+			{"it is deleted", func() { b.gone(storageRef); b.network(storageRef, "u3", 1) }, 11 * time.Second, up, 6},
 		} {
 			step.do()
 			time.Sleep(step.after)
-			if got := b.condition(); got != step.want || len(b.writes) != step.writes {
-				t.Errorf("%s: %d writes, %q; want %d, %q", step.reason, len(b.writes), got, step.writes, step.want)
+			if got, n := b.condition(), b.written(); got != step.want || n != step.writes {
+				t.Errorf("%s: %d writes, %q; want %d, %q", step.reason, n, got, step.writes, step.want)
 			}
 		}
 		if c := b.nets[storageRef].Ready; c.ObservedGeneration != 1 || c.LastTransitionTime.IsZero() {
@@ -208,8 +244,8 @@ func TestRestart(t *testing.T) {
 		other.says(ctx, two)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if len(other.writes) > 0 || other.reads != 1 {
-			t.Errorf("%d writes and %d reads, want 0 and 1", len(other.writes), other.reads)
+		if n := other.written(); n > 0 || other.reads != 1 {
+			t.Errorf("%d writes and %d reads, want 0 and 1", n, other.reads)
 		}
 	})
 }
@@ -219,15 +255,17 @@ func TestOthersAndFailures(t *testing.T) {
 	t.Parallel()
 	in(t, func(ctx context.Context, b *bench) {
 		b.says(ctx, nodeNetwork("a", []string{storage}, nil))
+		b.mu.Lock()
 		b.nets[storageRef] = &Seen{UID: "u", Generation: 1}
+		b.mu.Unlock()
 		b.queue.Add(storageRef)
 		if got := b.condition(); got != "" {
 			t.Errorf("a network without a link, or an invalid one, was called %q", got)
 		}
-		b.err = errors.New("away")
+		b.fails(errors.New("away"))
 		b.network(storageRef, "u", 2)
 		time.Sleep(time.Minute)
-		b.err = nil
+		b.fails(nil)
 		time.Sleep(time.Hour)
 		if got := b.condition(); got != "True ready on all nodes" {
 			t.Errorf("after a write that failed: %q", got)
@@ -263,7 +301,7 @@ func TestManyNetworksOnManyNodes(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		first := len(b.writes)
+		first := b.written()
 		if first > 3*networks {
 			t.Errorf("%d writes for %d networks on %d nodes", first, networks, nodes)
 		}
@@ -283,7 +321,7 @@ func TestManyNetworksOnManyNodes(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if more := len(b.writes) - first; more != len(wrong) {
+		if more := b.written() - first; more != len(wrong) {
 			t.Errorf("%d writes after a NIC with %d networks went and nodes joined", more, len(wrong))
 		}
 	})

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// listenPort is where every node listens, on all of its addresses, while a Pod tries
+// to reach it.
+const listenPort = "7999"
+
+// From a Pod on a tenant's network nobody reaches a node: not on the link's own
+// IPv4 or link-local addresses, which there are none of, and not by asking everybody
+// on the wire. The nodes' own cards are captured meanwhile: there is traffic of the
+// Pod, and no answer of a node.
+func TestPodsReachNoListenerOfNodes(t *testing.T) {
+	c, ns := shared, shared.namespace(t)
+	n := clusterNetwork("listen", "listen", v1.TypeMACVLAN, v1.NetworkOptions{
+		Device: trunk, VLAN: 560, CIDR: "10.56.0.0/24", Net6: "fd00:56::/64",
+	})
+	c.create(t, n)
+	p := pod(ns, "prober", c.nodes[0], `[{"clusterNetwork":"listen","ip":"dynamic","ip6":"dynamic"}]`)
+	c.create(t, p)
+	c.running(t.Context(), t, p)
+	c.readyIs(t, n, metav1.ConditionTrue, "ready on all nodes")
+
+	for _, node := range c.nodes {
+		t.Cleanup(func() {
+			_, _ = c.lab.Exec(context.WithoutCancel(t.Context()), node, "sh", "-c", "kill $(cat /run/listen.pid); rm -f /run/listen.pid /run/listen.log")
+		})
+		c.onNode(t, node, fmt.Sprintf(`setsid busybox nc -ll -p %s -e /bin/true >/dev/null 2>&1 </dev/null & echo $! >/run/listen.pid
+			setsid timeout 300 tcpdump -l -nn -Z root -i listen.560 >/run/listen.log 2>&1 </dev/null & echo $! >>/run/listen.pid`, listenPort))
+	}
+	var targets []string
+	for _, node := range c.nodes {
+		out := c.onNode(t, node, "ip -o address show dev listen.560; sysctl -n net.ipv6.conf.listen/560.disable_ipv6; cat /sys/class/net/listen.560/address")
+		words := strings.Fields(out)
+		if strings.Contains(out, "inet") || len(words) != 2 || words[0] != "1" {
+			t.Fatalf("%s has an address on a tenant's link, or IPv6:\n%s", node, out)
+		}
+		targets = append(targets, linkLocal(words[1])+"%eth0", c.vtep(t, node))
+		c.await(t.Context(), t, "the capture on "+node+" and its listener run", func(ctx context.Context) string {
+			out, err := c.lab.Exec(ctx, node, "sh", "-c", "cat /run/listen.log; busybox nc -w 2 127.0.0.1 "+listenPort+" </dev/null && echo answers")
+			if err != nil || !strings.Contains(out, "listening on") || !strings.Contains(out, "answers") {
+				return fmt.Sprintf("%s (error: %v)", out, err)
+			}
+			return ""
+		})
+	}
+	// Everybody on the wire is asked besides, and nobody may answer.
+	out := c.onPod(t, p, fmt.Sprintf(`for a in %s; do nc -w 2 $a %s </dev/null && echo "$a answers" || echo "$a does not"; done 2>&1
+		ping -c 2 -W 2 -I eth0 ff02::1 2>&1; ping -c 2 -W 2 10.56.0.255 2>&1; true`, strings.Join(targets, " "), listenPort))
+	if strings.Contains(out, " answers") || strings.Count(out, "does not") != len(targets) {
+		t.Errorf("a listener of a node was reached:\n%s", out)
+	}
+	asked := false
+	for _, node := range c.nodes {
+		log := c.onNode(t, node, "cat /run/listen.log")
+		asked = asked || strings.Contains(log, "ICMP6")
+		for line := range strings.Lines(log) {
+			for _, answer := range []string{"echo reply", "Flags [S.]", "Flags [R", "neighbor advertisement", "ARP, Reply"} {
+				if strings.Contains(line, answer) && !strings.Contains(line, "10.56.0.") && !strings.Contains(line, "fd00:56::") {
+					t.Errorf("captured on %s: %s", node, line)
+				}
+			}
+		}
+		t.Logf("captured on %s:\n%s", node, log)
+	}
+	if !asked {
+		t.Errorf("the capture has nothing of what the Pod sent, so that it proves nothing; the Pod's output:\n%s", out)
+	}
+}
+
+// linkLocal is the address that the kernel would make from a MAC (RFC 4291, A).
+func linkLocal(mac string) string {
+	var b [6]int
+	_, _ = fmt.Sscanf(mac, "%x:%x:%x:%x:%x:%x", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5])
+	return fmt.Sprintf("fe80::%x:%xff:fe%02x:%x", (b[0]^2)<<8|b[1], b[2], b[3], b[4]<<8|b[5])
+}
+
+// onNode runs a script on a node and returns what it prints.
+func (c *cluster) onNode(t *testing.T, node, script string) string {
+	t.Helper()
+	out, err := c.lab.Exec(t.Context(), node, "sh", "-c", script)
+	if err != nil {
+		t.Fatalf("on %s: %s: %v\n%s", node, script, err, out)
+	}
+	return out
+}
+
+// onPod runs a script in a Pod and returns what it prints.
+func (c *cluster) onPod(t *testing.T, p *corev1.Pod, script string) string {
+	t.Helper()
+	out, err := c.lab.Kubectl(t.Context(), "exec", "-n", p.Namespace, p.Name, "--", "sh", "-c", script)
+	if err != nil {
+		t.Fatalf("in Pod %s: %s: %v\n%s", p.Name, script, err, out)
+	}
+	return out
+}
+
+// vtep is a node's first address on the trunk, as its NodeNetwork says.
+func (c *cluster) vtep(t *testing.T, node string) string {
+	t.Helper()
+	var nn v1.NodeNetwork
+	if err := c.Get(t.Context(), client.ObjectKey{Name: node}, &nn); err != nil {
+		t.Fatal(err)
+	}
+	for _, nic := range nn.Status.NICs {
+		if nic.Name == trunk && len(nic.Addresses) > 0 {
+			address, _, _ := strings.Cut(nic.Addresses[0], "/")
+			return address
+		}
+	}
+	t.Fatalf("NodeNetwork %s has no address of %s: %+v", node, trunk, nn.Status.NICs)
+	return ""
+}
+
+// readyIs waits for a network's condition Ready.
+func (c *cluster) readyIs(t *testing.T, n *v1.ClusterNetwork, status metav1.ConditionStatus, message string) {
+	t.Helper()
+	c.await(t.Context(), t, fmt.Sprintf("%s is %s: %s", n.Name, status, message), func(ctx context.Context) string {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(n), n); err != nil {
+			return err.Error()
+		}
+		now := meta.FindStatusCondition(n.Status.Conditions, v1.ConditionReady)
+		if now == nil || now.Status != status || !strings.Contains(now.Message, message) {
+			return fmt.Sprintf("it is %+v", now)
+		}
+		return ""
+	})
+}
+
+// What a netadmin sees of a network whose NIC is not on every node: the network names
+// the node and the cause, and is ready again once the NIC is there.
+func TestNetworkSaysWhereItIsNotReady(t *testing.T) {
+	c := shared
+	n := clusterNetwork("partly", "partly", v1.TypeMACVLAN, v1.NetworkOptions{Device: "ens9", VLAN: 570})
+	plug := func(node string) {
+		c.onNode(t, node, "ip link add ens9 type dummy")
+		t.Cleanup(func() { _, _ = c.lab.Exec(context.WithoutCancel(t.Context()), node, "ip", "link", "delete", "ens9") })
+	}
+	for _, node := range c.nodes[1:] {
+		plug(node)
+	}
+	c.create(t, n)
+	c.readyIs(t, n, metav1.ConditionFalse, fmt.Sprintf("ready on %d of %d nodes; %s: ens9: NIC not found on this node", len(c.nodes)-1, len(c.nodes), c.nodes[0]))
+	plug(c.nodes[0])
+	c.readyIs(t, n, metav1.ConditionTrue, "ready on all nodes")
+}
