@@ -86,7 +86,7 @@ func (p *pass) assign(ctx context.Context, next *v1alpha1.Assignment) error {
 // wrote remembers our own write, until the cache has it.
 func (p *pass) wrote(a *v1alpha1.Assignment) {
 	p.record = a
-	p.hub.writes.Store(p.key, written{uid: string(a.UID), generation: a.Generation, at: p.now()})
+	p.writes.Store(p.key, written{uid: string(a.UID), generation: a.Generation, at: p.now()})
 }
 
 // written is an Assignment as we last wrote it.

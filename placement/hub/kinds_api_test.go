@@ -31,7 +31,7 @@ import (
 func TestNewKind(t *testing.T) {
 	b := newBench(t)
 	ns := b.namespace("kinds")
-	b.cluster("kinds-east", v1alpha1.ClusterSpec{}, nil)
+	b.cluster("kinds-east", v1alpha1.ClusterSpec{})
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "databases.example.com"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -64,8 +64,8 @@ func TestNewKind(t *testing.T) {
 func TestPodRunsOnce(t *testing.T) {
 	b := newBench(t)
 	ns := b.namespace("pods")
-	b.cluster("pods-east", v1alpha1.ClusterSpec{}, nil)
-	b.cluster("pods-west", v1alpha1.ClusterSpec{}, nil)
+	b.cluster("pods-east", v1alpha1.ClusterSpec{})
+	b.cluster("pods-west", v1alpha1.ClusterSpec{})
 	b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}})
 	b.create(&v1alpha1.Placement{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "all"},

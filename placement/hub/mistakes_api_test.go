@@ -55,8 +55,8 @@ func (b *bench) says(k Key, kind, reason, text string) {
 func TestMistakesLeaveTheLastGoodState(t *testing.T) {
 	b := newBench(t)
 	ns := b.namespace("wrong")
-	b.cluster("wrong-east", v1alpha1.ClusterSpec{}, nil)
-	b.cluster("wrong-west", v1alpha1.ClusterSpec{}, nil)
+	b.cluster("wrong-east", v1alpha1.ClusterSpec{})
+	b.cluster("wrong-west", v1alpha1.ClusterSpec{})
 	d := deployment(ns, "web", "wrong-east", 2)
 	b.create(d)
 	key := deploymentKey(ns, "web")
@@ -125,8 +125,8 @@ func TestMistakesLeaveTheLastGoodState(t *testing.T) {
 func TestLimits(t *testing.T) {
 	b := newBench(t)
 	ns := b.namespace("limits")
-	b.cluster("limits-east", v1alpha1.ClusterSpec{Limits: &v1alpha1.Limits{Pods: new(int32(4))}}, nil)
-	b.cluster("limits-west", v1alpha1.ClusterSpec{Limits: &v1alpha1.Limits{Pods: new(int32(6))}}, nil)
+	b.cluster("limits-east", v1alpha1.ClusterSpec{Limits: &v1alpha1.Limits{Pods: new(int32(4))}})
+	b.cluster("limits-west", v1alpha1.ClusterSpec{Limits: &v1alpha1.Limits{Pods: new(int32(6))}})
 	first := deployment(ns, "first", "limits-east", 3)
 	b.create(first)
 	b.runs(deploymentKey(ns, "first"), map[string]int32{"limits-east": 3})

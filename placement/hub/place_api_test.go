@@ -68,8 +68,8 @@ func deploymentKey(ns, name string) Key {
 func TestPlaceMoveAndDelete(t *testing.T) {
 	b := newBench(t)
 	ns := b.namespace("shop")
-	b.cluster("shop-east", v1alpha1.ClusterSpec{}, nil)
-	b.cluster("shop-west", v1alpha1.ClusterSpec{}, nil)
+	b.cluster("shop-east", v1alpha1.ClusterSpec{})
+	b.cluster("shop-west", v1alpha1.ClusterSpec{})
 	b.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}, Data: map[string]string{"a": "b"}})
 	b.create(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web-svc"},
@@ -109,6 +109,6 @@ func TestPlaceMoveAndDelete(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("%w: %v", errNotYet, err)
+		return fmt.Errorf("%w: %w", errNotYet, err)
 	})
 }

@@ -90,8 +90,8 @@ func startHub(t *testing.T, env *apitest.Env) {
 }
 
 // cluster makes a Cluster whose agent is played: it applies all at once, and all
-// Pods are available unless ready says otherwise.
-func (b *bench) cluster(name string, spec v1alpha1.ClusterSpec, ready func() bool) {
+// Pods are available.
+func (b *bench) cluster(name string, spec v1alpha1.ClusterSpec) {
 	b.t.Helper()
 	spec.Accepted = true
 	b.create(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
@@ -103,15 +103,12 @@ func (b *bench) cluster(name string, spec v1alpha1.ClusterSpec, ready func() boo
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.HeartbeatLease},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}, LeaseDurationSeconds: new(int32(3600))},
 	})
-	if ready == nil {
-		ready = func() bool { return true }
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			_ = play(ctx, b.client, ns, ready)
+			_ = play(ctx, b.client, ns)
 			select {
 			case <-ctx.Done():
 			case <-time.After(20 * time.Millisecond):
@@ -122,7 +119,7 @@ func (b *bench) cluster(name string, spec v1alpha1.ClusterSpec, ready func() boo
 }
 
 // play carries out all Works of a cluster.
-func play(ctx context.Context, c client.Client, ns string, ready func() bool) error {
+func play(ctx context.Context, c client.Client, ns string) error {
 	var list v1alpha1.WorkList
 	if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
 		return err
@@ -130,7 +127,7 @@ func play(ctx context.Context, c client.Client, ns string, ready func() bool) er
 	for i := range list.Items {
 		w := &list.Items[i]
 		next := w.DeepCopy()
-		next.Status = played(w, ready())
+		next.Status = played(w)
 		if same(w.Status, next.Status) {
 			continue
 		}
@@ -142,7 +139,7 @@ func play(ctx context.Context, c client.Client, ns string, ready func() bool) er
 }
 
 // played is what the agent says.
-func played(w *v1alpha1.Work, ready bool) v1alpha1.WorkStatus {
+func played(w *v1alpha1.Work) v1alpha1.WorkStatus {
 	s := v1alpha1.WorkStatus{Revision: w.Spec.Revision}
 	s.Conditions = append(s.Conditions, w.Status.Conditions...)
 	if w.Spec.Removal != nil {
@@ -156,24 +153,30 @@ func played(w *v1alpha1.Work, ready bool) v1alpha1.WorkStatus {
 	}
 	m := v1alpha1.ManifestStatus{
 		Group: w.Spec.Source.Group, Kind: w.Spec.Source.Kind, Namespace: w.Spec.Source.Namespace, Name: w.Spec.Source.Name,
-		UID: types.UID("there-" + w.UID), Generation: w.Spec.Revision, AppliedGeneration: w.Spec.Revision,
-		SourceGeneration: w.Spec.SourceGeneration, Ready: ready,
+		UID: "there-" + w.UID, Generation: w.Spec.Revision, AppliedGeneration: w.Spec.Revision,
+		SourceGeneration: w.Spec.SourceGeneration, Ready: true,
 	}
 	if n, ok := replicasOf(o); ok && o.GetKind() != "Pod" {
 		status := map[string]any{"observedGeneration": w.Spec.Revision, "replicas": n, "updatedReplicas": n}
-		if ready {
-			status["readyReplicas"], status["availableReplicas"] = n, n
-		}
+		status["readyReplicas"], status["availableReplicas"] = n, n
 		for k, v := range status {
 			if v == int32(0) {
 				delete(status, k)
 			}
 		}
-		raw, _ := json.Marshal(status)
-		m.Status = &runtime.RawExtension{Raw: raw}
+		m.Status = &runtime.RawExtension{Raw: []byte(must(status))}
 	}
 	s.Manifests = []v1alpha1.ManifestStatus{m}
 	return s
+}
+
+// must is a status as JSON; one of numbers has no other.
+func must(status map[string]any) string {
+	raw, err := json.Marshal(status)
+	if err != nil {
+		return "{}"
+	}
+	return string(raw)
 }
 
 func (b *bench) create(o client.Object) {

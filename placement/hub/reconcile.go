@@ -20,6 +20,12 @@ import (
 // staleWait is how long to wait for a cache that is behind our own writes.
 const staleWait = 20 * time.Millisecond
 
+// namespaceWait is how long to wait for the namespace of a new Cluster.
+const namespaceWait = 500 * time.Millisecond
+
+// errNoNamespace says that a Cluster's namespace is not there yet.
+var errNoNamespace = errors.New("the cluster's namespace is not there yet")
+
 // pass is one way of one object through placement.
 type pass struct {
 	*hub
@@ -54,6 +60,9 @@ func (h *hub) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) 
 	if err := p.run(ctx); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 			return reconcile.Result{RequeueAfter: staleWait}, nil
+		}
+		if errors.Is(err, errNoNamespace) { // the Cluster is new
+			return reconcile.Result{RequeueAfter: namespaceWait}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("place %s: %w", key, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -96,7 +97,11 @@ func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, ra
 			s.Revision = last + reviveBy
 		}
 		next.Labels = map[string]string{v1alpha1.SourceUIDLabel: string(p.object.GetUID())}
-		if err := p.direct.Create(ctx, next); err != nil {
+		err := p.direct.Create(ctx, next)
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("create Work %s: %w", key, errNoNamespace)
+		}
+		if err != nil {
 			return fmt.Errorf("create Work %s: %w", key, err)
 		}
 		return nil

@@ -69,8 +69,8 @@ func (b *bench) quiet(ns, prefix string, d time.Duration) {
 func TestSettledIsQuiet(t *testing.T) {
 	b := newBench(t)
 	ns := b.namespace("quiet")
-	b.cluster("quiet-east", v1alpha1.ClusterSpec{}, nil)
-	b.cluster("quiet-west", v1alpha1.ClusterSpec{}, nil)
+	b.cluster("quiet-east", v1alpha1.ClusterSpec{})
+	b.cluster("quiet-west", v1alpha1.ClusterSpec{})
 	d := deployment(ns, "web", "quiet-east,quiet-west", 5)
 	b.create(d)
 	b.runs(deploymentKey(ns, "web"), map[string]int32{"quiet-east": 3, "quiet-west": 2})

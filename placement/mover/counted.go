@@ -53,7 +53,7 @@ func (s *step) shrink() {
 			continue
 		}
 		if !r.Reachable && need > 0 {
-			s.block("%s cannot be reached: its %d replicas stay as they are", r.Cluster, m.Asked)
+			s.blockf("%s cannot be reached: its %d replicas stay as they are", r.Cluster, m.Asked)
 			continue
 		}
 		counted := s.counts(i)
@@ -68,7 +68,7 @@ func (s *step) shrink() {
 		spare -= max(0, less-idle)
 		m.Asked -= less
 		if less < over {
-			s.block("%d replicas stay in %s until more are available: %d of %d are", over-less, r.Cluster, s.available(), need)
+			s.blockf("%d replicas stay in %s until more are available: %d of %d are", over-less, r.Cluster, s.available(), need)
 		}
 	}
 }

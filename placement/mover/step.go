@@ -89,7 +89,7 @@ func (s *step) breakFirst() {
 	s.remove()
 	if busy != "" {
 		if s.waiting() {
-			s.block("%s must be done first: what is there must not run twice", busy)
+			s.blockf("%s must be done first: what is there must not run twice", busy)
 		}
 		return
 	}

@@ -19,9 +19,9 @@ func (s *step) covered() bool {
 		return true
 	}
 	for i, r := range s.Rows {
-		if r.Wanted && !(r.Ready && r.Current && r.Reachable && r.State == Active) {
+		if r.Wanted && (!r.Ready || !r.Current || !r.Reachable || r.State != Active) {
 			if s.leaving() {
-				s.block("%s is not ready (%s)", r.Cluster, s.moves[i].State)
+				s.blockf("%s is not ready (%s)", r.Cluster, s.moves[i].State)
 			}
 			return false
 		}
@@ -54,7 +54,7 @@ func (s *step) remove() {
 		}
 		if s.Counted && !s.late() && (m.Asked > 0 || r.Asked > 0 || !r.Current || r.Total > 0) {
 			if m.Asked == 0 {
-				s.block("%d replicas are still in %s", r.Total, r.Cluster)
+				s.blockf("%d replicas are still in %s", r.Total, r.Cluster)
 			}
 			continue
 		}
@@ -73,8 +73,8 @@ func (s *step) anyWanted() bool {
 	return false
 }
 
-// block keeps the first reason.
-func (s *step) block(format string, args ...any) {
+// blockf keeps the first reason.
+func (s *step) blockf(format string, args ...any) {
 	if s.blocked == "" {
 		s.blocked = fmt.Sprintf(format, args...)
 	}

@@ -78,8 +78,8 @@ func local(name string, spec v1alpha1.PlacementSpec) v1alpha1.Placement {
 	return v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: spec}
 }
 
-func global(name string, spec v1alpha1.ClusterPlacementSpec) v1alpha1.ClusterPlacement {
-	return v1alpha1.ClusterPlacement{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+func global(spec v1alpha1.ClusterPlacementSpec) v1alpha1.ClusterPlacement {
+	return v1alpha1.ClusterPlacement{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: spec}
 }
 
 func TestFind(t *testing.T) {
@@ -103,15 +103,15 @@ func TestFind(t *testing.T) {
 		},
 		"namespace before global": {
 			object: object(nil), local: []v1alpha1.Placement{local("all", all)},
-			global: []v1alpha1.ClusterPlacement{global("all", v1alpha1.ClusterPlacementSpec{})}, source: "Placement shop/all",
+			global: []v1alpha1.ClusterPlacement{global(v1alpha1.ClusterPlacementSpec{})}, source: "Placement shop/all",
 		},
 		"global": {
-			object: object(nil), global: []v1alpha1.ClusterPlacement{global("all", v1alpha1.ClusterPlacementSpec{NamespaceSelector: team})},
+			object: object(nil), global: []v1alpha1.ClusterPlacement{global(v1alpha1.ClusterPlacementSpec{NamespaceSelector: team})},
 			source: "ClusterPlacement all",
 		},
 		"global of other namespaces": {
 			object: object(func(o *Object) { o.NamespaceLabels = nil }),
-			global: []v1alpha1.ClusterPlacement{global("all", v1alpha1.ClusterPlacementSpec{NamespaceSelector: team})},
+			global: []v1alpha1.ClusterPlacement{global(v1alpha1.ClusterPlacementSpec{NamespaceSelector: team})},
 		},
 		"tie": {
 			object: object(nil), local: []v1alpha1.Placement{local("a", all), local("b", all)},
@@ -129,7 +129,7 @@ func TestFind(t *testing.T) {
 		},
 		"cluster-scoped only when named": {
 			object: object(func(o *Object) { o.Namespace, o.Namespaced = "", false }),
-			global: []v1alpha1.ClusterPlacement{global("all", v1alpha1.ClusterPlacementSpec{})},
+			global: []v1alpha1.ClusterPlacement{global(v1alpha1.ClusterPlacementSpec{})},
 		},
 		"bad selector": {
 			object: object(nil), wrong: "Placement shop/a: spec.objects[0].selector",
