@@ -71,7 +71,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // judge brings the conditions up to what the networks are now.
 func (r *referee) judge(ctx context.Context) error {
-	if r.catalog.ready() != nil {
+	if ready := r.catalog.ready() == nil; !ready {
 		return nil // it moves when it is
 	}
 	if r.told == nil {

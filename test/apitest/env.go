@@ -37,10 +37,16 @@ type Env struct {
 }
 
 // New starts an API server for this test alone.
-func New(tb testing.TB) *Env { return create(tb, Launch) }
+func New(tb testing.TB) *Env {
+	tb.Helper()
+	return create(tb, Launch)
+}
 
 // NewOldest is New with the oldest Kubernetes that Patchbay runs on.
-func NewOldest(tb testing.TB) *Env { return create(tb, launchOldest) }
+func NewOldest(tb testing.TB) *Env {
+	tb.Helper()
+	return create(tb, launchOldest)
+}
 
 func create(tb testing.TB, launch func(context.Context) (*Env, error)) *Env {
 	tb.Helper()
