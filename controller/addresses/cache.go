@@ -5,6 +5,7 @@ package addresses
 import (
 	"context"
 	"fmt"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,12 +42,15 @@ func slimEndpoint(obj any) (any, error) {
 	return &v1.DanmEp{
 		ObjectMeta: aged(&ep.ObjectMeta),
 		Spec: v1.DanmEpSpec{
-			NetworkName: s.NetworkName, NetworkUID: s.NetworkUID, APIType: s.APIType,
-			Host: s.Host, HostUID: s.HostUID, Pod: s.Pod, PodUID: s.PodUID,
-			Interface: v1.DanmEpInterface{Name: s.Interface.Name, Address: s.Interface.Address, AddressIPv6: s.Interface.AddressIPv6},
+			NetworkName: intern(s.NetworkName), NetworkUID: intern(s.NetworkUID), APIType: intern(s.APIType),
+			Host: intern(s.Host), HostUID: intern(s.HostUID), Pod: s.Pod, PodUID: s.PodUID,
+			Interface: v1.DanmEpInterface{Name: intern(s.Interface.Name), Address: s.Interface.Address, AddressIPv6: s.Interface.AddressIPv6},
 		},
 	}, nil
 }
+
+// intern returns one copy of a text that many DanmEps have.
+func intern(text string) string { return unique.Make(text).Value() }
 
 // slimNode keeps what names a Node, its operating system and its zone.
 func slimNode(obj any) (any, error) {

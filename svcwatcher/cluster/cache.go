@@ -19,14 +19,14 @@ import (
 func Cached() map[client.Object]cache.ByObject {
 	ours := labels.SelectorFromSet(labels.Set{discoveryv1.LabelManagedBy: svcwatcher.ManagedBy})
 	return map[client.Object]cache.ByObject{
-		&corev1.Pod{}:                {Transform: slimPod},
+		&corev1.Pod{}:                {Transform: new(slimmer).pod},
 		&corev1.Service{}:            {Transform: slimService},
 		&discoveryv1.EndpointSlice{}: {Label: ours, Transform: objects.Slim},
 		&corev1.Endpoints{}:          {Label: ours, Transform: objects.Slim},
 	}
 }
 
-// slimPod keeps what an endpoint is made from: of all that is cached, Pods are most.
+// slimPod keeps what an endpoint is made from.
 func slimPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

@@ -4,6 +4,7 @@ package scene
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,10 +65,13 @@ func Check(ctx context.Context, c client.Client, namespace string, nets ...*v1.C
 		eps      v1.DanmEpList
 		there    discoveryv1.EndpointSliceList
 	)
-	for _, list := range []client.ObjectList{&services, &pods, &eps, &there} {
-		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return fmt.Errorf("list %T: %w", list, err)
-		}
+	if err := errors.Join(
+		pages(ctx, c, namespace, func(page *corev1.ServiceList) { services.Items = append(services.Items, page.Items...) }),
+		pages(ctx, c, namespace, func(page *corev1.PodList) { pods.Items = append(pods.Items, page.Items...) }),
+		pages(ctx, c, namespace, func(page *v1.DanmEpList) { eps.Items = append(eps.Items, page.Items...) }),
+		pages(ctx, c, namespace, func(page *discoveryv1.EndpointSliceList) { there.Items = append(there.Items, page.Items...) }),
+	); err != nil {
+		return err
 	}
 	refs := map[network.Ref]string{}
 	for _, n := range nets {
@@ -100,6 +104,23 @@ func Check(ctx context.Context, c client.Client, namespace string, nets ...*v1.C
 		}
 	}
 	return nil
+}
+
+// pages lists everything in pieces that no server on a busy machine gives up on.
+func pages[T any, L interface {
+	*T
+	client.ObjectList
+}](ctx context.Context, c client.Client, namespace string, each func(L)) error {
+	for next := ""; ; {
+		page := L(new(T))
+		if err := c.List(ctx, page, client.InNamespace(namespace), client.Limit(500), client.Continue(next)); err != nil {
+			return fmt.Errorf("list %T: %w", page, err)
+		}
+		each(page)
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+	}
 }
 
 func same(service string, groups []svcwatcher.Group, there []discoveryv1.EndpointSlice) error {
