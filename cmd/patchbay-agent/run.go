@@ -61,7 +61,7 @@ func work(ctx context.Context, o *options, local *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	stop, err := serve(o.http, a.Ready)
+	stop, err := serve(ctx, o.http, a.Ready)
 	if err != nil {
 		return err
 	}

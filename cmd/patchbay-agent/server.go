@@ -18,7 +18,7 @@ const (
 
 // serve answers /healthz (the process works) and /readyz (the hub's Works are known)
 // until stop is called.
-func serve(address string, ready func() bool) (stop func(), err error) {
+func serve(ctx context.Context, address string, ready func() bool) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("flag --http-address: listen for health checks: %w", err)
@@ -26,7 +26,7 @@ func serve(address string, ready func() bool) (stop func(), err error) {
 	s := &http.Server{Handler: handler(ready), ReadHeaderTimeout: headerTimeout}
 	go func() { _ = s.Serve(l) }() // it ends with Shutdown
 	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), serverDrain)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverDrain)
 		defer cancel()
 		_ = s.Shutdown(ctx) // the process ends
 	}, nil

@@ -144,7 +144,8 @@ func (a *Agent) assemble(core rest.Interface, objects dynamic.Interface) error {
 	if err := nodes.SetTransform(slimNode); err != nil {
 		return fmt.Errorf("set transform: %w", err)
 	}
-	a.informers = append(informers, nodes)
+	a.informers = informers
+	a.informers = append(a.informers, nodes)
 	halted := &halt{}
 	a.figures = &figures{nodes: nodes.GetStore(), pods: found.pods, halt: halted}
 	a.worker = &worker{
@@ -176,12 +177,12 @@ func (a *Agent) owned(o metav1.Object, p *pods) {
 }
 
 // enqueueAll makes every Work and record be looked at.
-func (a *Agent) enqueueAll() {
+func (a *Agent) enqueueAll(ctx context.Context) {
 	for _, rec := range a.worker.records.all() {
 		a.queue.Add(rec.Name)
 	}
 	var list v1alpha1.WorkList
-	if a.hub.synced() && a.hub.cache.List(context.Background(), &list) == nil { // from memory
+	if a.hub.synced() && a.hub.cache.List(ctx, &list) == nil { // from memory
 		for i := range list.Items {
 			a.queue.Add(list.Items[i].Name)
 		}

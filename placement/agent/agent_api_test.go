@@ -125,6 +125,7 @@ func TestAgentUpholds(t *testing.T) {
 
 // testPods makes what a controller would make, and looks for it in the report.
 func testPods(t *testing.T, b *bench, w *v1alpha1.Work) {
+	t.Helper()
 	d := &appsv1.Deployment{}
 	if err := b.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, d); err != nil {
 		t.Fatal(err)
@@ -226,13 +227,14 @@ func TestAgentRemoves(t *testing.T) {
 			}
 		}
 	}
-	make := func(t *testing.T, name string) *v1alpha1.Work {
+	made := func(t *testing.T, name string) *v1alpha1.Work {
+		t.Helper()
 		w := b.work(t, name, nil, manifest(t, "configmaps", configMap(name, "v")))
 		b.awaitWork(t, w, "applied", applied(1))
 		return w
 	}
 	t.Run("Delete", func(t *testing.T) {
-		w := make(t, "delete")
+		w := made(t, "delete")
 		b.change(t, w, order(v1alpha1.OnDeleteDelete, ""))
 		b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonOrdered, ""))
 		if b.object(t, "v1", "ConfigMap", "default", "delete") != nil {
@@ -243,7 +245,7 @@ func TestAgentRemoves(t *testing.T) {
 		}
 	})
 	t.Run("Orphan", func(t *testing.T) {
-		w := make(t, "orphan")
+		w := made(t, "orphan")
 		b.change(t, w, order(v1alpha1.OnDeleteOrphan, ""))
 		b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonOrdered, ""))
 		o := b.object(t, "v1", "ConfigMap", "default", "orphan")
@@ -252,7 +254,7 @@ func TestAgentRemoves(t *testing.T) {
 		}
 	})
 	t.Run("WrongSource", func(t *testing.T) {
-		w := make(t, "wrong")
+		w := made(t, "wrong")
 		b.change(t, w, order(v1alpha1.OnDeleteDelete, "other"))
 		b.awaitWork(t, w, "the order is refused", failed(v1alpha1.ReasonRefused, "source-2"))
 		if b.object(t, "v1", "ConfigMap", "default", "wrong") == nil {
@@ -276,12 +278,12 @@ func TestAgentRemoves(t *testing.T) {
 		}
 	})
 	t.Run("WorkVanishes", func(t *testing.T) {
-		w := make(t, "vanish")
-		if err := b.Client.Delete(t.Context(), w); err != nil {
+		w := made(t, "vanish")
+		if err := b.Delete(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the record is orphaned", func() error { return b.condition(t, "vanish", v1alpha1.ConditionOrphaned) })
-		if err := b.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vanish"}}); err != nil {
+		if err := b.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vanish"}}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "what is orphaned is repaired", func() error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,7 +89,7 @@ func (a *applier) ensure(ctx context.Context, t target, policy v1alpha1.ApplyPol
 	case live.GetUID() != k.uid && !t.ours(live) && policy.Conflict != v1alpha1.ConflictAdopt && policy.Conflict != v1alpha1.ConflictForce:
 		return outcome{}, &refusal{v1alpha1.ReasonConflict, fmt.Sprintf("%s: it was there before and is somebody else's; "+
 			"apply.conflict Adopt in the Placement takes it over", t)}
-	case k.uid == live.GetUID() && k.digest != "" && k.digest == digest(live, owned(live, v1alpha1.AgentManager)) && !a.mustCede(live, policy):
+	case k.uid == live.GetUID() && k.digest != "" && k.digest == digest(live, owned(live)) && !a.mustCede(live, policy):
 		return outcome{live: live}, nil
 	}
 	return a.update(ctx, t, live, policy)
@@ -100,13 +101,7 @@ func (a *applier) mustCede(live *unstructured.Unstructured, policy v1alpha1.Appl
 	if err != nil {
 		return true
 	}
-	ours := owned(live, v1alpha1.AgentManager)
-	for _, path := range c.drop {
-		if ours.has(path) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.drop, owned(live).has)
 }
 
 // create makes the object, and the namespace if that is missing.

@@ -77,7 +77,7 @@ func cede(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (cession
 			if createOnly || theirs {
 				c.drop = append(c.drop, path)
 			}
-			if createOnly && !theirs && owned(live, v1alpha1.AgentManager).has(path) {
+			if createOnly && !theirs && owned(live).has(path) {
 				c.hand = append(c.hand, path)
 			}
 		}

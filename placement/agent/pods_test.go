@@ -43,7 +43,11 @@ func TestCondense(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, pod := range []*corev1.Pod{{Status: tc.status}, slim.(*corev1.Pod)} {
+			less, ok := slim.(*corev1.Pod)
+			if !ok {
+				t.Fatalf("got %T", slim)
+			}
+			for _, pod := range []*corev1.Pod{{Status: tc.status}, less} {
 				if reason, _, broken := condense(pod); reason != tc.reason || broken != tc.broken {
 					t.Errorf("%s\ngot %s, broken %t; want %s, %t", tc.why, reason, broken, tc.reason, tc.broken)
 				}

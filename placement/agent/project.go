@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
 // fieldSet is managed fields as the API server writes them: "f:name" is a field,
@@ -18,10 +20,10 @@ import (
 // "i:0" one by its place, "." the thing itself.
 type fieldSet map[string]any
 
-// owned returns the fields that the manager applied; nil when there are none.
-func owned(o *unstructured.Unstructured, manager string) fieldSet {
+// owned returns the fields that the agent applied; nil when there are none.
+func owned(o *unstructured.Unstructured) fieldSet {
 	for _, entry := range o.GetManagedFields() {
-		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
+		if entry.Manager == v1alpha1.AgentManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
 			return parseFields(entry)
 		}
 	}

@@ -71,7 +71,7 @@ func TestDigest(t *testing.T) {
 	t.Parallel()
 	sum := func(object, ours string) string {
 		o := managed(t, object, map[string]string{v1alpha1.AgentManager: ours, "other": `{"f:b":{}}`})
-		return digest(o, owned(o, v1alpha1.AgentManager))
+		return digest(o, owned(o))
 	}
 	base := sum(`{"metadata":{},"a":1,"b":2}`, `{"f:a":{}}`)
 	if got := sum(`{"metadata":{},"a":1,"b":3}`, `{"f:a":{}}`); got != base {

@@ -74,7 +74,7 @@ func (a *applier) delete(ctx context.Context, t target, live *unstructured.Unstr
 // letGo takes off what marks the object as ours, and our ownership of its fields, in one
 // write that changes nothing else: applying an empty manifest would take the fields away.
 func (a *applier) letGo(ctx context.Context, t target, live *unstructured.Unstructured) error {
-	if owned(live, v1alpha1.AgentManager) == nil && live.GetLabels()[v1alpha1.ManagedLabel] == "" {
+	if owned(live) == nil && live.GetLabels()[v1alpha1.ManagedLabel] == "" {
 		return nil
 	}
 	patch := []map[string]any{

@@ -45,7 +45,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	for range workers {
 		all.Go(func() { a.work(ctx) })
 	}
-	a.enqueueAll()
+	a.enqueueAll(ctx)
 	<-ctx.Done()
 	a.queue.ShutDown() // before the workers are waited for
 	a.worker.watcher.all.Wait()
@@ -73,7 +73,7 @@ func (a *Agent) tellAbsent(ctx context.Context) {
 	const look = 50 * time.Millisecond
 	err := wait.PollUntilContextCancel(ctx, look, true, func(context.Context) (bool, error) { return a.hub.synced(), nil })
 	if err == nil {
-		a.enqueueAll()
+		a.enqueueAll(ctx)
 	}
 }
 

@@ -88,8 +88,7 @@ func manifestCondition(err error) metav1.Condition {
 	if err == nil {
 		return condition(v1alpha1.ConditionApplied, true, v1alpha1.ReasonSettled, "")
 	}
-	var r *refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*refusal](err); ok {
 		return condition(v1alpha1.ConditionApplied, false, r.reason, r.message)
 	}
 	return condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonProgressing, err.Error())

@@ -76,7 +76,7 @@ func (t target) entry(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedObject {
 func (t target) ours(live *unstructured.Unstructured) bool {
 	a := live.GetAnnotations()
 	return a[v1alpha1.HubUIDAnnotation] == t.object.GetAnnotations()[v1alpha1.HubUIDAnnotation] &&
-		a[v1alpha1.SourceUIDAnnotation] != "" && owned(live, v1alpha1.AgentManager) != nil
+		a[v1alpha1.SourceUIDAnnotation] != "" && owned(live) != nil
 }
 
 // Guard says what the agent leaves alone, whatever Works say.

@@ -41,7 +41,7 @@ type worker struct {
 	pods    *pods
 	halt    *halt
 	// all makes every Work be looked at, after the halt has changed.
-	all func()
+	all func(context.Context)
 
 	mu      sync.Mutex
 	digests map[string]digests // by Work
@@ -58,7 +58,7 @@ type digests struct {
 func (w *worker) reconcile(ctx context.Context, name string) (later time.Duration, err error) {
 	work, filled := w.works.get(name)
 	rec := w.records.get(name)
-	w.judge(name, work, rec)
+	w.judge(ctx, name, work, rec)
 	why := w.halt.why()
 	switch {
 	case work == nil && rec == nil:
@@ -81,13 +81,13 @@ func (w *worker) reconcile(ctx context.Context, name string) (later time.Duratio
 
 // judge compares a Work with the records, and lets every Work know when the agent may
 // write again, or may no longer.
-func (w *worker) judge(name string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) {
+func (w *worker) judge(ctx context.Context, name string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) {
 	reason := ""
 	if work != nil {
 		reason = mismatch(work, rec, w.records.any())
 	}
 	if w.halt.set(name, reason) {
-		w.all()
+		w.all(ctx)
 	}
 }
 
@@ -163,7 +163,7 @@ func (w *worker) manifest(ctx context.Context, rec *v1alpha1.AppliedWork, m v1al
 	out, err := w.applier.ensure(ctx, t, spec.Apply, k)
 	if out.live != nil && err == nil {
 		entry = remember(rec, t, out, entry)
-		fresh.of[t.key()] = digest(out.live, owned(out.live, v1alpha1.AgentManager))
+		fresh.of[t.key()] = digest(out.live, owned(out.live))
 		w.watcher.watch(ctx, t.gvr)
 	}
 	return w.manifestStatus(t, out.live, entry, spec.Associated, err), err

@@ -23,6 +23,8 @@ import (
 type watcher struct {
 	logs map[string]*bed.Log // by cluster; "" is the hub
 	all  []write             // so far, by time
+	// namespaces are the test's own; what earlier tests leave is still being removed.
+	namespaces []string
 	// repairs are how many creations more than decisions the test has asked for, by
 	// deleting in clusters.
 	repairs int
@@ -51,7 +53,7 @@ func (w write) applied() bool {
 // watch begins to watch; the end of the test checks.
 func watch(t *testing.T, w *world, namespaces ...string) *watcher {
 	t.Helper()
-	x := &watcher{logs: map[string]*bed.Log{}}
+	x := &watcher{logs: map[string]*bed.Log{}, namespaces: namespaces}
 	var err error
 	if x.logs[""], err = w.Hub.AuditLog(); err != nil {
 		t.Fatal(err)
@@ -85,12 +87,25 @@ func (x *watcher) read(t *testing.T) []write {
 			t.Fatal(err)
 		}
 		for _, one := range writes {
-			fresh = append(fresh, write{cluster, one})
+			switch w := (write{cluster, one}); {
+			case x.concerns(one):
+				fresh = append(fresh, w)
+			case one.Resource == "clusters": // judged, but they tell of other tests, too
+				x.all = append(x.all, w)
+			}
 		}
 	}
 	x.all = append(x.all, fresh...)
 	slices.SortStableFunc(x.all, func(a, b write) int { return cmp.Compare(a.Time.UnixNano(), b.Time.UnixNano()) })
 	return fresh
+}
+
+// concerns tells whether a write is of something in the test's namespaces, or names it.
+func (x *watcher) concerns(w bed.Write) bool {
+	source, _, _ := unstructured.NestedString(w.Object.Object, "spec", "source", "namespace")
+	return slices.ContainsFunc(x.namespaces, func(ns string) bool {
+		return w.Namespace == ns || source == ns || strings.Contains(string(w.Request), ns)
+	})
 }
 
 // settle waits until nobody of us has written for a while (I5).
