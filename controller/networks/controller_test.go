@@ -236,7 +236,7 @@ func TestRestart(t *testing.T) {
 			t.Fatalf("got %q", got)
 		}
 		other := newBench(ctx)
-		other.world.nets, other.world.nodes = b.nets, []v1.NodeNetwork{*one, *two}
+		other.nets, other.nodes = b.nets, []v1.NodeNetwork{*one, *two}
 		other.queue.Add(storageRef)
 		synctest.Wait() // before it hears of any change
 		other.says(ctx, one)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -41,10 +42,11 @@ func (s *store) Nodes(ctx context.Context) ([]v1.NodeNetwork, error) {
 // Version implements Store.
 func (s *store) Version(ctx context.Context, ref network.Ref) (types.UID, int64, bool, error) {
 	m := objects.Metadata(ref.Kind)
-	if err := s.cached.Get(ctx, objects.Key(ref), m); client.IgnoreNotFound(err) != nil {
-		return "", 0, false, fmt.Errorf("get metadata of %s: %w", ref, err)
-	} else if err != nil {
+	switch err := s.cached.Get(ctx, objects.Key(ref), m); {
+	case apierrors.IsNotFound(err):
 		return "", 0, false, nil
+	case err != nil:
+		return "", 0, false, fmt.Errorf("get metadata of %s: %w", ref, err)
 	}
 	return m.UID, m.Generation, true, nil
 }
@@ -56,10 +58,11 @@ func (s *store) Read(ctx context.Context, ref network.Ref) (Seen, bool, error) {
 		return Seen{}, false, err
 	}
 	fromMemory := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
-	if err := s.direct.Get(ctx, objects.Key(ref), obj, fromMemory); client.IgnoreNotFound(err) != nil {
-		return Seen{}, false, fmt.Errorf("get %s: %w", ref, err)
-	} else if err != nil {
+	switch err := s.direct.Get(ctx, objects.Key(ref), obj, fromMemory); {
+	case apierrors.IsNotFound(err):
 		return Seen{}, false, nil
+	case err != nil:
+		return Seen{}, false, fmt.Errorf("get %s: %w", ref, err)
 	}
 	return seenOf(obj), true, nil
 }
