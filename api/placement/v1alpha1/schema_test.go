@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// All kinds are registered, have a status of their own with conditions, say something in
+// kubectl get, and no rule of theirs blocks a write of the status.
+func TestDefinitions(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../../deployments/placement/crds/placement.*.yaml")
+	if err != nil || len(files) != 7 {
+		t.Fatalf("find definitions: %v, %v", files, err)
+	}
+	s := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d apiextensionsv1.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict(data, &d); err != nil {
+			t.Fatalf("%s: %v", f, err)
+		}
+		for _, kind := range []string{d.Spec.Names.Kind, d.Spec.Names.ListKind} {
+			if _, err := s.New(v1alpha1.SchemeGroupVersion().WithKind(kind)); err != nil {
+				t.Errorf("make %s: %v", kind, err)
+			}
+		}
+		v := d.Spec.Versions[0]
+		root := v.Schema.OpenAPIV3Schema
+		status := root.Properties["status"]
+		if _, ok := status.Properties["conditions"]; !ok || v.Subresources == nil || v.Subresources.Status == nil {
+			t.Errorf("%s has no status with conditions", d.Name)
+		}
+		if len(v.AdditionalPrinterColumns) < 2 || !slices.Contains(d.Spec.Names.Categories, "placement") {
+			t.Errorf("%s: columns %v, categories %v", d.Name, v.AdditionalPrinterColumns, d.Spec.Names.Categories)
+		}
+		if len(root.XValidations)+len(status.XValidations) > 0 {
+			t.Errorf("%s has rules at the root or on its status", d.Name)
+		}
+	}
+}
