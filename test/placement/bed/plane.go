@@ -51,7 +51,10 @@ func (b *Bed) startPlane(ctx context.Context, config controlplane.Config) (*Plan
 		config.ExtraArgs = map[controlplane.Part][]string{}
 	}
 	config.ExtraArgs[controlplane.APIServer] = append(config.ExtraArgs[controlplane.APIServer],
-		"--audit-policy-file="+policy, "--audit-log-path="+filepath.Join(config.Dir, auditFile), "--audit-log-mode=blocking")
+		"--audit-policy-file="+policy, "--audit-log-path="+filepath.Join(config.Dir, auditFile), "--audit-log-mode=blocking",
+		// Debian's etcd 3.4 cannot serve streamed lists. Told so, clients list; else KWOK
+		// asks again and again, and hears of changes a minute late.
+		"--feature-gates=WatchList=false")
 	control, err := controlplane.Start(ctx, config)
 	if err != nil {
 		return nil, err
