@@ -22,6 +22,9 @@ var app []byte
 //go:embed policy.yaml
 var policy []byte
 
+// columns show all targets: the table of a definition shows the first only.
+const columns = "OBJECT:.spec.object.name,CLUSTERS:.spec.targets[*].cluster,REPLICAS:.spec.targets[*].replicas,STATES:.spec.targets[*].state"
+
 // stepTimeout bounds each step.
 const stepTimeout = 2 * time.Minute
 
@@ -51,10 +54,10 @@ func (s *show) play(ctx context.Context) error {
 		{"", []string{"apply", "-f", files["app.yaml"]}},
 		{"The hub sums the clusters up, so kubectl can wait for it:", words("rollout status deployment/shop --timeout=110s")},
 		{"", words("get deployment,service shop")},
-		{"Where its replicas are:", words("get assignments.placement.patchbay.io")},
+		{"Where its replicas are:", words("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
 		{"One annotation moves it:", words("annotate deployment/shop placement.patchbay.io/clusters=south")},
-		{"", []string{"wait", "--for=jsonpath={.spec.targets[*].cluster}=south", "assignment/" + assignment(), "--timeout=110s"}},
-		{"East and west gave theirs up only when south's were there:", words("get assignments.placement.patchbay.io")},
+		{"", []string{"wait", "--for=jsonpath={.spec.targets[0].cluster}=south", "assignment/" + assignment(), "--timeout=110s"}},
+		{"East and west gave theirs up only when south's were there:", words("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
 		{"", words("get deployment shop")},
 	}
 	for _, one := range steps {
