@@ -60,8 +60,12 @@ func (b *Book) Encode() map[string]string {
 }
 
 // Add reserves a place, or returns ErrTaken with the name of who has it. The same
-// token at the same place is no error.
+// token at the same place is no error. It refuses what ParseBook would not read back:
+// one such entry would make a TenantConfig unreadable for everybody.
 func (b *Book) Add(r Reservation) error {
+	if err := r.readable(); err != nil {
+		return fmt.Errorf("reserve %.100s for %.100q: %w", r.Place, r.Owner, err)
+	}
 	if o, taken := b.At(r.Place); taken {
 		if o.Token == r.Owner.Token {
 			return nil

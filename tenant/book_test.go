@@ -139,3 +139,75 @@ func FuzzParseBook(f *testing.F) {
 		}
 	})
 }
+
+// What Add takes, ParseBook reads: whatever a name or a device is, one reservation
+// never makes the others unreadable, nor becomes two.
+func TestAddIsReadable(t *testing.T) {
+	t.Parallel()
+	text := func(good ...string) *rapid.Generator[string] {
+		return rapid.OneOf(rapid.SampledFrom(good), rapid.StringMatching(`[a-zA-Z0-9 ,/*._-]{0,8}`), rapid.String())
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		b, taken := tenant.NewBook(), map[string]tenant.Reservation{}
+		for range rapid.IntRange(1, 6).Draw(t, "steps") {
+			r := tenant.Reservation{
+				Place: network.Place{
+					Kind:   text(network.PlaceVLAN, network.PlaceVXLAN, network.PlaceNIC, network.PlaceType).Draw(t, "kind"),
+					Device: text("ens4", "a/b").Draw(t, "device"), ID: rapid.IntRange(-1, 5000).Draw(t, "id"),
+				},
+				Owner: tenant.Owner{
+					Namespace: text("red").Draw(t, "namespace"), Name: text("net", "net-*").Draw(t, "name"),
+					Token: text("0123456789abcdef", "0123456789abcde0", "0123456789abcde1").Draw(t, "token"),
+				},
+			}
+			if b.Add(r) == nil {
+				taken[r.Owner.Token] = r
+			}
+		}
+		read, err := tenant.ParseBook(b.Encode())
+		if err != nil {
+			t.Fatalf("ParseBook of what Add took: %v", err)
+		}
+		got := map[string]tenant.Reservation{}
+		for r := range read.All() {
+			got[r.Owner.Token] = r
+		}
+		if diff := cmp.Diff(taken, got); diff != "" {
+			t.Fatalf("read back: -added +read\n%s", diff)
+		}
+	})
+}
+
+func TestAddRefuses(t *testing.T) {
+	t.Parallel()
+	const token = "0123456789abcdef"
+	cases := map[string]struct {
+		reason string
+		r      tenant.Reservation
+	}{
+		"Upper":     {"The API server refuses the name, but later.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "Bad", Token: token}}},
+		"Injected":  {"A second entry, of somebody else.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "x " + token + ", 1001 red/y", Token: token}}},
+		"Generated": {"A prefix that can be no name.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "X_*", Token: token}}},
+		"Slash":     {"Whose namespace?", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red/x", Name: "y", Token: token}}},
+		"Newline":   {"A name is one line.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "y\n", Token: token}}},
+		"Nobody":    {"No namespace.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Name: "y", Token: token}}},
+		"Token":     {"No token.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "y"}}},
+		"ID":        {"No such VLAN.", tenant.Reservation{Place: vlan(4095), Owner: owner(1)}},
+		"Kind":      {"No such kind.", tenant.Reservation{Place: network.Place{Kind: "gre", Device: "ens4", ID: 1}, Owner: owner(1)}},
+		"Device":    {"No device.", tenant.Reservation{Place: network.Place{Kind: network.PlaceVLAN, ID: 1}, Owner: owner(1)}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := tenant.NewBook()
+			reserve(t, b, vlan(1))
+			before := b.Encode()
+			if err := b.Add(tc.r); err == nil {
+				t.Errorf("%s\nAdd(%v): got no error", tc.reason, tc.r)
+			}
+			if diff := cmp.Diff(before, b.Encode()); diff != "" {
+				t.Errorf("%s\na refusal changed the book: -before +after\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

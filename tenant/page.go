@@ -90,8 +90,7 @@ func (p *page) encode(number int) string {
 		if b.Len() > 0 {
 			b.WriteString(", ")
 		}
-		o := p.owners[bit]
-		b.WriteString(strconv.Itoa(number*pageIDs+bit) + " " + o.Namespace + "/" + o.Name + " " + o.Token)
+		b.WriteString(strconv.Itoa(number*pageIDs+bit) + " " + p.owners[bit].text())
 	}
 	p.text = b.String()
 	return p.text

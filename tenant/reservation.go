@@ -34,6 +34,25 @@ type Reservation struct {
 	Owner Owner
 }
 
+// readable checks that the texts of a reservation are read as what they were made of.
+func (r Reservation) readable() error {
+	p, err := network.ParsePlace(r.Place.String())
+	if err != nil {
+		return err
+	}
+	o, err := parseOwner(r.Owner.text())
+	if err != nil {
+		return err
+	}
+	if p != r.Place || o != r.Owner {
+		return fmt.Errorf("it would be read as %s for %s", p, o)
+	}
+	return nil
+}
+
+// text is what parseOwner reads.
+func (o Owner) text() string { return o.String() + " " + o.Token }
+
 var (
 	ownerName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z0-9*]([a-z0-9.*-]*[a-z0-9*])?$`)
 	ownerToken = regexp.MustCompile(`^[0-9a-f]{16}$`)
