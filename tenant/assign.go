@@ -44,9 +44,11 @@ func setParent(o *v1.NetworkOptions, p network.Parent) {
 }
 
 // Restore gives a changed network what was assigned to it and left out of the
-// change, and refuses what is there and differs. Own says that the NetworkID is the
-// tenant's and may change. The error is a *network.InvalidError with all fields.
-func Restore(s *v1.NetworkSpec, p network.Place, old *v1.NetworkSpec, own bool) error {
+// change, and refuses what is there and differs. The NetworkID is what networkIds says
+// for the type; empty leaves the tenant its own, but that of a plugin's network, which
+// names a file on the nodes, stays what was assigned even when no TenantConfig says so
+// any longer. The error is a *network.InvalidError with all fields.
+func Restore(s *v1.NetworkSpec, p network.Place, old *v1.NetworkSpec, networkID string) error {
 	var faults field.ErrorList
 	was := p.Parent()
 	for _, o := range []struct {
@@ -75,8 +77,11 @@ func Restore(s *v1.NetworkSpec, p network.Place, old *v1.NetworkSpec, own bool) 
 		return &network.InvalidError{Faults: faults}
 	}
 	setParent(&s.Options, was)
-	if !own {
+	switch {
+	case p.Kind == network.PlaceType || networkID != "" && before == now:
 		s.NetworkID = old.NetworkID
+	case networkID != "":
+		s.NetworkID = networkID // it was the other type's
 	}
 	return nil
 }

@@ -74,15 +74,15 @@ func TestRestore(t *testing.T) {
 	cases := map[string]struct {
 		reason, old, changed string
 		place                network.Place
-		own                  bool
+		id                   string // of networkIds
 		want                 string
 		refused              []string
 	}{
-		"LeftOut": {reason: "A manifest without them.", place: vlan(5), old: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`,
+		"LeftOut": {reason: "A manifest without them.", place: vlan(5), id: "id", old: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`,
 			changed: `{NetworkID: tenants, Options: {cidr: 10.0.0.0/24}}`, want: `{NetworkID: id, Options: {host_device: ens4, vlan: 5, cidr: 10.0.0.0/24}}`},
-		"Own": {reason: "The NetworkID is the tenant's.", place: vlan(5), own: true, old: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`,
+		"Own": {reason: "The NetworkID is the tenant's.", place: vlan(5), old: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`,
 			changed: `{NetworkID: mine}`, want: `{NetworkID: mine, Options: {host_device: ens4, vlan: 5}}`},
-		"Kept": {reason: "What kubectl edit sends.", place: vlan(5), old: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`,
+		"Kept": {reason: "What kubectl edit sends.", place: vlan(5), id: "id", old: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`,
 			changed: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`, want: `{NetworkID: id, Options: {host_device: ens4, vlan: 5}}`},
 		"VLAN": {reason: "Another's.", place: vlan(5), old: `{Options: {host_device: ens4, vlan: 5}}`, changed: `{Options: {vlan: 6}}`,
 			refused: []string{"spec.Options.vlan", "6", "vlan/ens4/5", "never changes"}},
@@ -90,8 +90,14 @@ func TestRestore(t *testing.T) {
 			refused: []string{"spec.Options.host_device", "ens5", "spec.Options.vxlan"}},
 		"ToPlugin": {reason: "A plugin is not assigned.", place: vlan(5), old: `{Options: {host_device: ens4, vlan: 5}}`, changed: `{NetworkType: bridge}`,
 			refused: []string{"spec.NetworkType", "bridge", "use ipvlan"}},
-		"Backend": {reason: "Ours are alike.", place: vlan(5), own: true, old: `{Options: {host_device: ens4, vlan: 5}}`, changed: `{NetworkType: MACVLAN}`,
+		"Backend": {reason: "Ours are alike.", place: vlan(5), old: `{Options: {host_device: ens4, vlan: 5}}`, changed: `{NetworkType: MACVLAN}`,
 			want: `{NetworkType: MACVLAN, Options: {host_device: ens4, vlan: 5}}`},
+		"ToNamedType": {reason: "networkIds overwrites, by a change too.", place: vlan(5), id: "shared", old: `{NetworkID: mine, Options: {host_device: ens4, vlan: 5}}`,
+			changed: `{NetworkType: macvlan, NetworkID: other}`, want: `{NetworkType: macvlan, NetworkID: shared, Options: {host_device: ens4, vlan: 5}}`},
+		"PluginLost": {reason: "The namespace has lost its label: the file is still not the tenant's choice.", place: network.Place{Kind: network.PlaceType, Device: "flannel", ID: 1},
+			old: `{NetworkType: flannel, NetworkID: flan}`, changed: `{NetworkType: flannel, NetworkID: 10-containerd-net}`, want: `{NetworkType: flannel, NetworkID: flan}`},
+		"PluginRenamed": {reason: "What was assigned stays.", place: network.Place{Kind: network.PlaceType, Device: "flannel", ID: 1}, id: "new",
+			old: `{NetworkType: flannel, NetworkID: flan}`, changed: `{NetworkType: flannel, NetworkID: mine}`, want: `{NetworkType: flannel, NetworkID: flan}`},
 		"FromPlugin": {reason: "It has no device.", place: network.Place{Kind: network.PlaceType, Device: "flannel", ID: 1}, old: `{NetworkType: flannel}`,
 			changed: `{NetworkType: ipvlan}`, refused: []string{"spec.NetworkType", "use flannel"}},
 	}
@@ -99,7 +105,7 @@ func TestRestore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, old := spec(t, tc.changed), spec(t, tc.old)
-			err := tenant.Restore(got, tc.place, old, tc.own)
+			err := tenant.Restore(got, tc.place, old, tc.id)
 			checkRefusal(t, tc.reason, err, tc.refused)
 			if err != nil {
 				return

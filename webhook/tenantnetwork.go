@@ -57,7 +57,7 @@ func (h *assigner) Handle(ctx context.Context, r admission.Request) admission.Re
 // stored without an assignment is assigned like a new one when its spec changes.
 func (h *assigner) assign(ctx context.Context, obj, old *v1.TenantNetwork, ref network.Ref, dryRun bool) error {
 	if old == nil {
-		return h.create(ctx, obj, ref, dryRun)
+		return h.create(ctx, obj, true, ref, dryRun)
 	}
 	assigned := old.Annotations[v1.AssignedAnnotation]
 	if specEqual(&obj.Spec, &old.Spec) {
@@ -66,7 +66,7 @@ func (h *assigner) assign(ctx context.Context, obj, old *v1.TenantNetwork, ref n
 	}
 	a, err := network.ParseAssignment(assigned)
 	if err != nil {
-		return h.create(ctx, obj, ref, dryRun)
+		return h.create(ctx, obj, false, ref, dryRun)
 	}
 	wish, err := h.wish(ctx, obj)
 	if err != nil {
@@ -77,12 +77,15 @@ func (h *assigner) assign(ctx context.Context, obj, old *v1.TenantNetwork, ref n
 		return err
 	}
 	setAssigned(obj, assigned)
-	return tenant.Restore(&obj.Spec, a.Place, &old.Spec, id == "")
+	return tenant.Restore(&obj.Spec, a.Place, &old.Spec, id)
 }
 
 // create reserves a place. Whatever else is wrong is told first: a reservation for a
 // network that never comes stays for a minute.
-func (h *assigner) create(ctx context.Context, obj *v1.TenantNetwork, ref network.Ref, dryRun bool) error {
+func (h *assigner) create(ctx context.Context, obj *v1.TenantNetwork, isNew bool, ref network.Ref, dryRun bool) error {
+	if err := checkMeta(obj, isNew); err != nil {
+		return err
+	}
 	if err := tenant.Unset(&obj.Spec); err != nil {
 		return err
 	}
@@ -147,14 +150,6 @@ func decodeTenantNetwork(r admission.Request, raw []byte) (*v1.TenantNetwork, er
 	}
 	obj.Namespace = r.Namespace
 	return obj, nil
-}
-
-// nameOf is the object's name; one that is to be generated ends in "*".
-func nameOf(obj *v1.TenantNetwork) string {
-	if obj.Name == "" {
-		return obj.GenerateName + "*"
-	}
-	return obj.Name
 }
 
 // setAssigned writes the annotation, or takes away one that the tenant made up.
