@@ -14,7 +14,7 @@ import (
 func Offers(t *network.Tenancy, p network.Place) bool {
 	if p.Kind == network.PlaceType {
 		_, ok := t.NetworkIDs[p.Device]
-		return ok
+		return ok && p.ID <= maxShared
 	}
 	for _, d := range t.Devices {
 		if d.Name != p.Device {

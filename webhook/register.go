@@ -60,7 +60,7 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	}
 	log := mgr.GetLogger().WithName("admission")
 	keeper := newKeeper(c, o, log)
-	known, desk := newCatalog(), reserve.New(ctx, store{c})
+	known, desk := newCatalog(), reserve.New(ctx, store{c}, leftOut(log))
 	sweeper := &sweeper{reader: c, desk: desk, log: log, wake: make(chan struct{}, 1)}
 	press := newPresser(c, log)
 	server := newServer(o, keeper, handlers{

@@ -4,7 +4,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -38,6 +37,7 @@ type sweeper struct {
 	// deleted are the tokens of networks that were deleted since the last look.
 	deleted []string
 	memory  tenant.Sweeper
+	doubts  doubts
 }
 
 // maxDeleted bounds what a replica that does not sweep remembers. What it forgets is
@@ -114,12 +114,14 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		reserved[r.Owner.Token] = true
 	}
 	living := map[string]bool{}
+	var unreserved []tenant.Reservation
 	for token, r := range alive {
 		living[token] = true
 		if !reserved[token] {
-			s.adopt(ctx, r)
+			unreserved = append(unreserved, r)
 		}
 	}
+	s.adopt(ctx, unreserved)
 	s.mu.Lock()
 	for _, token := range s.deleted {
 		s.memory.Saw(token)
@@ -154,16 +156,4 @@ func (s *sweeper) assigned(ctx context.Context) (map[string]tenant.Reservation, 
 		return nil, fmt.Errorf("list TenantNetworks: %w", err)
 	}
 	return found, nil
-}
-
-// adopt gives a network back its reservation, which a backup tool or another API
-// server did not restore.
-func (s *sweeper) adopt(ctx context.Context, r tenant.Reservation) {
-	err := s.desk.Adopt(ctx, r)
-	switch {
-	case errors.Is(err, tenant.ErrTaken):
-		s.log.Error(err, "A TenantNetwork says that it was assigned what another one has: delete it", "network", r.Owner.String(), "place", r.Place.String())
-	case err != nil:
-		s.log.Error(err, "Reserve again what a TenantNetwork was assigned", "network", r.Owner.String())
-	}
 }

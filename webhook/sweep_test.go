@@ -36,6 +36,12 @@ func (c *cluster) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	return nil
 }
 
+// Get reads a namespace.
+func (c *cluster) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	obj.SetLabels(map[string]string{"team": "red"})
+	return nil
+}
+
 func metadata(name, assigned string) metav1.PartialObjectMetadata {
 	o := metav1.PartialObjectMetadata{}
 	o.Namespace, o.Name, o.Annotations = "ns", name, map[string]string{v1.AssignedAnnotation: assigned}
@@ -75,13 +81,18 @@ func TestSweep(t *testing.T) {
 		networks map[string]string
 		deleted  map[string]string // told by a watch
 		after    time.Duration
+		takeOver string // the TenantConfig's annotation
+		team     string // whom it is for; the namespace is red's
 		want     string
 	}{
 		"Same":      {reason: "All is well.", reserved: one, networks: map[string]string{"a": first}, want: one, after: time.Hour},
 		"Deleted":   {reason: "Free at once.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, want: one},
 		"Creating":  {reason: "It may still come.", reserved: one, want: one, after: 50 * time.Second},
 		"NeverCame": {reason: "The API server died in between.", reserved: one + ", " + two, networks: map[string]string{"b": second}, after: 70 * time.Second, want: two},
-		"Restored":  {reason: "The TenantConfig was restored without its status.", networks: map[string]string{"a": first, "b": second}, want: one + ", " + two},
+		"Restored":  {reason: "The TenantConfig was restored without its status.", networks: map[string]string{"a": first, "b": second}, takeOver: "true", team: "red", want: one + ", " + two},
+		"MadeUp":    {reason: "Admission was away, and the place is free: nobody asks for it.", reserved: one, networks: map[string]string{"a": first, "b": second}, want: one},
+		"NotServed": {reason: "The netadmin asks for what others were assigned.", reserved: one, networks: map[string]string{"a": first, "b": second}, takeOver: "true", team: "blue", want: one},
+		"Plugin":    {reason: "Root would execute it.", reserved: one, networks: map[string]string{"a": first, "b": "type/bridge/1 0000000000000002"}, takeOver: "true", want: one},
 		"Forged":    {reason: "Another network has it: it stays the other's.", reserved: one, networks: map[string]string{"a": first, "c": "vlan/ens4/5 0000000000000003"}, want: one},
 		"Outside":   {reason: "No TenantConfig offers it.", networks: map[string]string{"c": "vlan/ens9/5 0000000000000003"}, want: ""},
 		"Garbage":   {reason: "Written by hand.", reserved: one, networks: map[string]string{"a": first, "c": "x"}, want: one},
@@ -93,8 +104,12 @@ func TestSweep(t *testing.T) {
 				c := &cluster{networks: tc.networks}
 				c.config.HostDevices = []v1.HostDevice{{Name: "ens4", VNIType: "vlan", VNIRange: "1-9"}}
 				c.config.Status.Reservations = page(tc.reserved)
+				c.config.Annotations = map[string]string{v1.TakeOverAnnotation: tc.takeOver}
+				if tc.team != "" {
+					c.config.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": tc.team}}
+				}
 				ctx, cancel := context.WithCancel(t.Context())
-				s := &sweeper{reader: c, desk: reserve.New(ctx, configs{c}), log: logr.Discard(), wake: make(chan struct{}, 1)}
+				s := &sweeper{reader: c, desk: reserve.New(ctx, configs{c}, nil), log: logr.Discard(), wake: make(chan struct{}, 1)}
 				for name, assigned := range tc.deleted {
 					o := metadata(name, assigned)
 					s.gone(&o)

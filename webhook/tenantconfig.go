@@ -36,28 +36,40 @@ func (h *tenantConfigs) Handle(ctx context.Context, r admission.Request) admissi
 			return answer(fmt.Errorf("decode TenantConfig %s: %w", r.Name, err))
 		}
 	}
-	err := h.check(ctx, r.Operation, &obj, &old)
+	warning, err := h.check(ctx, r.Operation, &obj, &old)
 	if err != nil {
-		err = aboutConfig(r.Name, err)
+		return answer(aboutConfig(r.Name, err))
 	}
-	return answer(err)
+	if warning != "" {
+		return admission.Allowed("").WithWarnings(warning)
+	}
+	return admission.Allowed("")
 }
 
-func (h *tenantConfigs) check(ctx context.Context, op admissionv1.Operation, obj, old *v1.TenantConfig) error {
+// check also warns. One whose reservations cannot be read is let in, so that it can be
+// mended or deleted: nobody draws from it meanwhile.
+
+func (h *tenantConfigs) check(ctx context.Context, op admissionv1.Operation, obj, old *v1.TenantConfig) (warning string, err error) {
 	book, err := tenant.ParseBook(old.Status.Reservations)
 	if err != nil {
-		return fmt.Errorf("read status.reservations of TenantConfig %s: %w", old.Name, err)
+		warning = fmt.Sprintf("status.reservations of TenantConfig %s cannot be read, so nobody checks that what is in use stays: %v", old.Name, err)
+		book = tenant.NewBook()
 	}
 	if op == admissionv1.Delete {
-		return tenant.Deletable(old.Name, book)
+		return warning, tenant.Deletable(old.Name, book)
 	}
 	model, err := network.FromTenantConfig(obj)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := tenant.Keeps(model, book); err != nil {
-		return err
+		return "", err
 	}
+	return warning, h.beside(ctx, model)
+}
+
+// beside checks that a TenantConfig can stand beside the others.
+func (h *tenantConfigs) beside(ctx context.Context, model *network.Tenancy) error {
 	var list v1.TenantConfigList
 	if err := h.reader.List(ctx, &list); err != nil {
 		return fmt.Errorf("list TenantConfigs: %w", err)

@@ -14,6 +14,8 @@ import (
 // Desk reserves and releases places for one process. It is safe for concurrent use.
 type Desk struct {
 	store Store
+	// left is told of a TenantConfig of which nothing is given, and why.
+	left func(config string, why error)
 	// work serves those who wait until nobody does, or the context of New ends.
 	work func()
 
@@ -25,11 +27,13 @@ type Desk struct {
 	configs []*held
 	read    time.Time
 	stale   bool
+	told    map[string]string
 }
 
-// New returns a desk that works until ctx ends.
-func New(ctx context.Context, store Store) *Desk {
-	d := &Desk{store: store, stale: true}
+// New returns a desk that works until ctx ends. Left, which may be nil, is told of each
+// TenantConfig that nothing is given of, and why: once, and again when the reason changes.
+func New(ctx context.Context, store Store, left func(config string, why error)) *Desk {
+	d := &Desk{store: store, stale: true, left: left}
 	d.work = func() { d.serve(ctx) }
 	return d
 }
@@ -70,20 +74,6 @@ func (d *Desk) Reserve(ctx context.Context, r Request) (tenant.Choice, error) {
 	return choice, nil
 }
 
-// Adopt reserves the place of a network that has an assignment and no reservation:
-// the TenantConfig was restored without its status. The error wraps tenant.ErrTaken
-// when another network has it.
-func (d *Desk) Adopt(ctx context.Context, r tenant.Reservation) error {
-	return d.do(ctx, func(configs []*held) error {
-		for _, h := range configs {
-			if tenant.Offers(h.model, r.Place) {
-				return add(configs, h.model.Name, r)
-			}
-		}
-		return nil // nobody gives it away either
-	})
-}
-
 // Release frees the places of tokens; one that has none is no error.
 func (d *Desk) Release(ctx context.Context, tokens ...string) error {
 	return d.do(ctx, func(configs []*held) error {
@@ -110,7 +100,10 @@ func (d *Desk) Reserved(ctx context.Context) ([]tenant.Reservation, error) {
 		}
 		return nil
 	})
-	return all, err
+	if err != nil { // the plan may still be at work
+		return nil, err
+	}
+	return all, nil
 }
 
 // do waits until the plan was made and stored. A plan may be made several times.
@@ -151,11 +144,14 @@ func add(configs []*held, name string, r tenant.Reservation) error {
 	return nil
 }
 
-// views are the TenantConfigs as package tenant knows them.
+// views are the TenantConfigs as package tenant knows them, but for those that give
+// nothing.
 func views(configs []*held) []tenant.Config {
-	list := make([]tenant.Config, len(configs))
-	for i, h := range configs {
-		list[i] = h.config()
+	list := make([]tenant.Config, 0, len(configs))
+	for _, h := range configs {
+		if h.closed == nil {
+			list = append(list, h.config())
+		}
 	}
 	return list
 }
@@ -169,5 +165,8 @@ func (d *Desk) NetworkID(ctx context.Context, w tenant.Wish) (string, error) {
 		id, err = tenant.NetworkID(w, views(configs))
 		return err
 	})
-	return id, err
+	if err != nil { // the plan may still be at work
+		return "", err
+	}
+	return id, nil
 }

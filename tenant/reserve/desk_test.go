@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
@@ -27,6 +28,8 @@ var errLost = errors.New("lost")
 type store struct {
 	mu     sync.Mutex
 	object *v1.TenantConfig
+	// others are listed too, and never written.
+	others []*v1.TenantConfig
 	// fault is what becomes of a write: nil, errLost (applied or not), or another.
 	fault  func() (applied bool, err error)
 	writes int
@@ -44,7 +47,11 @@ func (s *store) List(context.Context) ([]*v1.TenantConfig, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lists++
-	return []*v1.TenantConfig{s.object.DeepCopy()}, nil
+	list := []*v1.TenantConfig{s.object.DeepCopy()}
+	for _, o := range s.others {
+		list = append(list, o.DeepCopy())
+	}
+	return list, nil
 }
 
 func (s *store) Update(_ context.Context, c *v1.TenantConfig) (*v1.TenantConfig, error) {
@@ -111,7 +118,7 @@ func TestGroupCommit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore("1-4094")
-		d := reserve.New(t.Context(), s)
+		d := reserve.New(t.Context(), s, nil)
 		var g errgroup.Group
 		for i := range 200 {
 			g.Go(func() error {
@@ -140,7 +147,7 @@ func TestReplicasAndLostReplies(t *testing.T) {
 			}
 			return false, nil
 		}
-		desks := []*reserve.Desk{reserve.New(t.Context(), s), reserve.New(t.Context(), s), reserve.New(t.Context(), s)}
+		desks := []*reserve.Desk{reserve.New(t.Context(), s, nil), reserve.New(t.Context(), s, nil), reserve.New(t.Context(), s, nil)}
 		var mu sync.Mutex
 		told := map[string]network.Place{}
 		var g errgroup.Group
@@ -222,17 +229,6 @@ func TestReserve(t *testing.T) {
 			s.edit(func(c *v1.TenantConfig) { c.HostDevices[0].VNIRange = "1,50" })
 			mustReserve(t, d, 1, 50)
 		}},
-		"Adopt": {"A TenantConfig without its status gets it back.", func(t *testing.T, _ *store, d *reserve.Desk) {
-			t.Helper()
-			place := network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: 1}
-			if err := d.Adopt(t.Context(), tenant.Reservation{Place: place, Owner: request(5).Owner}); err != nil {
-				t.Fatal(err)
-			}
-			mustReserve(t, d, 6, 2)
-			if err := d.Adopt(t.Context(), tenant.Reservation{Place: place, Owner: request(7).Owner}); !errors.Is(err, tenant.ErrTaken) {
-				t.Errorf("adopt another's place: got %v, want ErrTaken", err)
-			}
-		}},
 		"Away": {"Callers are told, and it works again later.", func(t *testing.T, s *store, d *reserve.Desk) {
 			t.Helper()
 			s.fault = func() (bool, error) { return false, errLost }
@@ -242,11 +238,46 @@ func TestReserve(t *testing.T) {
 			s.fault = nil
 			mustReserve(t, d, 2, 1)
 		}},
-		"Damaged": {"A status that cannot be read is not written over.", func(t *testing.T, s *store, d *reserve.Desk) {
+		"Damaged": {"A status that cannot be read is not written over, and nothing is given of it.", func(t *testing.T, s *store, d *reserve.Desk) {
 			t.Helper()
 			s.edit(func(c *v1.TenantConfig) { c.Status.Reservations = map[string]string{"x": "y"} })
-			if _, err := d.Reserve(t.Context(), request(1)); !errors.Is(err, reserve.ErrUnavailable) || s.writes != 0 {
-				t.Errorf("got %v and %d writes, want ErrUnavailable and none", err, s.writes)
+			if _, err := d.Reserve(t.Context(), request(1)); !errors.Is(err, network.ErrInvalid) || s.writes != 0 {
+				t.Errorf("got %v and %d writes, want a refusal and none", err, s.writes)
+			}
+			s.edit(func(c *v1.TenantConfig) { c.Status.Reservations = nil })
+			mustReserve(t, d, 1, 1)
+		}},
+		"DamagedOther": {"It is in the way of its own tenants only.", func(t *testing.T, s *store, d *reserve.Desk) {
+			t.Helper()
+			other := newStore("50-60").object
+			other.Name, other.Status.Reservations = "other", map[string]string{"vlan/ens4/0": "50 red/Bad 0000000000000001"}
+			s.others = []*v1.TenantConfig{other}
+			mustReserve(t, d, 1, 1)
+			if all, err := d.Reserved(t.Context()); err != nil || len(all) != 1 {
+				t.Errorf("Reserved: got %v, %v, want one", all, err)
+			}
+			if err := d.Release(t.Context(), request(1).Owner.Token); err != nil || len(s.reservations(t)) != 0 {
+				t.Errorf("Release: got %v, %v left", err, s.reservations(t))
+			}
+		}},
+		"Younger": {"Of two that overlap, the younger one gives nothing.", func(t *testing.T, s *store, d *reserve.Desk) {
+			t.Helper()
+			older := newStore("2-9").object
+			older.Name, older.HostDevices = "older", append(older.HostDevices, v1.HostDevice{Name: "ens5", VNIType: "vlan", VNIRange: "7"})
+			older.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "other"}}
+			mustReserve(t, d, 0, 1)
+			s.edit(func(c *v1.TenantConfig) { c.CreationTimestamp = metav1.Unix(2, 0) })
+			older.CreationTimestamp = metav1.Unix(1, 0)
+			s.others = []*v1.TenantConfig{older}
+			time.Sleep(time.Minute)
+			if choice, err := d.Reserve(t.Context(), request(9)); !errors.Is(err, network.ErrInvalid) {
+				t.Errorf("got %v, %v, want a refusal", choice.Place, err)
+			}
+			if all, err := d.Reserved(t.Context()); err != nil || len(all) != 1 {
+				t.Errorf("what it has given stays: got %v, %v", all, err)
+			}
+			if err := d.Release(t.Context(), request(0).Owner.Token); err != nil || len(s.reservations(t)) != 0 {
+				t.Errorf("and is released: got %v, %v left", err, s.reservations(t))
 			}
 		}},
 	}
@@ -255,7 +286,7 @@ func TestReserve(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newStore("1-3")
-				tc.run(t, s, reserve.New(t.Context(), s))
+				tc.run(t, s, reserve.New(t.Context(), s, nil))
 			})
 		})
 	}
