@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -127,7 +128,7 @@ func (n *Networks) read(ctx context.Context, ref network.Ref) (objects.Model, er
 	case err != nil:
 		return objects.Model{}, fmt.Errorf("get %s: %w", ref, err)
 	}
-	m, err := n.modelOf(ctx, obj)
+	m, err := n.modelOf(ctx, obj, time.Now())
 	if err != nil {
 		return m, err
 	}
@@ -135,12 +136,12 @@ func (n *Networks) read(ctx context.Context, ref network.Ref) (objects.Model, er
 	return m, nil
 }
 
-// modelOf says what a network object means. An assignment that nobody has reserved is
+// modelOf says what a network object means that was read at that time. An assignment that nobody has reserved is
 // not believed. Such a model has no version: the reservation may be there later (see
 // webhook's sweeper) without a change of the network.
-func (n *Networks) modelOf(ctx context.Context, obj client.Object) (objects.Model, error) {
+func (n *Networks) modelOf(ctx context.Context, obj client.Object, read time.Time) (objects.Model, error) {
 	m := objects.ModelOf(obj)
-	ok, err := n.reserved.confirm(ctx, m.Network)
+	ok, err := n.reserved.confirm(ctx, m.Network, read)
 	if err != nil {
 		return objects.Model{}, fmt.Errorf("confirm what %s/%s was assigned: %w", obj.GetNamespace(), obj.GetName(), err)
 	}

@@ -9,11 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
@@ -191,5 +196,76 @@ func TestRereadShowsWhatOnlyTheStatusSays(t *testing.T) {
 	want := claims.Key{Ref: ref(cn), UID: string(cn.UID)}
 	if !slices.Contains(holdings.Keys(), want) {
 		t.Errorf("holdings %v, want %v among them", holdings.Keys(), want)
+	}
+}
+
+// More networks than a page holds are read as they are: what the object in the same
+// place of the page before had is not in them.
+func TestPagesOfNetworks(t *testing.T) {
+	t.Parallel()
+	env := apitest.New(t) // alone, so that the pages are these networks'
+	conn, ns := connect(t, env), env.Namespace(t)
+	want := map[claims.Key]client.Object{}
+	for i := range 2*primePage + 50 {
+		for _, kind := range objects.Kinds() {
+			obj := shaped(t, kind, ns, i)
+			if err := env.Client.Create(t.Context(), obj); err != nil {
+				t.Fatal(err)
+			}
+			want[keyOf(kind, obj)] = obj
+		}
+	}
+	count := 0
+	n := NewNetworks(conn, logr.Discard(), NetworksOptions{Read: func(obj client.Object, _ *network.Network, _ error) {
+		count++
+		kind, _ := objects.KindOf(obj)
+		// An object of a list has no kind of its own.
+		if diff := cmp.Diff(want[keyOf(kind, obj)], obj, cmpopts.IgnoreTypes(metav1.TypeMeta{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s %s: -stored +read\n%s", kind, obj.GetName(), diff)
+		}
+	}})
+	for what, read := range map[string]func(context.Context) error{"prime": n.prime, "reread": n.Reread} {
+		count = 0
+		if err := read(t.Context()); err != nil || count != len(want) {
+			t.Errorf("%s: %v, %d networks, want %d", what, err, count, len(want))
+		}
+	}
+}
+
+// shaped is a network of one of three shapes, which differ at a distance of a page.
+func shaped(t *testing.T, kind, ns string, i int) client.Object {
+	t.Helper()
+	obj, err := objects.New(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := []string{
+		`{metadata: {labels: {a: b}, annotations: {c: d}}, spec: {NetworkType: ipvlan, AllowedTenants: [x],
+		  Options: {host_device: ens4, vlan: 5, cidr: 10.0.0.0/24, routes: {10.1.0.0/16: 10.0.0.1}, mtu: 1400}}}`,
+		`{spec: {NetworkType: flannel}}`,
+		`{metadata: {finalizers: [example.com/a]}, spec: {NetworkType: sriov, Options: {device_pool: x/y, net6: "fd00::/64"}}}`,
+	}[i%3]
+	if kind != v1.KindClusterNetwork {
+		text = strings.Replace(text, "AllowedTenants: [x],", "", 1)
+	}
+	if err := yaml.Unmarshal([]byte(text), obj); err != nil {
+		t.Fatal(err)
+	}
+	if kind != v1.KindClusterNetwork {
+		obj.SetNamespace(ns)
+	}
+	obj.SetName(fmt.Sprintf("net-%04d", i))
+	setID(obj, fmt.Sprintf("n%04d", i))
+	return obj
+}
+
+func setID(obj client.Object, id string) {
+	switch o := obj.(type) {
+	case *v1.ClusterNetwork:
+		o.Spec.NetworkID = id
+	case *v1.TenantNetwork:
+		o.Spec.NetworkID = id
+	case *v1.DanmNet:
+		o.Spec.NetworkID = id
 	}
 }

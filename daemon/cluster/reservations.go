@@ -24,23 +24,24 @@ type reservations struct {
 	conn *Connection
 
 	mu sync.Mutex
-	// known are the reservations by token, as of a read that began then.
-	known map[string]tenant.Reservation
-	began time.Time
+	// known are the reservations by token, as of a read that began then; damaged says
+	// which TenantConfigs it lacks.
+	known   map[string]tenant.Reservation
+	began   time.Time
+	damaged error
 }
 
-// confirm reports whether a network has what it says that it was assigned, or says
-// nothing. An error says nothing about the network: try again.
-func (r *reservations) confirm(ctx context.Context, n *network.Network) (bool, error) {
+// confirm reports whether a network that was read at that time has what it says that it
+// was assigned, or says nothing. An error says nothing about the network: try again.
+func (r *reservations) confirm(ctx context.Context, n *network.Network, read time.Time) (bool, error) {
 	a, ok := assignment(n)
 	if !ok {
 		return true, nil
 	}
-	asked := time.Now()
 	if held, ok := r.get(a.Token); ok && covers(held, a.Place, n.Ref) {
 		return true, nil
 	}
-	err := r.read(ctx, asked)
+	err := r.read(ctx, read)
 	held, ok := r.get(a.Token)
 	if !ok {
 		return false, err
@@ -72,13 +73,13 @@ func covers(r tenant.Reservation, p network.Place, ref network.Ref) bool {
 	return r.Place == p && r.Owner.Namespace == ref.Namespace && named
 }
 
-// read lists the TenantConfigs, past any cache, unless somebody who waited besides has
-// begun to after the given time.
+// read lists the TenantConfigs, past any cache, unless somebody has begun to after the
+// given time: what is reserved is, before there is a network.
 func (r *reservations) read(ctx context.Context, since time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.began.After(since) {
-		return nil
+		return r.damaged
 	}
 	began := time.Now()
 	var list v1.TenantConfigList
@@ -95,12 +96,8 @@ func (r *reservations) read(ctx context.Context, since time.Time) error {
 		}
 		maps.Insert(known, byToken(book))
 	}
-	r.known = known
-	if err := errors.Join(failed...); err != nil {
-		return err
-	}
-	r.began = began
-	return nil
+	r.known, r.began, r.damaged = known, began, errors.Join(failed...)
+	return r.damaged
 }
 
 func byToken(b *tenant.Book) func(yield func(string, tenant.Reservation) bool) {

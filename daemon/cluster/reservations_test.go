@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,14 +78,14 @@ func TestAssignmentsAreConfirmed(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got, err := r.confirm(t.Context(), tc.net); err != nil || got != tc.want {
+			if got, err := r.confirm(t.Context(), tc.net, time.Now()); err != nil || got != tc.want {
 				t.Errorf("%s: got %v, %v", tc.reason, got, err)
 			}
 		})
 	}
 	foreign := assigned("net", "vlan/ens4/1000 "+token)
 	foreign.Ref.Namespace = "blue"
-	if got, err := r.confirm(t.Context(), foreign); err != nil || got {
+	if got, err := r.confirm(t.Context(), foreign, time.Now()); err != nil || got {
 		t.Errorf("another namespace's token: got %v, %v", got, err)
 	}
 }
@@ -96,7 +97,7 @@ func TestReservationsAreReadWhenNeeded(t *testing.T) {
 	api := &configs{pages: map[string]map[string]string{"a": {"vlan/ens4/15": "1000 red/net " + token}}}
 	r := &reservations{conn: &Connection{Direct: api}}
 	for range 1000 {
-		if ok, err := r.confirm(t.Context(), assigned("net", "vlan/ens4/1000 "+token)); !ok || err != nil {
+		if ok, err := r.confirm(t.Context(), assigned("net", "vlan/ens4/1000 "+token), time.Now()); !ok || err != nil {
 			t.Fatalf("confirm: %v, %v", ok, err)
 		}
 	}
@@ -104,11 +105,11 @@ func TestReservationsAreReadWhenNeeded(t *testing.T) {
 		t.Errorf("%d lists, want 1", api.lists)
 	}
 	late := assigned("late", "vlan/ens4/1001 "+other)
-	if ok, err := r.confirm(t.Context(), late); ok || err != nil {
+	if ok, err := r.confirm(t.Context(), late, time.Now()); ok || err != nil {
 		t.Errorf("before it was reserved: %v, %v", ok, err)
 	}
 	api.pages["a"]["vlan/ens4/15"] += ", 1001 red/late " + other
-	if ok, err := r.confirm(t.Context(), late); !ok || err != nil {
+	if ok, err := r.confirm(t.Context(), late, time.Now()); !ok || err != nil {
 		t.Errorf("once it was reserved: %v, %v", ok, err)
 	}
 }
@@ -120,17 +121,39 @@ func TestReservationsAreAway(t *testing.T) {
 	api := &configs{away: away, pages: map[string]map[string]string{}}
 	r := &reservations{conn: &Connection{Direct: api}}
 	net := assigned("net", "vlan/ens4/1000 "+token)
-	if ok, err := r.confirm(t.Context(), net); ok || !errors.Is(err, away) {
+	if ok, err := r.confirm(t.Context(), net, time.Now()); ok || !errors.Is(err, away) {
 		t.Errorf("got %v, %v", ok, err)
 	}
 	api.away = nil
 	api.pages["a"] = map[string]string{"vlan/ens4/15": "1000 red/net " + token}
 	api.pages["damaged"] = map[string]string{"vlan/ens4/15": "what is this"}
-	if ok, err := r.confirm(t.Context(), net); !ok || err != nil {
+	if ok, err := r.confirm(t.Context(), net, time.Now()); !ok || err != nil {
 		t.Errorf("beside a damaged TenantConfig: %v, %v", ok, err)
 	}
-	ok, err := r.confirm(t.Context(), assigned("late", "vlan/ens4/1001 "+other))
+	ok, err := r.confirm(t.Context(), assigned("late", "vlan/ens4/1001 "+other), time.Now())
 	if ok || err == nil || !strings.Contains(err.Error(), "TenantConfig damaged") {
 		t.Errorf("which may be in the damaged one: %v, %v", ok, err)
+	}
+}
+
+// Networks that were read before the TenantConfigs need no other list: what is reserved
+// is, before there is a network. One read later does.
+func TestReservationsServeWhoWasReadBefore(t *testing.T) {
+	t.Parallel()
+	api := &configs{pages: map[string]map[string]string{"damaged": {"vlan/ens4/15": "what is this"}}}
+	r := &reservations{conn: &Connection{Direct: api}}
+	read := time.Now()
+	for range 100 {
+		ok, err := r.confirm(t.Context(), assigned("net", "vlan/ens4/1000 "+token), read)
+		if ok || err == nil || !strings.Contains(err.Error(), "TenantConfig damaged") {
+			t.Fatalf("which may be in the damaged one: %v, %v", ok, err)
+		}
+	}
+	if api.lists != 1 {
+		t.Errorf("%d lists, want 1", api.lists)
+	}
+	api.pages["damaged"]["vlan/ens4/15"] = "1000 red/net " + token
+	if ok, err := r.confirm(t.Context(), assigned("net", "vlan/ens4/1000 "+token), time.Now()); !ok || err != nil {
+		t.Errorf("once it is mended: %v, %v", ok, err)
 	}
 }
