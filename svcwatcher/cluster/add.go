@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -28,14 +29,14 @@ import (
 func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	r := &Reconciler{
 		cfg: cfg.withDefaults(), cached: m.GetCache(), direct: m.GetClient(), metrics: newMetrics(cfg.Registry), told: &told{},
-		networks: &networks{metadata: m.GetCache(), direct: m.GetClient()},
+		networks: &networks{metadata: m.GetCache(), direct: m.GetClient()}, stale: limiter(again),
 	}
 	if err := index(ctx, m.GetCache()); err != nil {
 		return err
 	}
 	c, err := controller.New("services", m, controller.Options{
 		Reconciler: r, MaxConcurrentReconciles: r.cfg.Workers,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](leastDelay, mostDelay),
+		RateLimiter: limiter(leastDelay),
 	})
 	if err != nil {
 		return fmt.Errorf("make controller of Services: %w", err)
@@ -66,8 +67,19 @@ func (r *Reconciler) sources(all cache.Cache) []source.Source {
 	return sources
 }
 
-// serviceOf names the Service of a slice.
+// limiter tries the same request after a delay that doubles each time.
+func limiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, mostDelay)
+}
+
+// serviceOf names the Service of a slice, and the one that owns it if somebody changed
+// the label: it misses the slice.
 func serviceOf(_ context.Context, slice *discoveryv1.EndpointSlice) []reconcile.Request {
 	key := client.ObjectKey{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
-	return []reconcile.Request{{NamespacedName: key}}
+	all := []reconcile.Request{{NamespacedName: key}}
+	if owner := metav1.GetControllerOf(slice); owner != nil && owner.Name != key.Name {
+		key.Name = owner.Name
+		all = append(all, reconcile.Request{NamespacedName: key})
+	}
+	return all
 }

@@ -120,4 +120,9 @@ func TestTold(t *testing.T) {
 	if !told.news(key, "", "bad") {
 		t.Error("a Service that was made anew is told nothing")
 	}
+	told.news(key, "net", "bad")
+	told.only(key, "")
+	if told.news(key, "", "bad") || !told.news(key, "net", "bad") {
+		t.Error("a network that was taken off the Service and named again is told nothing")
+	}
 }

@@ -32,8 +32,8 @@ type Recorder interface {
 const (
 	defaultGather  = 20 * time.Millisecond
 	defaultWorkers = 8
-	// again is when a Service is looked at whose cached slices are older than the
-	// ones that are there.
+	// again is when a Service is first looked at whose cached slices are older than
+	// the ones that are there; then twice as long each time, up to mostDelay.
 	again = 30 * time.Millisecond
 	// leastDelay and mostDelay are between tries of what fails.
 	leastDelay, mostDelay = 50 * time.Millisecond, 30 * time.Second

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,12 +42,21 @@ func (r *Reconciler) legacy(ctx context.Context, svc *corev1.Service, groups []s
 }
 
 // createEndpoints makes Endpoints. They have the Service's name, so that others'
-// cannot be avoided: they stay, and an Event says so.
+// cannot be avoided: they stay, and an Event says so. Ours are not in the cache yet.
 func (r *Reconciler) createEndpoints(ctx context.Context, svc *corev1.Service, want *corev1.Endpoints) error {
 	r.count("endpoints", "create")
 	err := r.direct.Create(ctx, want)
 	if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
+	}
+	if apierrors.IsAlreadyExists(err) {
+		there := &corev1.Endpoints{}
+		if err := r.direct.Get(ctx, client.ObjectKeyFromObject(want), there); err != nil {
+			return fmt.Errorf("get Endpoints: %w", err)
+		}
+		if there.Labels[discoveryv1.LabelManagedBy] == svcwatcher.ManagedBy {
+			return apierrors.NewConflict(corev1.Resource("endpoints"), want.Name, err)
+		}
 	}
 	err = fmt.Errorf("create Endpoints: %w", err)
 	r.tellRefusal(svc, err)

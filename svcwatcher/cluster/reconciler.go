@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -22,6 +23,7 @@ type Reconciler struct {
 	networks *networks
 	metrics  *metrics
 	told     *told
+	stale    workqueue.TypedRateLimiter[reconcile.Request]
 }
 
 var _ reconcile.Reconciler = (*Reconciler)(nil)
@@ -31,11 +33,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	err := r.look(ctx, req.NamespacedName)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the caches will say so, too
 		r.metrics.stale.Inc()
-		return reconcile.Result{RequeueAfter: again}, nil
+		return reconcile.Result{RequeueAfter: r.stale.When(req)}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("make the endpoints of Service %s: %w", req.NamespacedName, err)
 	}
+	r.stale.Forget(req)
 	return reconcile.Result{}, nil
 }
 
@@ -85,31 +88,9 @@ func (r *Reconciler) serve(ctx context.Context, svc *corev1.Service, judgement s
 		r.tellRefusal(svc, err)
 		return err
 	}
-	return r.legacy(ctx, svc, groups)
-}
-
-// remove takes everything of ours from a Service that has none, or is none any more.
-// The cache of a new leader may be older than what the former one has seen: so the
-// Service itself is asked before.
-func (r *Reconciler) remove(ctx context.Context, key client.ObjectKey) error {
-	existing, err := r.slices(ctx, key)
-	if err != nil {
+	if err := r.legacy(ctx, svc, groups); err != nil {
 		return err
 	}
-	endpoints, err := r.endpoints(ctx, key)
-	if err != nil || len(existing) == 0 && endpoints == nil {
-		return err
-	}
-	svc := &corev1.Service{}
-	err = r.direct.Get(ctx, key, svc)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get Service: %w", err)
-	}
-	if v := svcwatcher.Judge(svc).Verdict; err == nil && (v == svcwatcher.Served || v == svcwatcher.Broken) {
-		return nil // the cache will say so too
-	}
-	if err := r.write(ctx, &svcwatcher.Changes{Delete: existing}); err != nil {
-		return err
-	}
-	return r.withdraw(ctx, endpoints)
+	r.warn(svc, subjectWrite, "", "") // what was refused is no more
+	return nil
 }

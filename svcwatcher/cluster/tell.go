@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,36 +13,11 @@ import (
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
-// told remembers what was last said about a Service on each subject, so that an Event
-// comes when something changes and not with each look. It is lost with the process,
-// and said once more.
-type told struct {
-	mu   sync.Mutex
-	last map[client.ObjectKey]map[string]string
-}
-
-// news notes a message, "" for none, and reports whether it should be said.
-func (t *told) news(key client.ObjectKey, subject, message string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.last[key][subject] == message {
-		return false
-	}
-	if t.last == nil {
-		t.last = map[client.ObjectKey]map[string]string{}
-	}
-	if t.last[key] == nil {
-		t.last[key] = map[string]string{}
-	}
-	t.last[key][subject] = message
-	return message != ""
-}
-
-func (t *told) forget(key client.ObjectKey) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.last, key)
-}
+// Subjects of Events on a Service, besides its networks by their names.
+const (
+	subjectService = ""
+	subjectWrite   = "write"
+)
 
 // warn makes an Event on a Service if it says something new about the subject.
 func (r *Reconciler) warn(svc *corev1.Service, subject, reason, message string) {
@@ -58,7 +32,14 @@ func (r *Reconciler) tell(svc *corev1.Service, j svcwatcher.Judgement) {
 		r.told.forget(client.ObjectKeyFromObject(svc)) // most Services are
 		return
 	}
-	r.warn(svc, "", j.Reason, j.Message)
+	subjects := []string{subjectService, subjectWrite}
+	if j.Request != nil {
+		for _, ref := range j.Request.Networks {
+			subjects = append(subjects, ref.String())
+		}
+	}
+	r.told.only(client.ObjectKeyFromObject(svc), subjects...)
+	r.warn(svc, subjectService, j.Reason, j.Message)
 }
 
 // tellStanding says that a network is of no use to a Service.
@@ -78,6 +59,6 @@ func (r *Reconciler) tellStanding(svc *corev1.Service, ref network.Ref, at stand
 // is something newer, is no news.
 func (r *Reconciler) tellRefusal(svc *corev1.Service, err error) {
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
-		r.warn(svc, "write", svcwatcher.ReasonNotWritten, err.Error())
+		r.warn(svc, subjectWrite, svcwatcher.ReasonNotWritten, err.Error())
 	}
 }

@@ -131,6 +131,13 @@ func TestOwnership(t *testing.T) {
 		o.Endpoints[0].Addresses[0], o.Endpoints[0].TargetRef = "192.0.2.9", nil
 	})
 	s.want("edited by hand", "web", "10.0.0.1"+ready+"a")
+	for why, change := range map[string]func(*discoveryv1.EndpointSlice){
+		"label removed": func(o *discoveryv1.EndpointSlice) { delete(o.Labels, discoveryv1.LabelServiceName) },
+		"label changed": func(o *discoveryv1.EndpointSlice) { o.Labels[discoveryv1.LabelServiceName] = "other" },
+	} {
+		edit(s, s.ours("web"), change)
+		s.want(why, "web", "10.0.0.1"+ready+"a")
+	}
 	ours = s.ours("web")
 	edit(s, ours, func(o *discoveryv1.EndpointSlice) { o.Labels[discoveryv1.LabelManagedBy] = "thief" })
 	s.want("taken by somebody, name and all", "web", "10.0.0.1"+ready+"a")
