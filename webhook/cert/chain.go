@@ -18,19 +18,18 @@ type chain struct {
 	authorities []pair
 	// serving is what is served; its cert is nil when there is none.
 	serving pair
-	// token is the last part of the webhooks' paths: see Keeper.Guard.
-	token string
+	// tokens are the last part of the webhooks' paths, the newest first: see Keeper.Guard.
+	tokens []token
 }
 
 // renew returns the chain as it should be now, and whether that differs. Whatever
 // time it is called at, what was served before stays trusted until it expires.
 func (c chain) renew(hosts []string, now time.Time) (chain, bool, error) {
-	next := chain{serving: c.serving, authorities: slices.Clone(c.authorities), token: c.token}
+	next := chain{serving: c.serving, authorities: slices.Clone(c.authorities)}
 	next.authorities = slices.DeleteFunc(next.authorities, func(a pair) bool { return !now.Before(a.cert.NotAfter) })
-	changed := len(next.authorities) != len(c.authorities) || c.token == ""
-	if c.token == "" {
-		next.token = newToken()
-	}
+	var changed bool
+	next.tokens, changed = renewTokens(c.tokens, now)
+	changed = changed || len(next.authorities) != len(c.authorities)
 	if len(next.authorities) == 0 || next.authorities[0].old(now) {
 		ca, err := newAuthority(now)
 		if err != nil {

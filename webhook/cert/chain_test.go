@@ -72,13 +72,15 @@ func TestRenew(t *testing.T) {
 		hosts              []string
 		after              time.Duration
 		authority, serving bool // renewed
+		token              bool
 		authorities        int
 	}{
-		"Same":     {reason: "Nothing is old.", after: 24 * time.Hour, authorities: 1},
-		"Serving":  {reason: "Two thirds of 90 days.", after: 61 * 24 * time.Hour, serving: true, authorities: 1},
-		"Host":     {reason: "The Service has another name.", hosts: []string{"other.svc"}, after: time.Hour, serving: true, authorities: 1},
-		"NewCA":    {reason: "Two thirds of two years; the old one signs until the new one is known.", after: 500 * 24 * time.Hour, authority: true, serving: true, authorities: 2},
-		"LongAway": {reason: "Everything has expired.", after: 1000 * 24 * time.Hour, authority: true, serving: true, authorities: 1},
+		"Same":     {reason: "Nothing is old.", after: 59 * time.Minute, authorities: 1},
+		"Token":    {reason: "Nothing else is old.", after: 24 * time.Hour, token: true, authorities: 1},
+		"Serving":  {reason: "Two thirds of 90 days.", after: 61 * 24 * time.Hour, serving: true, token: true, authorities: 1},
+		"Host":     {reason: "The Service has another name.", hosts: []string{"other.svc"}, after: time.Hour, serving: true, token: true, authorities: 1},
+		"NewCA":    {reason: "Two thirds of two years; the old one signs until the new one is known.", after: 500 * 24 * time.Hour, authority: true, serving: true, token: true, authorities: 2},
+		"LongAway": {reason: "Everything has expired.", after: 1000 * 24 * time.Hour, authority: true, serving: true, token: true, authorities: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -92,8 +94,9 @@ func TestRenew(t *testing.T) {
 			}
 			authority := !next.authorities[0].cert.Equal(first.authorities[0].cert)
 			serving := !next.serving.cert.Equal(first.serving.cert)
-			if authority != tc.authority || serving != tc.serving || changed != (authority || serving) || len(next.authorities) != tc.authorities {
-				t.Errorf("%s\nrenewed: authority %v, serving %v, changed %v, %d authorities", tc.reason, authority, serving, changed, len(next.authorities))
+			token := next.tokens[0] != first.tokens[0]
+			if authority != tc.authority || serving != tc.serving || token != tc.token || changed != (authority || serving || token) || len(next.authorities) != tc.authorities {
+				t.Errorf("%s\nrenewed: authority %v, serving %v, token %v, changed %v, %d authorities", tc.reason, authority, serving, token, changed, len(next.authorities))
 			}
 		})
 	}

@@ -17,12 +17,13 @@ import (
 // is an error, told again and again: it may be installed later.
 func (k *Keeper) inject(ctx context.Context, now chain) error {
 	var failed []error
+	token := now.path(k.cfg.Now())
 	for _, name := range k.cfg.Mutating {
 		var c admissionv1.MutatingWebhookConfiguration
 		failed = append(failed, k.update(ctx, name, &c, func() bool {
 			changed := false
 			for i := range c.Webhooks {
-				changed = now.trust(c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig) || changed
+				changed = now.trust(c.Webhooks[i].Name, token, &c.Webhooks[i].ClientConfig) || changed
 			}
 			return changed
 		}))
@@ -32,7 +33,7 @@ func (k *Keeper) inject(ctx context.Context, now chain) error {
 		failed = append(failed, k.update(ctx, name, &c, func() bool {
 			changed := false
 			for i := range c.Webhooks {
-				changed = now.trust(c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig) || changed
+				changed = now.trust(c.Webhooks[i].Name, token, &c.Webhooks[i].ClientConfig) || changed
 			}
 			return changed
 		}))
@@ -58,10 +59,10 @@ func (k *Keeper) update(ctx context.Context, name string, obj client.Object, cha
 // trust writes the bundle and the token's path into the webhook of that name, and
 // reports whether that is a change. The manifests have neither: who applies them again
 // and again takes nothing away.
-func (c chain) trust(name string, to *admissionv1.WebhookClientConfig) bool {
+func (c chain) trust(name, token string, to *admissionv1.WebhookClientConfig) bool {
 	changed := !bytes.Equal(to.CABundle, c.bundle())
 	to.CABundle = c.bundle()
-	path := "/" + name + "/" + c.token
+	path := "/" + name + "/" + token
 	switch {
 	case to.Service != nil:
 		changed = changed || to.Service.Path == nil || path != *to.Service.Path

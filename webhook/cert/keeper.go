@@ -44,7 +44,7 @@ type Config struct {
 type Keeper struct {
 	cfg     Config
 	serving atomic.Pointer[tls.Certificate]
-	token   atomic.Pointer[string]
+	tokens  atomic.Pointer[[]token]
 	trusted atomic.Bool
 }
 
@@ -130,7 +130,7 @@ func (k *Keeper) stored(ctx context.Context) (chain, error) {
 		}
 	}
 	k.serving.Store(next.tls())
-	k.token.Store(&next.token)
+	k.tokens.Store(&next.tokens)
 	return next, nil
 }
 

@@ -23,7 +23,7 @@ const (
 
 // encode returns the Secret's data.
 func (c chain) encode() (map[string][]byte, error) {
-	data := map[string][]byte{bundleKey: c.bundle(), tokenKey: []byte(c.token)}
+	data := map[string][]byte{bundleKey: c.bundle(), tokenKey: encodeTokens(c.tokens)}
 	for _, a := range c.authorities {
 		key, err := encodeKey(a.key)
 		if err != nil {
@@ -80,7 +80,7 @@ func decode(data map[string][]byte) (chain, error) {
 	if len(authorities) == 0 || len(serving) != 1 {
 		return chain{}, fmt.Errorf("%d authorities and %d certificates, want at least one and one", len(authorities), len(serving))
 	}
-	return chain{authorities: authorities, serving: serving[0], token: string(data[tokenKey])}, nil
+	return chain{authorities: authorities, serving: serving[0], tokens: decodeTokens(data[tokenKey])}, nil
 }
 
 var errPairs = errors.New("certificates and keys do not match")
