@@ -5,6 +5,7 @@
 package webhook_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -129,16 +130,25 @@ func TestInUse(t *testing.T) {
 		"Routes":   {"For Pods to come.", `{"spec": {"Options": {"routes": {"10.9.0.0/16": "10.0.0.1"}}}}`, nil},
 		"Label":    {"Nobody's.", `{"metadata": {"labels": {"a": "b"}}}`, nil},
 	}
+	const assigned = `host_device: "%", vlan: 5, ` // to a TenantNetwork
 	env := start(t)
-	for _, kind := range []string{v1.KindClusterNetwork, v1.KindDanmNet} {
+	for _, kind := range []string{v1.KindClusterNetwork, v1.KindDanmNet, v1.KindTenantNetwork} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			ns := env.Namespace(t)
 			device := ns[len(ns)-8:]
-			if kind == v1.KindClusterNetwork {
+			changes, text, free := maps.Clone(changes), spec, `"vlan": 6, `
+			switch kind {
+			case v1.KindClusterNetwork:
 				ns = ""
+			case v1.KindTenantNetwork:
+				_, device = offer(t, env, ns, `{hostDevices: [{name: "%", vniType: vlan, vniRange: "5"}]}`)
+				text, free = strings.ReplaceAll(spec, assigned, ""), ""
+				vlan := changes["VLAN"]
+				vlan.refused = []string{"spec.Options.vlan", "never changes"}
+				changes["VLAN"] = vlan
 			}
-			net := object(t, kind, ns, apitest.Name("net"), `{spec: `+strings.ReplaceAll(spec, "%", device)+`}`)
+			net := object(t, kind, ns, apitest.Name("net"), `{spec: `+strings.ReplaceAll(text, "%", device)+`}`)
 			if err := env.Client.Create(t.Context(), net); err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +171,7 @@ func TestInUse(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"Options": {"vlan": 6, "mtu": null, "cidr": "10.7.0.0/16", "allocation_pool": null}}}`))
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"Options": {`+free+`"mtu": null, "cidr": "10.7.0.0/16", "allocation_pool": null}}}`))
 			if err := env.Client.Patch(t.Context(), net.DeepCopy(), patch); err != nil {
 				t.Errorf("with no Pod attached, all may change: %v", err)
 			}

@@ -128,6 +128,32 @@ func TestHostileTenant(t *testing.T) {
 			f.Spec.Options = v1.NetworkOptions{Device: "eth0"}
 			return w.tenant.Create(t.Context(), f)
 		}},
+		"BadName": {reason: "A name that the API server refuses, but after admission: nobody could read the status with it.", refused: []string{"metadata.name"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "Bad", `{}`))
+		}},
+		"InjectedName": {reason: "A name that reads as two reservations.", refused: []string{"metadata.name"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "x 0123456789abcdef, 105 "+w.ns+"/y", `{}`))
+		}},
+		"BadPrefix": {reason: "The same, by generateName.", refused: []string{"metadata.generateName", "X_"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			tn := tenantNetwork(t, w.ns, "", `{}`)
+			tn.GenerateName = "X_"
+			return w.tenant.Create(t.Context(), tn)
+		}},
+		"BadLabel": {reason: "It would hold an ID for a minute, as often as it likes.", refused: []string{"metadata.labels", "a b"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			tn := tenantNetwork(t, w.ns, "f", `{}`)
+			tn.Labels = map[string]string{"a b": "c"}
+			return w.tenant.Create(t.Context(), tn)
+		}},
+		"LongPrefix": {reason: "The API server cuts it: so does the reservation.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			tn := tenantNetwork(t, w.ns, "", `{}`)
+			tn.GenerateName = strings.Repeat("a", 200)
+			return w.tenant.Create(t.Context(), tn)
+		}},
 		"PatchVLAN": {reason: "By merge patch.", refused: []string{"spec.Options.vlan", "never changes"}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"spec": {"Options": {"vlan": %d}}}`, w.victim.Spec.Options.VLAN))
