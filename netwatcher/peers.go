@@ -14,6 +14,16 @@ import (
 // none.
 type VTEPs map[string][]netip.Addr
 
+// SameVTEPs reports whether two lists of a node's NICs have the same names and
+// addresses, which is all that other nodes need: a NIC without any is nothing to them,
+// and neither are speeds.
+func SameVTEPs(a, b []v1.NIC) bool {
+	silent := func(n v1.NIC) bool { return len(n.Addresses) == 0 }
+	a = slices.DeleteFunc(slices.Clone(a), silent)
+	b = slices.DeleteFunc(slices.Clone(b), silent)
+	return slices.EqualFunc(a, b, func(a, b v1.NIC) bool { return a.Name == b.Name && slices.Equal(a.Addresses, b.Addresses) })
+}
+
 // PeerVTEPs reads the first global address of every NIC of every node but self.
 func PeerVTEPs(nodes []v1.NodeNetwork, self string) VTEPs {
 	peers := VTEPs{}

@@ -45,3 +45,28 @@ func TestPeersOfDevice(t *testing.T) {
 		t.Errorf("the own family, not the node itself: -want +got\n%s", diff)
 	}
 }
+
+func TestSameVTEPs(t *testing.T) {
+	t.Parallel()
+	nic := func(name string, addresses ...string) v1.NIC { return v1.NIC{Name: name, Addresses: addresses} }
+	cases := map[string]struct {
+		reason string
+		a, b   []v1.NIC
+		want   bool
+	}{
+		"Speed":   {"is the node's own matter", []v1.NIC{{Name: "ens4", Speed: 10, Addresses: []string{"192.0.2.1/24"}}}, []v1.NIC{nic("ens4", "192.0.2.1/24")}, true},
+		"New":     {"cannot be sent to", nil, []v1.NIC{nic("ens4")}, true},
+		"Address": {"is the VTEP", []v1.NIC{nic("ens4", "192.0.2.1/24")}, []v1.NIC{nic("ens4", "192.0.2.2/24")}, false},
+		"Order":   {"the first is the VTEP", []v1.NIC{nic("ens4", "a", "b")}, []v1.NIC{nic("ens4", "b", "a")}, false},
+		"Name":    {"VTEPs are by NIC", []v1.NIC{nic("ens4", "192.0.2.1/24")}, []v1.NIC{nic("ens5", "192.0.2.1/24")}, false},
+		"Gone":    {"nobody is there any more", []v1.NIC{nic("ens4", "192.0.2.1/24")}, []v1.NIC{nic("ens4")}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := SameVTEPs(tc.a, tc.b); got != tc.want {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

@@ -15,7 +15,7 @@ import (
 // controller are sent each write: rows that change one after the other are written
 // together.
 const (
-	// pace is the least time between two writes that change nothing but links.
+	// pace is the least time between two writes that change no NIC's addresses.
 	pace = time.Second
 	// pacePerLink is added for each.
 	pacePerLink = 10 * time.Millisecond
@@ -32,15 +32,15 @@ type written struct {
 }
 
 // report tells the Observer what is new, and writes the status when it differs from
-// what was written last; at once when the object is missing or others need what
-// changed, else a while after the last write.
+// what was written last; at once when the object is missing or addresses changed,
+// which the other nodes need, else a while after the last write.
 func (r *Reconciler) report(ctx context.Context, exists bool, status *v1.NodeNetworkStatus, changes []Change) error {
 	r.mu.Lock()
 	last := r.wrote.status
 	r.tell(status, changes)
 	same := exists && last != nil && reflect.DeepEqual(last, status)
 	hold := time.Duration(0)
-	if exists && last != nil && reflect.DeepEqual(last.NICs, status.NICs) {
+	if exists && last != nil && SameVTEPs(last.NICs, status.NICs) {
 		hold = time.Until(r.wrote.at.Add(pace + time.Duration(len(status.Links))*pacePerLink))
 	}
 	if !same && hold > 0 {

@@ -78,6 +78,40 @@ func TestReportPaces(t *testing.T) {
 	})
 }
 
+// What other nodes have no use for waits, however often it changes: the speed of a card
+// whose cable flaps, virtual functions that come and go with Pods.
+func TestReportHoldsBackWhatNobodyNeeds(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(w *world, i int){
+		"Speed": func(w *world, i int) { w.state.NICs[0].Speed = i % 2 * 1000 },
+		"VF": func(w *world, i int) {
+			w.state.NICs = w.state.NICs[:4:4]
+			if i%2 == 0 {
+				w.state.NICs = append(w.state.NICs, NIC{Name: "ens9v3", VF: true})
+			}
+		},
+		"Card": func(w *world, i int) { w.state.NICs[2].MAC = fmt.Sprint(i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				r := w.reconciler(t)
+				for i := range 20 {
+					w.change(func(w *world) { change(w, i) })
+					if err := r.Reconcile(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+				if n := len(w.written); n > 1 || name == "VF" && len(w.written[0].NICs) != 4 {
+					t.Errorf("%d writes within a second, the first of %+v", n, w.written[0].NICs)
+				}
+			})
+		})
+	}
+}
+
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(newNet(1, "a", vlan(5)))

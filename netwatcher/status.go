@@ -50,8 +50,13 @@ func clip(text string) string {
 }
 
 // listed tells NICs that are shown even when no network names them: cards and
-// what bundles them, not the ends of Pods' cables.
+// what bundles them, not the ends of Pods' cables, nor virtual functions, which every
+// Pod that gets one takes away and brings back. One with an address is the node's own,
+// and no Pod may get that address.
 func (n *NIC) listed() bool {
+	if n.VF && len(n.Addresses) == 0 {
+		return false
+	}
 	return n.Kind == "" || n.Kind == "bond" || n.Kind == "team"
 }
 

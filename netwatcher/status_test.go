@@ -25,6 +25,8 @@ func TestStatus(t *testing.T) {
 				Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")},
 			},
 			{Name: "dummy0", Kind: "dummy", MTU: 1500},
+			{Name: "ens4v0", VF: true},
+			{Name: "ens4v1", VF: true, MTU: 1500, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.9/24")}},
 		},
 		Links: []Found{
 			ours(vlanLink("storage.500", "ens4", 500, 1500)),
@@ -55,6 +57,7 @@ func TestStatus(t *testing.T) {
 				Name: "ens4", MAC: "02:00:00:00:00:04", MTU: 1500, Driver: "igb", Speed: 1000,
 				Addresses: []string{"192.0.2.1/24"}, SRIOV: &v1.SRIOVFunctions{TotalVFs: 7, NumVFs: 3},
 			},
+			{Name: "ens4v1", MTU: 1500, Addresses: []string{"192.0.2.9/24"}},
 		},
 		Refused: []v1.RefusedNetwork{{Network: "ClusterNetwork/young", Error: "taken"}},
 		Links: []v1.HostLink{

@@ -33,6 +33,8 @@ type NIC struct {
 	MasterKind string
 	// Addresses are the global ones, in the kernel's order.
 	Addresses []netip.Prefix
+	// VF says that it is a virtual function of a card: it comes and goes with Pods.
+	VF bool
 	// TotalVFs and NumVFs are the virtual functions that a card can make and has.
 	TotalVFs, NumVFs int
 }

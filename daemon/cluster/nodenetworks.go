@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"reflect"
 	"sync/atomic"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -14,6 +13,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/netwatcher"
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
@@ -65,7 +65,7 @@ func WatchNodeNetworks(ctx context.Context, conn *Connection, changed func()) (*
 func sameNICs(old, now any) bool {
 	a, ok := old.(*v1.NodeNetwork)
 	b, too := now.(*v1.NodeNetwork)
-	return ok && too && a.UID == b.UID && reflect.DeepEqual(a.Status.NICs, b.Status.NICs)
+	return ok && too && a.UID == b.UID && netwatcher.SameVTEPs(a.Status.NICs, b.Status.NICs)
 }
 
 // Ready reports whether all NodeNetworks of the cluster were read.

@@ -28,6 +28,7 @@ func (s *reading) nic(l *hostLink) netwatcher.NIC {
 	}
 	if n.Kind == "" || n.Kind == "bond" {
 		dir := filepath.Join("/sys/class/net", a.Name)
+		n.VF = virtualFunction(dir)
 		n.Speed = max(0, number(dir, "speed")) // -1: not known
 		n.TotalVFs = number(dir, "device/sriov_totalvfs")
 		n.NumVFs = number(dir, "device/sriov_numvfs")
@@ -36,6 +37,12 @@ func (s *reading) nic(l *hostLink) netwatcher.NIC {
 		}
 	}
 	return n
+}
+
+// virtualFunction reports whether the device of a NIC names a card that it is a part of.
+func virtualFunction(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, "device/physfn"))
+	return err == nil
 }
 
 // kind is the kernel's link kind; the library says "device" when there is none.

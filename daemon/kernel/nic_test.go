@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The link to the card counts, whether this namespace sees its target or not.
+func TestVirtualFunction(t *testing.T) {
+	t.Parallel()
+	card, function := t.TempDir(), t.TempDir()
+	for _, dir := range []string{card, function} {
+		if err := os.Mkdir(filepath.Join(dir, "device"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../0000:03:00.0", filepath.Join(function, "device/physfn")); err != nil {
+		t.Fatal(err)
+	}
+	if virtualFunction(card) || !virtualFunction(function) {
+		t.Errorf("card %v, function %v; want only the latter to be one", virtualFunction(card), virtualFunction(function))
+	}
+}
