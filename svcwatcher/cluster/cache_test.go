@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
 // What is cached of each Pod of a cluster decides how much memory this takes.
@@ -97,6 +100,26 @@ func TestPick(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Pods share a bucket, and no DanmEps. There are no more buckets than there should be.
+func TestBucketHasOthers(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for n := range 3 * buckets {
+		seen[bucket(strconv.Itoa(n))] = true
+	}
+	if len(seen) > buckets || len(seen) < buckets/2 {
+		t.Errorf("%d buckets, want at most %d and most of them", len(seen), buckets)
+	}
+	ep := func(name, pod string) v1.DanmEp {
+		return v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.DanmEpSpec{Pod: pod}}
+	}
+	r := newTested(&server{eps: []v1.DanmEp{ep("1", "a"), ep("2", "b"), ep("3", "a")}}, nil, nil)
+	got, err := r.danmEps(t.Context(), "ns", "a")
+	if diff := cmp.Diff([]v1.DanmEp{ep("1", "a"), ep("3", "a")}, got); diff != "" || err != nil {
+		t.Errorf("DanmEps of a (-want +got), error %v:\n%s", err, diff)
 	}
 }
 

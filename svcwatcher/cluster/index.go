@@ -20,7 +20,7 @@ import (
 const (
 	// byLabel of Pods: each of their labels, as key=value.
 	byLabel = "label"
-	// byPod of DanmEps: the name of their Pod.
+	// byPod of DanmEps: the bucket of their Pod's name.
 	byPod = "pod"
 	// bySelector of Services: one label of their selector, the one that pick
 	// returns; brokenSelector for one whose annotations nobody can read.
@@ -65,7 +65,7 @@ func index(ctx context.Context, all cache.Cache) error {
 		keys func(client.Object) []string
 	}{
 		{&corev1.Pod{}, byLabel, func(o client.Object) []string { return labelTexts(o.GetLabels()) }},
-		{&v1.DanmEp{}, byPod, on(func(ep *v1.DanmEp) []string { return []string{ep.Spec.Pod} })},
+		{&v1.DanmEp{}, byPod, on(func(ep *v1.DanmEp) []string { return []string{bucket(ep.Spec.Pod)} })},
 		{&corev1.Service{}, bySelector, on(selectorOf)},
 		{&corev1.Service{}, byNetwork, on(networksOf)},
 		{&discoveryv1.EndpointSlice{}, byService, func(o client.Object) []string { return []string{o.GetLabels()[discoveryv1.LabelServiceName]} }},

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
@@ -28,6 +29,7 @@ type server struct {
 	get, create error
 	labels      map[string]string // of what Get returns
 	orphans     []discoveryv1.EndpointSlice
+	eps         []v1.DanmEp
 	deleted     []string
 }
 
@@ -40,8 +42,11 @@ func (s *server) Get(_ context.Context, key client.ObjectKey, obj client.Object,
 }
 
 func (s *server) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	if l, ok := list.(*discoveryv1.EndpointSliceList); ok {
+	switch l := list.(type) {
+	case *discoveryv1.EndpointSliceList:
 		l.Items = s.orphans
+	case *v1.DanmEpList:
+		l.Items = s.eps
 	}
 	return nil
 }

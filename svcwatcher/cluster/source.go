@@ -80,15 +80,6 @@ func (r *Reconciler) podsOf(ctx context.Context, namespace string, existing []di
 	return pods, all, nil
 }
 
-// danmEps returns the cached DanmEps of a Pod name; nobody may change them.
-func (r *Reconciler) danmEps(ctx context.Context, namespace, pod string) ([]v1.DanmEp, error) {
-	var list v1.DanmEpList
-	if err := r.cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byPod: pod}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list cached DanmEps of Pod %s: %w", pod, err)
-	}
-	return list.Items, nil
-}
-
 // slices returns the cached slices of ours that bear a Service's name.
 func (r *Reconciler) slices(ctx context.Context, key client.ObjectKey) ([]discoveryv1.EndpointSlice, error) {
 	var list discoveryv1.EndpointSliceList
