@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -59,7 +60,7 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Add(s); err != nil {
+	if err := errors.Join(m.Add(s), m.Add(release{synced: m.GetCache().WaitForCacheSync, free: debug.FreeOSMemory})); err != nil {
 		return nil, fmt.Errorf("add health checks: %w", err)
 	}
 	return m, nil
@@ -81,7 +82,7 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 		BaseContext: func() context.Context { return ctx },
 		// A read that asks for a cache by accident fails, instead of streaming
 		// the status of all networks into this process.
-		Cache: cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.Slim, ByObject: cached()},
+		Cache: cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.Slim, ByObject: cached(), NewInformer: newInformer},
 		// Reads are answered by the API server unless the cache is asked by name.
 		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
 			opts.Cache = nil

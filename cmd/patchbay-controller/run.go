@@ -8,18 +8,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"runtime/debug"
 
 	"github.com/go-logr/logr"
 
 	"github.com/patchbay-cni/patchbay/logging"
 	"github.com/patchbay-cni/patchbay/version"
 )
-
-// gcPercent trades some processor time for memory: nearly all of it are caches, which
-// would otherwise take twice their size.
-const gcPercent = 40
 
 // run is the controller from its arguments to its end; logs go to stderr. It
 // returns an error when it loses the lease: the process must end then.
@@ -35,9 +29,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		_, err := fmt.Fprintln(stderr, version.String())
 		return err
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	limitGarbage()
 	ctx, flush := logging.Into(ctx, o.debug, stderr)
 	defer flush()
 	logr.FromContextOrDiscard(ctx).Info("Starting", "version", version.String())
