@@ -206,7 +206,7 @@ func TestPagesOfNetworks(t *testing.T) {
 	env := apitest.New(t) // alone, so that the pages are these networks'
 	conn, ns := connect(t, env), env.Namespace(t)
 	want := map[claims.Key]client.Object{}
-	for i := range 2*primePage + 50 {
+	for i := range primePage + 50 {
 		for _, kind := range objects.Kinds() {
 			obj := shaped(t, kind, ns, i)
 			if err := env.Client.Create(t.Context(), obj); err != nil {

@@ -61,8 +61,9 @@ func (n *Networks) each(ctx context.Context, do visit) error {
 // eachOf reads all objects of one kind.
 func (n *Networks) eachOf(ctx context.Context, kind string, do visit) error {
 	for next := ""; ; {
-		// Each page needs a list of its own: decoding into a used one leaves what the
-		// object before had in the same place, where this one has nothing.
+		// Each page gets a list of its own. Decoding JSON into a used one leaves what the
+		// object before had in the same place, where this one has nothing; only
+		// controller-runtime's own decoder empties it first.
 		list, err := objects.NewList(kind)
 		if err != nil {
 			return err

@@ -4,11 +4,14 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -101,6 +104,56 @@ func TestPrimeNeedsTheNetworks(t *testing.T) {
 	n := NewNetworks(&Connection{Direct: refusing{err: away}}, logr.Discard(), NetworksOptions{})
 	if err := n.prime(t.Context()); !errors.Is(err, away) {
 		t.Errorf("prime: got %v, want %v", err, away)
+	}
+}
+
+// paged is an API server that sends a page of ClusterNetworks at a time, as JSON.
+type paged struct {
+	client.Client
+
+	pages []string
+}
+
+// List implements client.Client.
+func (p paged) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	into, ok := list.(*v1.ClusterNetworkList)
+	if !ok {
+		return nil
+	}
+	var lo client.ListOptions
+	lo.ApplyOptions(opts)
+	page, _ := strconv.Atoi(lo.Continue)
+	err := json.Unmarshal([]byte(p.pages[page]), into)
+	into.Continue = ""
+	if page++; page < len(p.pages) {
+		into.Continue = strconv.Itoa(page)
+	}
+	return err
+}
+
+// What a network has not is not what the one before had, in the same place of its page.
+func TestPagesAreFresh(t *testing.T) {
+	t.Parallel()
+	api := paged{pages: []string{
+		`{"items": [{"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"NetworkID": "a", "AllowedTenants": ["q"], "Options": {"vlan": 5}}}]}`,
+		`{"items": [{"metadata": {"name": "b"}, "spec": {"NetworkID": "b"}}]}`,
+	}}
+	got := map[string]*v1.ClusterNetwork{}
+	n := NewNetworks(&Connection{Direct: api}, logr.Discard(), NetworksOptions{Read: func(obj client.Object, _ *network.Network, _ error) {
+		got[obj.GetName()], _ = obj.(*v1.ClusterNetwork)
+	}})
+	if err := n.Reread(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]*v1.ClusterNetwork{
+		"a": {
+			ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"x": "y"}},
+			Spec:       v1.NetworkSpec{NetworkID: "a", AllowedTenants: []string{"q"}, Options: v1.NetworkOptions{VLAN: 5}},
+		},
+		"b": {ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: v1.NetworkSpec{NetworkID: "b"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("read: -want +got\n%s", diff)
 	}
 }
 
