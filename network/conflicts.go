@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
@@ -100,7 +102,8 @@ func (t *tenancy) admit(n *Network) error {
 // link that has one of the names.
 func (t *tenancy) checkLink(n *Network, link Link) error {
 	if !link.IsNIC() && n.LinkName() == n.Device {
-		return fmt.Errorf("%w: %s would name its link %q as the NIC below it: use another NetworkID", ErrLinkTaken, n.Ref, n.Device)
+		return n.conflict(ErrLinkTaken, field.NewPath("spec", "NetworkID"), n.ID,
+			"%s would name its link %q as the NIC below it: use another NetworkID", n.Ref, n.Device)
 	}
 	for _, o := range t.links[link] {
 		if err := shareParent(n, o, link); err != nil {
@@ -114,8 +117,12 @@ func (t *tenancy) checkLink(n *Network, link Link) error {
 	for _, name := range names {
 		taken, ok := t.names[name]
 		if want := linkNamed(name, n, link); ok && taken.link != want {
-			return fmt.Errorf("%w: %s would use %q as %s, and %s has it as %s: use another NetworkID or device",
-				ErrLinkTaken, n.Ref, name, want, taken.owner.Ref, taken.link)
+			path, value := field.NewPath("spec", "NetworkID"), n.ID
+			if name == n.Device {
+				path, value = optionPath("host_device"), n.Device
+			}
+			return n.conflict(ErrLinkTaken, path, value, "%s would use %q as %s, and %s has it as %s: use another NetworkID or device",
+				n.Ref, name, want, taken.owner.Ref, taken.link)
 		}
 	}
 	return nil
@@ -145,22 +152,30 @@ func linkNamed(name string, n *Network, link Link) Link {
 // shareParent says why n cannot be on the link of the older network o.
 func shareParent(n, o *Network, link Link) error {
 	if n.Device != o.Device {
-		return fmt.Errorf("%w: %s wants %s on %s, and %s has it on %s: use host_device %s or another vxlan",
-			ErrLinkTaken, n.Ref, link, n.Device, o.Ref, o.Device, o.Device)
+		return n.conflict(ErrLinkTaken, optionPath("host_device"), n.Device, "%s wants %s on %s, and %s has it on %s: use host_device %s or another vxlan",
+			n.Ref, link, n.Device, o.Ref, o.Device, o.Device)
 	}
 	if n.Delegates() || o.Delegates() {
 		return nil // how another plugin uses its parent is its own matter
 	}
 	switch {
 	case n.Type != o.Type:
-		return fmt.Errorf("%w: %s is %s, and %s on the same parent %s is %s: use one NetworkType on a parent",
-			ErrParentShared, n.Ref, n.Type, o.Ref, link, o.Type)
+		return n.conflict(ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s is %s, and %s on the same parent %s is %s: use one NetworkType on a parent",
+			n.Ref, n.Type, o.Ref, link, o.Type)
 	case n.Type == v1.TypeIPVLAN && n.Mode != o.Mode:
-		return fmt.Errorf("%w: %s is IPVLAN in mode %q, and %s on the same parent %s in mode %q: use one mode on a parent",
-			ErrParentShared, n.Ref, n.Mode, o.Ref, link, o.Mode)
+		return n.conflict(ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s is IPVLAN in mode %q, and %s on the same parent %s in mode %q: use one mode on a parent",
+			n.Ref, n.Mode, o.Ref, link, o.Mode)
 	case n.Mode == modePassthru || o.Mode == modePassthru:
-		return fmt.Errorf("%w: %s and %s are both on %s, and a passthru network has its parent to itself: use another device or VLAN",
-			ErrParentShared, n.Ref, o.Ref, link)
+		return n.conflict(ErrParentShared, optionPath("host_device"), n.Device, "%s and %s are both on %s, and a passthru network has its parent to itself: use another device or VLAN",
+			n.Ref, o.Ref, link)
 	}
 	return nil
 }
+
+// conflict is a refusal of n that names the field with which it is in the way.
+func (n *Network) conflict(sort error, path *field.Path, value any, rule string, args ...any) error {
+	text := sort.Error() + ": " + fmt.Sprintf(rule, args...)
+	return &InvalidError{Subject: n.Ref.String(), Faults: field.ErrorList{field.Invalid(path, value, text)}, Err: sort}
+}
+
+func optionPath(name string) *field.Path { return field.NewPath("spec", "Options", name) }

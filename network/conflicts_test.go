@@ -58,37 +58,37 @@ func TestConflicts(t *testing.T) {
 		"NameTakenOnOtherDevice": {
 			reason: "a.5 cannot be on two NICs.",
 			specs:  []string{`{NetworkID: a, Options: {host_device: ens4, vlan: 5}}`, `{NetworkID: a, Options: {host_device: ens5, vlan: 5}}`},
-			want:   refusals{"n1": network.ErrLinkTaken}, says: []string{`"a.5"`, "vlan/ens5/5", "ClusterNetwork/n0", "another NetworkID"},
+			want:   refusals{"n1": network.ErrLinkTaken}, says: []string{"spec.NetworkID", `"a.5"`, "vlan/ens5/5", "ClusterNetwork/n0", "another NetworkID"},
 		},
 		"VXLANNameTaken": {
 			reason: "vx_a cannot have two VNIs.",
 			specs:  []string{`{NetworkID: a, Options: {host_device: ens4, vxlan: 5}}`, `{NetworkID: a, Options: {host_device: ens4, vxlan: 6}}`},
-			want:   refusals{"n1": network.ErrLinkTaken}, says: []string{`"vx_a"`, "vxlan/6", "vxlan/5"},
+			want:   refusals{"n1": network.ErrLinkTaken}, says: []string{`spec.NetworkID: Invalid value: "a"`, `"vx_a"`, "vxlan/6", "vxlan/5"},
 		},
 		"VXLANOtherDevice": {
 			reason: "A VNI exists once on a node.",
 			specs:  []string{`{NetworkID: a, Options: {host_device: ens4, vxlan: 5}}`, `{NetworkID: b, Options: {host_device: ens5, vxlan: 5}}`},
-			want:   refusals{"n1": network.ErrLinkTaken}, says: []string{"vxlan/5", "ens4", "ens5"},
+			want:   refusals{"n1": network.ErrLinkTaken}, says: []string{`spec.Options.host_device: Invalid value: "ens5"`, "vxlan/5", "ens4", "ens5"},
 		},
 		"NameOfANIC": {
 			reason: "A link's name is another network's NIC.",
 			specs:  []string{`{NetworkID: a, Options: {host_device: b.5}}`, `{NetworkID: b, Options: {host_device: ens4, vlan: 5}}`},
-			want:   refusals{"n1": network.ErrLinkTaken}, says: []string{`"b.5"`, "nic/b.5"},
+			want:   refusals{"n1": network.ErrLinkTaken}, says: []string{"spec.NetworkID", `"b.5"`, "nic/b.5"},
 		},
 		"NICIsALink": {
 			reason: "A link of ours is no NIC: its backend rule would be passed by.",
 			specs:  []string{`{NetworkID: b, Options: {host_device: ens4, vlan: 5}}`, `{NetworkID: a, Options: {host_device: b.5}}`},
-			want:   refusals{"n1": network.ErrLinkTaken}, says: []string{`"b.5"`, "vlan/ens4/5"},
+			want:   refusals{"n1": network.ErrLinkTaken}, says: []string{`spec.Options.host_device: Invalid value: "b.5"`, "vlan/ens4/5"},
 		},
 		"NamedAsItsParent": {
 			reason: "A link cannot have its parent's name.",
 			specs:  []string{`{NetworkID: ens4, Options: {host_device: ens4.5, vlan: 5}}`},
-			want:   refusals{"n0": network.ErrLinkTaken}, says: []string{`"ens4.5"`, "another NetworkID"},
+			want:   refusals{"n0": network.ErrLinkTaken}, says: []string{`spec.NetworkID: Invalid value: "ens4"`, `"ens4.5"`, "another NetworkID"},
 		},
 		"OtherBackend": {
 			reason: "The kernel refuses MACVLAN and IPVLAN on one link.",
 			specs:  []string{`{NetworkType: macvlan, Options: {host_device: ens4}}`, `{Options: {host_device: ens4}}`},
-			want:   refusals{"n1": network.ErrParentShared}, says: []string{"ipvlan", "macvlan", "nic/ens4"},
+			want:   refusals{"n1": network.ErrParentShared}, says: []string{`spec.NetworkType: Invalid value: "ipvlan"`, "parent cannot serve both", "macvlan", "nic/ens4"},
 		},
 		"OtherBackendOtherVLAN": {
 			reason: "Two VLANs of one NIC are two parents.",
@@ -109,7 +109,7 @@ func TestConflicts(t *testing.T) {
 		"Overlap": {
 			reason: "One address on two interfaces.",
 			specs:  []string{`{Options: {host_device: ens4, cidr: 10.0.0.0/16}}`, `{Options: {host_device: ens4, cidr: 10.0.9.0/24}}`},
-			want:   refusals{"n1": network.ErrPoolOverlap}, says: []string{"allocation_pool", "10.0.9.1-10.0.9.254", "10.0.0.1-10.0.255.254", "disjoint"},
+			want:   refusals{"n1": network.ErrPoolOverlap}, says: []string{"spec.Options.allocation_pool: Invalid value", "pools overlap", "10.0.9.1-10.0.9.254", "10.0.0.1-10.0.255.254", "disjoint"},
 		},
 		"OverlapByOne": {
 			reason: "One address is enough.",
@@ -122,7 +122,7 @@ func TestConflicts(t *testing.T) {
 		"Overlap6": {
 			reason: "IPv6 too.",
 			specs:  []string{`{Options: {host_device: ens4, net6: "fd00::/64"}}`, `{Options: {host_device: ens4, net6: "fd00::/64"}}`},
-			want:   refusals{"n1": network.ErrPoolOverlap}, says: []string{"allocation_pool_v6"},
+			want:   refusals{"n1": network.ErrPoolOverlap}, says: []string{"spec.Options.allocation_pool_v6"},
 		},
 		"OverlapElsewhere": {
 			reason: "Other VLANs, other segments.",
@@ -166,6 +166,9 @@ func checkRefusals(t *testing.T, reason string, got map[network.Ref]error, want 
 	for ref, err := range got {
 		if !errors.Is(err, want[ref.Name]) {
 			t.Errorf("%s\nConflicts: got %v for %s, want %v", reason, err, ref, want[ref.Name])
+		}
+		if errors.Is(err, network.ErrInvalid) {
+			t.Errorf("%s\nConflicts: got %v, and it is valid by itself", reason, err)
 		}
 		for _, part := range says {
 			if !strings.Contains(err.Error(), part) {

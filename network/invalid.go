@@ -19,6 +19,9 @@ type InvalidError struct {
 	Subject string
 	// Faults in the order of the fields.
 	Faults field.ErrorList
+	// Err, if not nil, is what errors.Is answers to instead of ErrInvalid: the object
+	// is valid by itself, and not beside others.
+	Err error
 }
 
 // Error joins the faults with semicolons.
@@ -34,8 +37,11 @@ func (e *InvalidError) Error() string {
 	return e.Subject + ": " + text
 }
 
-// Is reports whether target is ErrInvalid.
-func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
+// Is reports whether target is ErrInvalid and the object is wrong by itself.
+func (e *InvalidError) Is(target error) bool { return e.Err == nil && target == ErrInvalid }
+
+// Unwrap returns Err.
+func (e *InvalidError) Unwrap() error { return e.Err }
 
 // faults collects what is wrong while an object is read.
 type faults struct{ list field.ErrorList }

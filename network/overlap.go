@@ -30,8 +30,9 @@ func overlap(n, o *Network) error {
 		if pair.ours == nil || pair.s == nil || !pair.ours.overlaps(pair.s) {
 			continue
 		}
-		return fmt.Errorf("%w: %s of %s is %s-%s, and %s on the same segment has %s-%s: use disjoint pools",
-			ErrPoolOverlap, pair.field, n.Ref, pair.ours.Start, pair.ours.End, o.Ref, pair.s.Start, pair.s.End)
+		ours := fmt.Sprintf("%s-%s", pair.ours.Start, pair.ours.End)
+		return n.conflict(ErrPoolOverlap, optionPath(pair.field), ours, "%s of %s is %s, and %s on the same segment has %s-%s: use disjoint pools",
+			pair.field, n.Ref, ours, o.Ref, pair.s.Start, pair.s.End)
 	}
 	return nil
 }

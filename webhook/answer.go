@@ -53,7 +53,7 @@ func refusal(code int32, reason metav1.StatusReason, err error) admission.Respon
 // about says which object an error is about, if it does not say so itself.
 func about(ref network.Ref, err error) error {
 	if invalid, ok := errors.AsType[*network.InvalidError](err); ok && invalid.Subject == "" {
-		return &network.InvalidError{Subject: ref.String(), Faults: invalid.Faults}
+		return &network.InvalidError{Subject: ref.String(), Faults: invalid.Faults, Err: invalid.Err}
 	}
 	return err
 }
