@@ -43,10 +43,7 @@ func newsOf(before, after *v1.NodeNetworkStatus, changes []Change) []News {
 			refused[r.Network] = r.Error
 		}
 	}
-	made := map[string]bool{}
-	for i := range changes {
-		made[changes[i].Link.Name] = made[changes[i].Link.Name] || changes[i].Op == Create
-	}
+	made := restoredBy(changes)
 	var failed, up, restored, no []string
 	for _, l := range after.Links {
 		old, ok := known[l.Name]
@@ -78,6 +75,23 @@ func newsOf(before, after *v1.NodeNetworkStatus, changes []Change) []News {
 		}
 	}
 	return all
+}
+
+// restoredBy are the names of links that were made without being removed in the same
+// round: that was no one else's doing.
+func restoredBy(changes []Change) map[string]bool {
+	made := map[string]bool{}
+	for i := range changes {
+		if changes[i].Op == Create {
+			made[changes[i].Link.Name] = true
+		}
+	}
+	for i := range changes {
+		if changes[i].Op == Delete {
+			delete(made, changes[i].Link.Name)
+		}
+	}
+	return made
 }
 
 func orDown(text string) string {

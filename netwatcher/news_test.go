@@ -33,6 +33,7 @@ func TestNews(t *testing.T) {
 		"Down":         {reason: "without a cause", before: status(good("a.1")), after: status(v1.HostLink{Name: "a.1", State: v1.LinkDown}), want: []News{{ReasonLinkFailed, true, "a.1: it is down"}}},
 		"Mended":       {reason: "the alarm ends", before: status(bad("a.1", "no NIC")), after: status(good("a.1")), changes: created, want: []News{{ReasonLinkUp, false, "a.1 is up"}}},
 		"Restored":     {reason: "somebody removes links by hand", before: status(good("a.1")), after: status(good("a.1")), changes: created, want: []News{{ReasonLinkRestored, true, "a.1 was gone, and was made again"}}},
+		"OwnDoing":     {reason: "it had to be made anew, and nobody else removed it", before: status(good("a.1")), after: status(good("a.1")), changes: append([]Change{{Op: Delete, Link: created[0].Link}}, created...)},
 		"Many":         {reason: "a NIC with a thousand VLANs is one Event", before: status(), after: status(bad("a.1", "no NIC"), bad("b.2", "no NIC"), bad("c.3", "no NIC")), want: []News{{ReasonLinkFailed, true, "a.1: no NIC (and 2 more)"}}},
 		"Refused":      {reason: "the network's owner is to act", before: status(), after: no, want: []News{{ReasonNetworkRefused, true, "DanmNet/a/b: taken"}}},
 		"RefusedStill": {reason: "that is known", before: no, after: no},
