@@ -31,8 +31,19 @@ type Change struct {
 	// Link is the target; in a Delete what is there, in an Update with the name
 	// that the link has now.
 	Link Spec
+	// HalfMade, of a Delete: the link goes only if it still is. What was read of it may
+	// be old, and it was finished for a Pod meanwhile.
+	HalfMade bool
 	// Add and Drop are VTEPs.
 	Add, Drop []netip.Addr
+}
+
+// id is the identity that the step is about.
+func (c *Change) id() network.Link {
+	if c.Op == Raise {
+		return network.Link{Device: c.Link.Device}
+	}
+	return c.Link.Identity
 }
 
 // name of the link that changes.
@@ -61,7 +72,7 @@ func Diff(plan *Plan, state *State, used Used) []Change {
 		switch {
 		case !f.Ours:
 		case f.HalfMade || outdated(f, plan) && !used(f):
-			first = append(first, Change{Op: Delete, Link: f.Spec})
+			first = append(first, Change{Op: Delete, Link: f.Spec, HalfMade: f.HalfMade})
 		default:
 			kept[f.Identity] = f
 		}

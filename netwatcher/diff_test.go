@@ -41,7 +41,7 @@ func TestDiff(t *testing.T) {
 		"NoLongerWanted":  {reason: "removed", plan: wants(), state: host(ours(storage)), want: []Change{{Op: Delete, Link: storage}}},
 		"UsedThough":      {reason: "never under Pods", plan: wants(), state: host(ours(storage)), used: true},
 		"Foreign":         {reason: "nothing without our mark is touched", plan: wants(), state: host(foreign(storage))},
-		"HalfMade":        {reason: "no Pod can be on it", plan: wants(storage), used: true, state: host(Found{Spec: storage, Ours: true, HalfMade: true}), want: []Change{{Op: Delete, Link: storage}, {Op: Create, Link: storage}}},
+		"HalfMade":        {reason: "no Pod can be on it", plan: wants(storage), used: true, state: host(Found{Spec: storage, Ours: true, HalfMade: true}), want: []Change{{Op: Delete, Link: storage, HalfMade: true}, {Op: Create, Link: storage}}},
 		"Down":            {reason: "set down by hand", plan: wants(storage), state: host(Found{Spec: storage, Ours: true, Sealed: true}), want: []Change{{Op: Update, Link: storage}}},
 		"Unsealed":        {reason: "got an address by hand", plan: wants(storage), used: true, state: host(Found{Spec: storage, Ours: true, Up: true}), want: []Change{{Op: Update, Link: storage}}},
 		"MTULower":        {reason: "in place", plan: wants(lower), state: host(ours(storage)), want: []Change{{Op: Update, Link: lower}}},

@@ -69,6 +69,12 @@ func (w *world) Apply(_ context.Context, c Change) error {
 		}
 		w.state.Links = append(w.state.Links, ours(c.Link))
 	case Delete:
+		if c.HalfMade {
+			if w.state.Links[i].HalfMade {
+				w.state.Links = slices.Delete(w.state.Links, i, i+1)
+			}
+			return nil
+		}
 		if w.used[c.Link.Identity] {
 			panic("a link with Pods on it was deleted")
 		}

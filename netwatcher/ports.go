@@ -14,8 +14,8 @@ import (
 type Kernel interface {
 	// State reads all of it.
 	State(ctx context.Context) (*State, error)
-	// Apply takes one step. It refuses to change a link that is not ours, and
-	// leaves no half of a link behind.
+	// Apply takes one step. It refuses to change a link that is not ours, leaves no
+	// half of a link behind, and a Delete of a HalfMade one leaves a whole one alone.
 	Apply(ctx context.Context, c Change) error
 	// Watch calls changed with the name of every link that appears, changes or
 	// goes, until ctx ends; with "" when it may have missed some.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -83,6 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 		if in.state, err = r.Kernel.State(ctx); err != nil {
 			return errors.Join(failed.join(), fmt.Errorf("read the host's links: %w", err))
 		}
+		in.settled(failed)
 	}
 	r.show(in, failed)
 	now := Status(in.plan, in.state, failed)
@@ -96,10 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 func (r *Reconciler) take(ctx context.Context, changes []Change, step func(context.Context, Change) error) Failures {
 	failed := Failures{}
 	for _, c := range changes {
-		id := c.Link.Identity
-		if c.Op == Raise {
-			id = network.Link{Device: c.Link.Device}
-		}
+		id := c.id()
 		if failed[id] != nil {
 			continue
 		}
@@ -108,6 +107,24 @@ func (r *Reconciler) take(ctx context.Context, changes []Change, step func(conte
 		}
 	}
 	return failed
+}
+
+// settled drops the failures of what is as planned by now: a Pod's ADD made the link
+// between the look and the step. State is that after the steps.
+func (in *input) settled(failed Failures) {
+	if len(failed) == 0 {
+		return
+	}
+	left := map[network.Link]bool{}
+	for _, c := range Diff(in.plan, in.state, in.used) {
+		left[c.id()] = true
+	}
+	maps.DeleteFunc(failed, func(id network.Link, _ error) bool {
+		if nic, ok := in.state.nic(id.Device); id.IsNIC() && (!ok || !nic.Up) {
+			return false
+		}
+		return !left[id]
+	})
 }
 
 // join makes one error, in a stable order, or nil.
@@ -128,9 +145,10 @@ func (r *Reconciler) lockedStep(ctx context.Context, c Change) error {
 }
 
 // step takes one step, and looks again before it removes a link. A Pod that was
-// given the link has its record by then; one that comes later waits for the lock.
+// given the link has its record by then; one that comes later waits for the lock. No
+// Pod was given a half-made one: a record of one that wants it does not keep it.
 func (r *Reconciler) step(ctx context.Context, c Change) error {
-	if c.Op == Delete {
+	if c.Op == Delete && !c.HalfMade {
 		r.mu.Lock()
 		delete(r.view.ready, c.Link.Identity)
 		r.mu.Unlock()

@@ -21,7 +21,7 @@ func (k *Kernel) Apply(_ context.Context, c netwatcher.Change) error {
 	case netwatcher.Raise:
 		return k.raise(c.Link.Device)
 	case netwatcher.Delete:
-		return k.deleteOurs(c.Link.Name)
+		return k.deleteOurs(c.Link.Name, c.HalfMade)
 	case netwatcher.Create:
 		return k.createHostLink(&c.Link)
 	case netwatcher.Update:
@@ -59,12 +59,13 @@ func (k *Kernel) raise(name string) error {
 	return nil
 }
 
-func (k *Kernel) deleteOurs(name string) error {
+// deleteOurs removes a link; with onlyHalf only one that was not finished meanwhile.
+func (k *Kernel) deleteOurs(name string, onlyHalf bool) error {
 	link, err := k.findOurs(name)
 	if errors.Is(err, errNoLink) {
 		return nil
 	}
-	if err != nil {
+	if err != nil || onlyHalf && !halfMade(link.Attrs()) {
 		return err
 	}
 	return k.host.deleteLink(link.Attrs().Index)
