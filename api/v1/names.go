@@ -19,7 +19,8 @@ const (
 	// LegacyInterfacesAnnotation is DANM 4.3's name of InterfacesAnnotation.
 	LegacyInterfacesAnnotation = "danm.k8s.io/interfaces"
 	// TakeOverAnnotation, "true" on a network, says that a live DANM network
-	// with its in-spec bitmap is moving in.
+	// with its in-spec bitmap is moving in. On a TenantConfig it says that what
+	// networks of its namespaces say they were assigned is to be reserved again.
 	TakeOverAnnotation = "danm.io/take-over"
 )
 
