@@ -55,7 +55,10 @@ func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.
 	t, err := c.look(ctx, ref)
 	if err != nil || t == nil || !t.Linked {
 		c.metrics.forget(ref)
-		return reconcile.Result{}, err
+		if err != nil || t == nil {
+			return reconcile.Result{}, err
+		}
+		return c.retract(ctx, ref, t)
 	}
 	want := rollup(ref.String(), c.nodes.all())
 	want.ObservedGeneration = t.Generation
@@ -92,19 +95,19 @@ func (c *Controller) begin(ctx context.Context) error {
 // look returns what the network's condition is; it is read when the network is new
 // or changed. Nil says that it does not exist.
 func (c *Controller) look(ctx context.Context, ref network.Ref) (*told, error) {
-	uid, generation, ok, err := c.store.Version(ctx, ref)
+	now, ok, err := c.store.Version(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	t := c.told[ref]
 	c.mu.Unlock()
-	if ok && t != nil && t.UID == uid && t.Generation >= generation {
+	if ok && t != nil && t.UID == now.UID && t.Generation >= now.Generation {
 		return t, nil
 	}
 	var seen Seen
 	if ok {
-		if seen, ok, err = c.store.Read(ctx, ref); err != nil {
+		if seen, ok, err = c.store.Read(ctx, ref, now.ResourceVersion); err != nil {
 			return nil, err
 		}
 	}
@@ -149,7 +152,7 @@ func (c *Controller) tell(ctx context.Context, ref network.Ref, t *told, want me
 	if t.Ready != nil && t.Ready.Status == want.Status {
 		want.LastTransitionTime = t.Ready.LastTransitionTime
 	}
-	if err := c.store.Write(ctx, ref, t.UID, want); err != nil {
+	if err := c.store.Write(ctx, ref, t.UID, &want); err != nil {
 		return fmt.Errorf("write condition of %s: %w", ref, err)
 	}
 	c.metrics.written.Inc()

@@ -30,42 +30,51 @@ type world struct {
 	nets   map[network.Ref]*Seen
 	writes []metav1.Condition
 	reads  int
-	nodes  []v1.NodeNetwork
-	events []string
-	err    error
+	// retracted counts writes of no condition.
+	retracted int
+	nodes     []v1.NodeNetwork
+	events    []string
+	err       error
 }
 
 func (w *world) Nodes(context.Context) ([]v1.NodeNetwork, error) { return w.nodes, nil }
 
-func (w *world) Version(_ context.Context, ref network.Ref) (types.UID, int64, bool, error) {
+func (w *world) Version(_ context.Context, ref network.Ref) (Version, bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.nets[ref]
 	if n == nil {
-		return "", 0, false, nil
+		return Version{}, false, nil
 	}
-	return n.UID, n.Generation, true, nil
+	return Version{n.UID, n.Generation, fmt.Sprint(n.Generation)}, true, nil
 }
 
-func (w *world) Read(_ context.Context, ref network.Ref) (Seen, bool, error) {
+func (w *world) Read(_ context.Context, ref network.Ref, notOlder string) (Seen, bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reads++
 	if n := w.nets[ref]; n != nil {
+		if notOlder != fmt.Sprint(n.Generation) {
+			return Seen{}, false, fmt.Errorf("asked for an object of %q, which may be older than the watch's", notOlder)
+		}
 		return *n, true, nil
 	}
 	return Seen{}, false, nil
 }
 
-func (w *world) Write(_ context.Context, ref network.Ref, uid types.UID, c metav1.Condition) error {
+func (w *world) Write(_ context.Context, ref network.Ref, uid types.UID, c *metav1.Condition) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
 		return w.err
 	}
 	if n := w.nets[ref]; n != nil && n.UID == uid {
-		n.Ready = &c
-		w.writes = append(w.writes, c)
+		n.Ready = c
+		if c == nil {
+			w.retracted++
+			return nil
+		}
+		w.writes = append(w.writes, *c)
 	}
 	return nil
 }
@@ -269,6 +278,43 @@ func TestOthersAndFailures(t *testing.T) {
 		time.Sleep(time.Hour)
 		if got := b.condition(); got != "True ready on all nodes" {
 			t.Errorf("after a write that failed: %q", got)
+		}
+	})
+}
+
+// A network that no longer has a link keeps no word of ours, and every word of others.
+func TestRetracts(t *testing.T) {
+	t.Parallel()
+	in(t, func(ctx context.Context, b *bench) {
+		b.says(ctx, nodeNetwork("a", []string{storage}, nil))
+		b.network(storageRef, "u", 1)
+		if got := b.condition(); got != "True ready on all nodes" {
+			t.Fatalf("got %q", got)
+		}
+		unlink := func(generation int64, ready *metav1.Condition) {
+			b.mu.Lock()
+			b.nets[storageRef] = &Seen{UID: "u", Generation: generation, Ready: ready}
+			b.mu.Unlock()
+			b.queue.Add(storageRef)
+		}
+		b.fails(errors.New("away"))
+		unlink(2, b.nets[storageRef].Ready)
+		time.Sleep(time.Minute)
+		b.fails(nil)
+		time.Sleep(time.Hour)
+		if got := b.condition(); got != "" || b.retracted != 1 {
+			t.Errorf("a network without a link says %q after %d writes, want nothing after 1", got, b.retracted)
+		}
+		b.queue.Add(storageRef)
+		unlink(3, &metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Invalid", Message: "vlan 5000"})
+		time.Sleep(time.Minute)
+		if got := b.condition(); got != "False vlan 5000" || b.retracted != 1 {
+			t.Errorf("what nodes say of a wrong definition became %q", got)
+		}
+		b.network(storageRef, "u", 4)
+		time.Sleep(time.Minute)
+		if got := b.condition(); got != "True ready on all nodes" {
+			t.Errorf("with a link again: %q", got)
 		}
 	})
 }

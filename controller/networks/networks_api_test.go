@@ -134,6 +134,28 @@ func (f *fixture) becomes(status metav1.ConditionStatus, message string) {
 	}
 }
 
+// retracted takes the network's NIC away, and waits until nobody calls it ready.
+func (f *fixture) retracted() {
+	f.Helper()
+	f.cn.Spec.Options.Device, f.cn.Spec.Options.VLAN = "", 0
+	if err := f.env.Client.Update(f.Context(), f.cn); err != nil {
+		f.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(f.Context(), patience)
+	defer cancel()
+	for {
+		if err := f.env.Client.Get(ctx, client.ObjectKeyFromObject(f.cn), f.cn); err == nil &&
+			meta.FindStatusCondition(f.cn.Status.Conditions, v1.ConditionReady) == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			f.Fatalf("a network without a link says %+v", f.cn.Status.Conditions)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 // From what nodes report to what kubectl shows, with the controller's own rights, and
 // without a change of what others write into the same status.
 func TestReadyIsRolledUp(t *testing.T) {
@@ -163,6 +185,7 @@ func TestReadyIsRolledUp(t *testing.T) {
 	f.becomes(metav1.ConditionFalse, "ready on 1 of 2 nodes; node-7: ens5: NIC not found on this node")
 	f.report("node-7", "")
 	f.becomes(metav1.ConditionTrue, "ready on all nodes")
+	f.retracted()
 	if f.cn.Status.Allocated != 3 || meta.FindStatusCondition(f.cn.Status.Conditions, v1.ConditionAddressesAvailable) == nil {
 		t.Errorf("others' part of the status was changed: %+v", f.cn.Status)
 	}

@@ -25,17 +25,26 @@ type Seen struct {
 	Ready *metav1.Condition
 }
 
+// Version is which network object of a name there is, and of when.
+type Version struct {
+	UID        types.UID
+	Generation int64
+	// ResourceVersion is the API server's.
+	ResourceVersion string
+}
+
 // Store is the API server, for network objects.
 type Store interface {
 	// Nodes returns what all nodes say, as a watch last saw it.
 	Nodes(ctx context.Context) ([]v1.NodeNetwork, error)
-	// Version returns UID and generation as a watch last saw them; false when there
+	// Version returns what a watch last saw; false when there is no such network.
+	Version(ctx context.Context, ref network.Ref) (Version, bool, error)
+	// Read reads the object, which is not older than resourceVersion; false when there
 	// is no such network.
-	Version(ctx context.Context, ref network.Ref) (types.UID, int64, bool, error)
-	// Read reads the object; false when there is no such network.
-	Read(ctx context.Context, ref network.Ref) (Seen, bool, error)
+	Read(ctx context.Context, ref network.Ref, resourceVersion string) (Seen, bool, error)
 	// Write makes c the network's condition; not that of another one of its name.
-	Write(ctx context.Context, ref network.Ref, uid types.UID, c metav1.Condition) error
+	// With nil it has none of ours any more; others' stay.
+	Write(ctx context.Context, ref network.Ref, uid types.UID, c *metav1.Condition) error
 }
 
 // Recorder makes Events; a Kubernetes EventRecorder is one.

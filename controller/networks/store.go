@@ -40,24 +40,25 @@ func (s *store) Nodes(ctx context.Context) ([]v1.NodeNetwork, error) {
 }
 
 // Version implements Store.
-func (s *store) Version(ctx context.Context, ref network.Ref) (types.UID, int64, bool, error) {
+func (s *store) Version(ctx context.Context, ref network.Ref) (Version, bool, error) {
 	m := objects.Metadata(ref.Kind)
 	switch err := s.cached.Get(ctx, objects.Key(ref), m); {
 	case apierrors.IsNotFound(err):
-		return "", 0, false, nil
+		return Version{}, false, nil
 	case err != nil:
-		return "", 0, false, fmt.Errorf("get metadata of %s: %w", ref, err)
+		return Version{}, false, fmt.Errorf("get metadata of %s: %w", ref, err)
 	}
-	return m.UID, m.Generation, true, nil
+	return Version{m.UID, m.Generation, m.ResourceVersion}, true, nil
 }
 
-// Read implements Store; the API server answers out of memory.
-func (s *store) Read(ctx context.Context, ref network.Ref) (Seen, bool, error) {
+// Read implements Store; the API server answers out of memory, when that is not behind
+// what the watch saw.
+func (s *store) Read(ctx context.Context, ref network.Ref, resourceVersion string) (Seen, bool, error) {
 	obj, err := objects.New(ref.Kind)
 	if err != nil {
 		return Seen{}, false, err
 	}
-	fromMemory := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
+	fromMemory := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: resourceVersion}}
 	switch err := s.direct.Get(ctx, objects.Key(ref), obj, fromMemory); {
 	case apierrors.IsNotFound(err):
 		return Seen{}, false, nil
@@ -74,22 +75,29 @@ func seenOf(obj client.Object) Seen {
 	if n := objects.ModelOf(obj).Network; n != nil && !n.Deleting {
 		_, seen.Linked = n.Link()
 	}
+	if !obj.GetDeletionTimestamp().IsZero() {
+		return seen
+	}
 	seen.Ready = meta.FindStatusCondition(objects.StatusOf(obj).Conditions, v1.ConditionReady)
 	return seen
 }
 
 // Write implements Store. It names the UID and no resourceVersion: it never fails
 // because somebody claims addresses.
-func (s *store) Write(ctx context.Context, ref network.Ref, uid types.UID, c metav1.Condition) error {
-	condition, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c)
-	if err != nil {
-		return err
+func (s *store) Write(ctx context.Context, ref network.Ref, uid types.UID, c *metav1.Condition) error {
+	conditions := []any{}
+	if c != nil {
+		condition, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
+		if err != nil {
+			return fmt.Errorf("encode condition of %s: %w", ref, err)
+		}
+		conditions = append(conditions, condition)
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{condition}}}}
+	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": conditions}}}
 	u.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(ref.Kind))
 	u.SetNamespace(ref.Namespace)
 	u.SetName(ref.Name)
 	u.SetUID(uid)
-	err = s.direct.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(fieldManager), client.ForceOwnership)
+	err := s.direct.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(fieldManager), client.ForceOwnership)
 	return client.IgnoreNotFound(err)
 }
