@@ -30,19 +30,8 @@ func (c *cluster) capture(t *testing.T, node, netns, ifc string) *capture {
 	if netns != "" {
 		dump = "ip netns exec " + path.Base(netns) + " " + dump
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = c.lab.Exec(ctx, node, "sh", "-c", "echo $$ >"+file+".pid; exec "+dump+" 2>"+file+".err") // until it is killed
-	}()
-	t.Cleanup(func() {
-		if _, err := c.lab.Exec(ctx, node, "sh", "-c", "kill $(cat "+file+".pid); rm -f "+file+" "+file+".*"); err != nil {
-			t.Errorf("end capture: %v", err)
-		}
-		cancel()
-		<-ended
-	})
+	t.Cleanup(func() { _, _ = c.lab.Exec(context.WithoutCancel(t.Context()), node, "rm", "-f", file, file+".err") })
+	c.background(t, node, dump+" 2>"+file+".err")
 	p := &capture{c: c, node: node, file: file}
 	c.await(t.Context(), t, "packets of "+ifc+" are captured", func(ctx context.Context) string {
 		out, err := c.lab.Exec(ctx, node, "cat", file+".err")
@@ -52,6 +41,25 @@ func (c *cluster) capture(t *testing.T, node, netns, ifc string) *capture {
 		return fmt.Sprintf("%s (error: %v)", out, err)
 	})
 	return p
+}
+
+// background runs a command on a node until the test ends. What it starts ends with it.
+func (c *cluster) background(t *testing.T, node, command string) {
+	t.Helper()
+	pid := fmt.Sprintf("/run/background-%d.pid", time.Now().UnixNano())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = c.lab.Exec(ctx, node, "sh", "-c", "echo $$ >"+pid+"; exec "+command) // until it is killed
+	}()
+	t.Cleanup(func() {
+		if _, err := c.lab.Exec(ctx, node, "sh", "-c", "kill $(cat "+pid+"); rm -f "+pid); err != nil {
+			t.Errorf("end %s: %v", command, err)
+		}
+		cancel()
+		<-ended
+	})
 }
 
 // packets are what was captured so far. The inner frame of a VXLAN is on a line of its

@@ -37,14 +37,8 @@ func TestPodsReachNoListenerOfNodes(t *testing.T) {
 	c.running(t.Context(), t, p)
 	c.readyIs(t, n, metav1.ConditionTrue, "ready on all nodes")
 
-	for _, node := range c.nodes {
-		t.Cleanup(func() {
-			_, _ = c.lab.Exec(context.WithoutCancel(t.Context()), node, "sh", "-c", "kill $(cat /run/listen.pid); rm -f /run/listen.pid /run/listen.log")
-		})
-		c.onNode(t, node, fmt.Sprintf(`setsid busybox nc -ll -p %s -e /bin/true >/dev/null 2>&1 </dev/null & echo $! >/run/listen.pid
-			setsid timeout 300 tcpdump -l -nn -Z root -i listen.560 >/run/listen.log 2>&1 </dev/null & echo $! >>/run/listen.pid`, listenPort))
-	}
 	var targets []string
+	var captures []*capture
 	for _, node := range c.nodes {
 		out := c.onNode(t, node, "ip -o address show dev listen.560; sysctl -n net.ipv6.conf.listen/560.disable_ipv6; cat /sys/class/net/listen.560/address")
 		words := strings.Fields(out)
@@ -52,13 +46,15 @@ func TestPodsReachNoListenerOfNodes(t *testing.T) {
 			t.Fatalf("%s has an address on a tenant's link, or IPv6:\n%s", node, out)
 		}
 		targets = append(targets, linkLocal(words[1])+"%eth0", c.vtep(t, node))
-		c.await(t.Context(), t, "the capture on "+node+" and its listener run", func(ctx context.Context) string {
-			out, err := c.lab.Exec(ctx, node, "sh", "-c", "cat /run/listen.log; busybox nc -w 2 127.0.0.1 "+listenPort+" </dev/null && echo answers")
-			if err != nil || !strings.Contains(out, "listening on") || !strings.Contains(out, "answers") {
+		c.background(t, node, "busybox nc -ll -p "+listenPort+" -e /bin/true")
+		c.await(t.Context(), t, "the listener on "+node+" answers the node itself", func(ctx context.Context) string {
+			out, err := c.lab.Exec(ctx, node, "sh", "-c", "busybox nc -w 2 127.0.0.1 "+listenPort+" </dev/null && echo answers")
+			if err != nil || !strings.Contains(out, "answers") {
 				return fmt.Sprintf("%s (error: %v)", out, err)
 			}
 			return ""
 		})
+		captures = append(captures, c.capture(t, node, "", "listen.560"))
 	}
 	// Everybody on the wire is asked besides, and nobody may answer.
 	out := c.onPod(t, p, fmt.Sprintf(`for a in %s; do nc -w 2 $a %s </dev/null && echo "$a answers" || echo "$a does not"; done 2>&1
@@ -67,17 +63,20 @@ func TestPodsReachNoListenerOfNodes(t *testing.T) {
 		t.Errorf("a listener of a node was reached:\n%s", out)
 	}
 	asked := false
-	for _, node := range c.nodes {
-		log := c.onNode(t, node, "cat /run/listen.log")
-		asked = asked || strings.Contains(log, "ICMP6")
-		for line := range strings.Lines(log) {
+	for _, p := range captures {
+		packets, err := p.packets(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, packet := range packets {
+			asked = asked || strings.Contains(packet, "ICMP6, echo request")
 			for _, answer := range []string{"echo reply", "Flags [S.]", "Flags [R", "neighbor advertisement", "ARP, Reply"} {
-				if strings.Contains(line, answer) && !strings.Contains(line, "10.56.0.") && !strings.Contains(line, "fd00:56::") {
-					t.Errorf("captured on %s: %s", node, line)
+				if strings.Contains(packet, answer) && !strings.Contains(packet, "10.56.0.") && !strings.Contains(packet, "fd00:56::") {
+					t.Errorf("captured on %s: %s", p.node, packet)
 				}
 			}
 		}
-		t.Logf("captured on %s:\n%s", node, log)
+		t.Logf("captured on %s:\n%s", p.node, strings.Join(packets, ""))
 	}
 	if !asked {
 		t.Errorf("the capture has nothing of what the Pod sent, so that it proves nothing; the Pod's output:\n%s", out)
