@@ -8,19 +8,26 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
 // A TenantConfig whose status cannot be read is in the way of its own tenants only, and
 // can be mended.
 func TestUnreadableTenantConfig(t *testing.T) {
+	t.Parallel() // it waits for the sweeper
 	env := start(t)
 	ns, otherNS := env.Namespace(t), env.Namespace(t)
 	config, device := offer(t, env, ns, `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100-110"}]}`)
+	kept := tenantNetwork(t, ns, "kept", `{}`)
+	if err := env.Client.Create(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
 	offer(t, env, otherNS, `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100-110"}]}`)
 	tc := &v1.TenantConfig{ObjectMeta: metav1.ObjectMeta{Name: config}}
 	page := fmt.Sprintf(`{"status": {"reservations": {"vlan/%s/1": "100 red/Bad 0123456789abcdef"}}}`, device)
@@ -40,16 +47,31 @@ func TestUnreadableTenantConfig(t *testing.T) {
 	if err := env.Client.Patch(t.Context(), tc.DeepCopy(), merge("%s", grow)); err != nil {
 		t.Errorf("change it: %v", err)
 	}
-	if err := env.Client.Status().Patch(t.Context(), tc.DeepCopy(), merge(`{"status": {"reservations": null}}`)); err != nil {
+	mended := fmt.Sprintf(`{"status": {"reservations": {"vlan/%s/1": null}}}`, device)
+	if err := env.Client.Status().Patch(t.Context(), tc.DeepCopy(), merge("%s", mended)); err != nil {
 		t.Fatal(err)
 	}
 	tn := tenantNetwork(t, ns, "net", `{}`)
 	eventually(t, "mended, it gives again", func() bool { return env.Client.Create(t.Context(), tn) == nil })
-	checkReserved(t, env, config, 1)
-	if err := env.Client.Delete(t.Context(), tn); err != nil {
+	if tn.Spec.Options.VLAN == kept.Spec.Options.VLAN {
+		t.Errorf("a network got VLAN %d, which another one is on", tn.Spec.Options.VLAN)
+	}
+	takeOver(t, env, tc, kept)
+}
+
+// takeOver asks for what a network says that it was assigned to be reserved again.
+func takeOver(t *testing.T, env *apitest.Env, tc *v1.TenantConfig, kept *v1.TenantNetwork) {
+	t.Helper()
+	has := func() bool {
+		return strings.Contains(strings.Join(reserved(t, env, tc.Name), ", "), kept.Namespace+"/"+kept.Name+" ")
+	}
+	if has() {
+		t.Error("reserved again, and nobody asked for it")
+	}
+	if err := env.Client.Patch(t.Context(), tc.DeepCopy(), merge(`{"metadata": {"annotations": {"danm.io/take-over": "true"}}}`)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is deleted", func() bool { return env.Client.Delete(t.Context(), tc.DeepCopy()) == nil })
+	eventuallyWithin(t, 3*time.Minute, "it is reserved again", has)
 }
 
 // A namespace that no TenantConfig is for any longer keeps what its networks were
