@@ -4,6 +4,8 @@ package webhook
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,6 +131,13 @@ func (c *catalog) get(ref network.Ref) (objects.Model, bool) {
 	defer c.mu.RUnlock()
 	m, ok := c.models[ref]
 	return m, ok
+}
+
+// refs are all networks that are known, valid or not, in no order.
+func (c *catalog) refs() []network.Ref {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return slices.Collect(maps.Keys(c.models))
 }
 
 // rivals are the networks that n could be in conflict with.

@@ -5,6 +5,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,20 +41,38 @@ func newFollower(c cache.Cache, reader client.Client, known *catalog, gone func(
 }
 
 // watch registers for the metadata of networks.
-func (f *follower) watch(ctx context.Context) error {
+func (f *follower) watch(ctx context.Context) ([]cache.Informer, error) {
+	var informers []cache.Informer
 	for _, kind := range objects.Kinds() {
 		informer, err := f.cache.GetInformer(ctx, objects.Metadata(kind), cache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("watch %s: %w", kind, err)
+			return nil, fmt.Errorf("watch %s: %w", kind, err)
 		}
 		see := func(obj any) { f.see(kind, obj) }
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }, DeleteFunc: func(obj any) { f.lose(kind, obj) },
 		}); err != nil {
-			return fmt.Errorf("watch %s: %w", kind, err)
+			return nil, fmt.Errorf("watch %s: %w", kind, err)
+		}
+		informers = append(informers, informer)
+	}
+	return informers, nil
+}
+
+// catchUp queues the networks that were deleted after prime had read them and before
+// the informers began, which are told of nothing that was gone by then: the ghost of a
+// network would keep its VLAN from others until this replica ends.
+func (f *follower) catchUp(ctx context.Context, informers []cache.Informer) {
+	for _, i := range informers {
+		if !toolscache.WaitForCacheSync(ctx.Done(), i.HasSynced) {
+			return
 		}
 	}
-	return nil
+	for _, ref := range f.catalog.refs() {
+		if f.cache.Get(ctx, objects.Key(ref), objects.Metadata(ref.Kind)) != nil {
+			f.queue.Add(ref) // not there, or nobody knows: it is read
+		}
+	}
 }
 
 func (f *follower) see(kind string, obj any) {
@@ -94,9 +113,13 @@ func (f *follower) Start(ctx context.Context) error {
 		}
 	}
 	f.catalog.completed()
-	if err := f.watch(ctx); err != nil {
+	informers, err := f.watch(ctx)
+	if err != nil {
 		return err
 	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { f.catchUp(ctx, informers) })
 	stop := context.AfterFunc(ctx, f.queue.ShutDown)
 	defer stop()
 	for {

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package webhook
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// A network that was deleted after the list and before the watches is no ghost that
+// keeps its VLAN from others; one that was made meanwhile is seen.
+func TestFollowerForgetsWhatWentMeanwhile(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	device := apitest.Name("d")[:12]
+	create := func(vlan int32) network.Ref {
+		cn := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("net")}, Spec: v1.NetworkSpec{
+			NetworkID: apitest.Name("n")[:8], Options: v1.NetworkOptions{Device: device, VLAN: vlan}}}
+		if err := env.Client.Create(t.Context(), cn); err != nil {
+			t.Fatal(err)
+		}
+		return objects.RefOf(v1.KindClusterNetwork, cn)
+	}
+	remove := func(ref network.Ref) {
+		cn := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: ref.Name}}
+		if err := env.Client.Delete(t.Context(), cn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	taken := func(c *catalog, vlan int) bool {
+		return c.taken(network.Place{Kind: network.PlaceVLAN, Device: device, ID: vlan}, "zz")
+	}
+	stays, ghost := create(100), create(101)
+	f, watches := followerOf(t, env)
+	if err := f.prime(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !taken(f.catalog, 100) || !taken(f.catalog, 101) {
+		t.Fatal("the list has not both networks")
+	}
+	remove(ghost)
+	late := create(102)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 2)
+	go func() { done <- watches.Start(ctx) }()
+	go func() { done <- f.Start(ctx) }()
+	defer func() { cancel(); <-done; <-done }()
+	for deadline := time.Now().Add(30 * time.Second); taken(f.catalog, 101) || !taken(f.catalog, 102); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 30 s: the ghost is there: %v, the late one: %v", taken(f.catalog, 101), taken(f.catalog, 102))
+		}
+	}
+	if !taken(f.catalog, 100) {
+		t.Error("the network that stays is not known any more")
+	}
+	remove(stays)
+	remove(late)
+}
+
+// followerOf is a follower whose watches have not begun.
+func followerOf(t *testing.T, env *apitest.Env) (*follower, cache.Cache) {
+	t.Helper()
+	c, err := newClient(env.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	watches, err := cache.New(env.Config, cache.Options{Scheme: scheme, Mapper: newMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newFollower(watches, c, newCatalog(), func(client.Object) {}), watches
+}
