@@ -46,8 +46,10 @@ type Reconciler struct {
 	// ensuring lets Pods that wait for the same link make it once.
 	ensuring sync.Mutex
 
-	mu     sync.Mutex // guards what follows
-	view   view
+	mu   sync.Mutex // guards what follows
+	view view
+	// heard are the links that changed since the round's last look at them.
+	heard  map[string]bool
 	failed Failures
 	wrote  written
 }
@@ -74,6 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 	if r.Observer != nil {
 		defer func() { r.Observer.Round(time.Since(start), err, status) }()
 	}
+	r.listen()
 	in, err := r.read(ctx, nil)
 	if err != nil {
 		return err
@@ -81,6 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 	changes := Diff(in.plan, in.state, in.used)
 	failed := r.take(ctx, changes, r.lockedStep)
 	if len(changes) > 0 {
+		r.listen()
 		if in.state, err = r.Kernel.State(ctx); err != nil {
 			return errors.Join(failed.join(), fmt.Errorf("read the host's links: %w", err))
 		}

@@ -7,7 +7,9 @@ import "github.com/patchbay-cni/patchbay/network"
 // view is what the last round left: which links a Pod may have at once, and
 // which links' changes matter.
 type view struct {
-	// ready are the names of links that are as planned.
+	// ready are the names of whole links that are up and sealed. One that waits to be
+	// changed until nothing is on it is among them: a workload whose Pods are replaced
+	// one by one would be stuck if the new ones had to wait for the last old one.
 	ready map[network.Link]string
 	// riders are the networks that may use their link.
 	riders map[network.Ref]network.Link
@@ -18,7 +20,28 @@ type view struct {
 	watched map[string]bool
 }
 
-// show makes a round's outcome what Parent and the status see.
+// moved takes a change in, and reports whether it matters.
+func (v *view) moved(name string) bool {
+	if name != "" && v.watched != nil && !v.watched[name] {
+		return false
+	}
+	for id, link := range v.ready {
+		if name == "" || link == name || id.Device == name {
+			delete(v.ready, id)
+		}
+	}
+	return true
+}
+
+// listen notes from now on what changes: a round is about to look.
+func (r *Reconciler) listen() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heard = map[string]bool{}
+}
+
+// show makes a round's outcome what Parent and the status see, but for what changed
+// since the look that it is of.
 func (r *Reconciler) show(in *input, failed Failures) {
 	v := view{ready: map[network.Link]string{}, riders: in.riders(), refused: in.plan.Refused, watched: map[string]bool{}}
 	for _, name := range in.plan.NICs {
@@ -45,7 +68,12 @@ func (r *Reconciler) show(in *input, failed Failures) {
 			r.Log.Info("a network has no link on this node", "network", ref.String(), "error", err)
 		}
 	}
-	r.view, r.failed = v, failed
+	for name := range r.heard {
+		if v.moved(name) {
+			r.Trigger() // it may not have mattered before
+		}
+	}
+	r.view, r.failed, r.heard = v, failed, nil
 }
 
 // riders are the networks that were not refused.
@@ -63,13 +91,9 @@ func (in *input) riders() map[network.Ref]network.Link {
 // of Pods' cables, cost nothing.
 func (r *Reconciler) changed(name string) {
 	r.mu.Lock()
-	matters := name == "" || r.view.watched == nil || r.view.watched[name]
-	if matters {
-		for id, link := range r.view.ready {
-			if name == "" || link == name || id.Device == name {
-				delete(r.view.ready, id)
-			}
-		}
+	matters := r.view.moved(name)
+	if r.heard != nil {
+		r.heard[name] = true
 	}
 	r.mu.Unlock()
 	if matters {

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"testing"
+	"time"
+)
+
+// woken reports whether a round was asked for, and takes the wish back.
+func (r *Reconciler) woken() bool {
+	select {
+	case <-r.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// The last Pod on a link that no network asks for has gone: nobody waits a minute.
+func TestReleasedLinkGoes(t *testing.T) {
+	t.Parallel()
+	n := newNet(1, "a", vlan(5))
+	w := newWorld(n)
+	id, _ := n.Link()
+	w.used[id] = true
+	r := w.reconciler(t)
+	r.Released() // before the first round
+	if err := r.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.Released(); r.woken() {
+		t.Error("a round was asked for although all links are as planned")
+	}
+	w.change(func(w *world) { w.nets = nil })
+	if err := r.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.change(func(w *world) { delete(w.used, id) })
+	if r.Released(); !r.woken() {
+		t.Error("the link waits for the next round that something else asks for")
+	}
+	r.wrote.at = time.Time{}
+	if err := r.Reconcile(t.Context()); err != nil || len(w.links()) > 0 {
+		t.Errorf("links %v, %v", w.links(), err)
+	}
+}
+
+// A link that changes between the look and the end of the round is not handed out by
+// what the look saw, be it watched before or not.
+func TestChangeDuringARound(t *testing.T) {
+	t.Parallel()
+	for name, rounds := range map[string]int{"FirstRound": 0, "Later": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old, n := newNet(1, "old", vlan(4)), newNet(2, "a", vlan(5))
+			w := newWorld(old)
+			w.state.Links = []Found{ours(vlanLink("old.4", "ens4", 4, 1500)), ours(vlanLink("a.5", "ens4", 5, 1500))}
+			id, _ := n.Link()
+			oldID, _ := old.Link()
+			w.used[id] = true
+			kernel := &meanwhile{world: w}
+			r := New(Config{Node: "self", Cluster: w, Pods: w, Log: testLog(t), Kernel: kernel})
+			for range rounds {
+				if err := r.Reconcile(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.nets = append(w.nets, n)
+			kernel.do = func(*world) { r.changed("a.5"); r.changed("veth7"); r.woken() }
+			if err := r.Reconcile(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, ready := r.ready(id, n.Ref); ready || !r.woken() {
+				t.Errorf("ready %v; want it looked at again, by a round and by the next Pod", ready)
+			}
+			if name, ready := r.ready(oldID, old.Ref); !ready || name != "old.4" {
+				t.Error("another link must be looked at again, too")
+			}
+		})
+	}
+}
