@@ -41,6 +41,30 @@ func (p podLinks) Links() (map[network.Link]bool, error) {
 	return links, nil
 }
 
+// linkJournal tells of records whose Pods have left their links.
+type linkJournal struct {
+	attach.Journal
+	released func()
+}
+
+// Put implements attach.Journal.
+func (j linkJournal) Put(rec *attach.Record) error {
+	err := j.Journal.Put(rec)
+	if err == nil && rec.State == attach.Released {
+		j.released()
+	}
+	return err
+}
+
+// Delete implements attach.Journal.
+func (j linkJournal) Delete(containerID, ifName string) error {
+	err := j.Journal.Delete(containerID, ifName)
+	if err == nil {
+		j.released()
+	}
+	return err
+}
+
 // wireLinks makes what keeps the host's links.
 func (d *daemon) wireLinks(ctx context.Context) error {
 	release, err := kernel.Release()

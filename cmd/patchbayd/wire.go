@@ -82,7 +82,7 @@ func (d *daemon) wireService(ctx context.Context) error {
 	}
 	d.pods = lookup.Pods
 	d.service = attach.New(attach.Config{
-		BootID: boot, Cluster: lookup, Addresses: d.addresses, Journal: d.journal,
+		BootID: boot, Cluster: lookup, Addresses: d.addresses, Journal: linkJournal{d.journal, d.watcher.Released},
 		HostLinks: d.watcher, Namespaces: d.kernel, Publisher: d.publisher,
 		Backends: map[string]attach.Backend{
 			v1.TypeIPVLAN:  d.metrics.Backend(v1.TypeIPVLAN, ipvlan.New(d.kernel)),
