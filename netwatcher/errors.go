@@ -20,6 +20,8 @@ var (
 	ErrMTU = errors.New("mtu too large")
 	// ErrChanged says that the network asks for another link by now.
 	ErrChanged = errors.New("network was changed meanwhile")
+	// ErrIncomplete says that there may be more networks than are known.
+	ErrIncomplete = errors.New("not all networks are known")
 	// ErrNoLink says that the network has no host device.
 	ErrNoLink = errors.New("network has no host_device")
 )

@@ -38,7 +38,8 @@ type Observer interface {
 // Cluster tells what the networks and the other nodes need.
 type Cluster interface {
 	// Networks returns all valid networks, also those being deleted. An error
-	// says that they are not known yet: then nothing is changed.
+	// says that they are not known yet: then nothing is changed. One that wraps
+	// ErrIncomplete comes with those that are known: then nothing is removed.
 	Networks(ctx context.Context) ([]*network.Network, error)
 	// NodeNetworks returns all nodes' objects. An error says that they are not
 	// known yet: then forwarding entries stay as they are.

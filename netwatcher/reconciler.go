@@ -189,7 +189,8 @@ type input struct {
 // read collects it; extra is a network that the cluster's cache may not have yet.
 func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, error) {
 	nets, err := r.Cluster.Networks(ctx)
-	if err != nil {
+	partly := errors.Is(err, ErrIncomplete)
+	if err != nil && !partly {
 		return nil, fmt.Errorf("list networks: %w", err)
 	}
 	nets = with(nets, extra)
@@ -210,7 +211,16 @@ func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, 
 		r.Log.Info("other nodes are not known; forwarding entries stay", "error", err)
 	}
 	in.plan = Desired(nets, state, peers)
+	if partly {
+		in.spare()
+	}
 	return in, nil
+}
+
+// spare keeps what networks that are not known may need.
+func (in *input) spare() {
+	used := in.used
+	in.used = func(f *Found) bool { return outdated(f, in.plan) || used(f) }
 }
 
 // used tells links that Pods of the journal or anything else is on. The kernel is

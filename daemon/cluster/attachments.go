@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/netwatcher"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
 )
@@ -36,6 +37,7 @@ type Attachments struct {
 
 	mu     sync.Mutex // guards what follows
 	known  bool
+	hidden bool // the daemon may not read them
 	models map[network.Ref]*network.Network
 }
 
@@ -46,12 +48,16 @@ func NewAttachments(conn *Connection, changed func()) *Attachments {
 }
 
 // List returns the models. Before it is known whether there are any, the error wraps
-// attach.ErrTryAgain: links of theirs are not to be removed.
+// attach.ErrTryAgain, and when the daemon may not read them netwatcher.ErrIncomplete:
+// links of theirs are not to be removed.
 func (a *Attachments) List() ([]*network.Network, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.known {
 		return nil, fmt.Errorf("list NetworkAttachmentDefinitions: %w: they were not read yet", attach.ErrTryAgain)
+	}
+	if a.hidden {
+		return nil, fmt.Errorf("list NetworkAttachmentDefinitions: %w: the daemon may not read them", netwatcher.ErrIncomplete)
 	}
 	all := make([]*network.Network, 0, len(a.models))
 	for _, n := range a.models {
@@ -69,12 +75,12 @@ func (a *Attachments) Run(ctx context.Context) error {
 		case err == nil:
 			return a.watch(ctx)
 		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-			a.learned()
+			a.learned(false)
 		case apierrors.IsForbidden(err):
 			if !told {
 				log.Error(err, "NetworkAttachmentDefinitions get no links: the daemon may not read them")
 			}
-			a.learned()
+			a.learned(true)
 		default:
 			pause = retryFirst + rand.N(2*time.Second)
 		}
@@ -114,19 +120,19 @@ func (a *Attachments) watch(ctx context.Context) error {
 		return fmt.Errorf("watch NetworkAttachmentDefinitions: %w", err)
 	}
 	if toolscache.WaitForCacheSync(ctx.Done(), handling.HasSynced) {
-		a.learned()
+		a.learned(false)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// learned says that all there are were read.
-func (a *Attachments) learned() {
+// learned says that all there are were read, or that none may be.
+func (a *Attachments) learned(hidden bool) {
 	a.mu.Lock()
-	before := a.known
-	a.known = true
+	news := !a.known || a.hidden != hidden
+	a.known, a.hidden = true, hidden
 	a.mu.Unlock()
-	if !before {
+	if news {
 		a.changed()
 	}
 }

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -27,10 +28,10 @@ func (h *HostLinks) Networks(context.Context) ([]*network.Network, error) {
 		return nil, fmt.Errorf("list networks: %w: they were not read yet", attach.ErrTryAgain)
 	}
 	attachments, err := h.Attachments.List()
-	if err != nil {
+	if err != nil && !errors.Is(err, netwatcher.ErrIncomplete) {
 		return nil, err
 	}
-	return append(h.Models.List(), attachments...), nil
+	return append(h.Models.List(), attachments...), err
 }
 
 // NodeNetworks implements netwatcher.Cluster.
