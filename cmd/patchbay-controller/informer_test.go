@@ -50,7 +50,10 @@ func (p *pods) list(_ context.Context, opts metav1.ListOptions) (runtime.Object,
 func slimmed(seen *int) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		*seen++
-		pod := obj.(*corev1.Pod)
+		pod, ok := obj.(*corev1.Pod)
+		if !ok {
+			return obj, nil
+		}
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}}, nil
 	}
 }
@@ -191,7 +194,11 @@ func TestSlimTwiceIsOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := once.(runtime.Object).DeepCopyObject()
+		slim, ok := once.(runtime.Object)
+		if !ok {
+			t.Fatalf("%T is slimmed to %T, which is no object", obj, once)
+		}
+		want := slim.DeepCopyObject()
 		twice, err := by.Transform(once)
 		if diff := cmp.Diff(want, twice); diff != "" || err != nil {
 			t.Errorf("%T slimmed twice (-once +twice), error %v:\n%s", obj, err, diff)

@@ -72,14 +72,14 @@ func newTested(cached, direct *server, said *events) *Reconciler {
 }
 
 var (
-	gone     = apierrors.NewNotFound(corev1.Resource("services"), "web")
-	conflict = apierrors.NewConflict(corev1.Resource("services"), "web", nil)
+	errGone     = apierrors.NewNotFound(corev1.Resource("services"), "web")
+	errConflict = apierrors.NewConflict(corev1.Resource("services"), "web", nil)
 )
 
 // What stays stale is not asked for at full speed for ever.
 func TestStaleIsRetriedLessAndLess(t *testing.T) {
 	t.Parallel()
-	cached := &server{get: conflict}
+	cached := &server{get: errConflict}
 	r := newTested(cached, nil, nil)
 	req := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "web"}}
 	var got []time.Duration
@@ -94,9 +94,9 @@ func TestStaleIsRetriedLessAndLess(t *testing.T) {
 	for range 3 {
 		look()
 	}
-	cached.get = gone // nothing to do, which is good
+	cached.get = errGone // nothing to do, which is good
 	look()
-	cached.get = conflict
+	cached.get = errConflict
 	look()
 	if diff := cmp.Diff([]time.Duration{again, 2 * again, 4 * again, 0, again}, got); diff != "" {
 		t.Errorf("delays (-want +got):\n%s", diff)
@@ -115,7 +115,7 @@ func TestOrphanIsDeleted(t *testing.T) {
 	t.Parallel()
 	slice := discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-1"}}
 	direct := &server{get: apierrors.NewBadRequest("resource name may not be empty")}
-	r := newTested(&server{get: gone, orphans: []discoveryv1.EndpointSlice{slice}}, direct, nil)
+	r := newTested(&server{get: errGone, orphans: []discoveryv1.EndpointSlice{slice}}, direct, nil)
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestEndpointsThatExist(t *testing.T) {
 	}{
 		"Ours":   {reason: "the cache will show them", direct: &server{create: exists, labels: map[string]string{discoveryv1.LabelManagedBy: svcwatcher.ManagedBy}}, check: apierrors.IsConflict},
 		"Others": {reason: "they stay", direct: &server{create: exists}, events: 1, check: apierrors.IsAlreadyExists},
-		"Gone":   {reason: "made at the next look", direct: &server{create: exists, get: gone}, check: apierrors.IsNotFound},
+		"Gone":   {reason: "made at the next look", direct: &server{create: exists, get: errGone}, check: apierrors.IsNotFound},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +194,7 @@ type stored struct {
 func (s *stored) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	svc, ok := obj.(*corev1.Service)
 	if !ok {
-		return gone
+		return errGone
 	}
 	s.svc.DeepCopyInto(svc)
 	return nil
