@@ -24,7 +24,9 @@ type unanswered struct {
 	err error
 }
 
-func (r unanswered) List(context.Context, client.ObjectList, ...client.ListOption) error { return r.err }
+func (r unanswered) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return r.err
+}
 
 // Only a cluster without the kind has none: what may not be read may be there.
 func TestAttachmentsThatCannotBeRead(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // A node wakes all others by addresses, not by cards that have none.
-func TestSameNICs(t *testing.T) {
+func TestNICsThatOthersNeed(t *testing.T) {
 	t.Parallel()
 	node := func(uid types.UID, nics ...v1.NIC) *v1.NodeNetwork {
 		return &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: v1.NodeNetworkStatus{NICs: nics}}
