@@ -99,7 +99,7 @@ func TestStorm(t *testing.T) {
 		fleet: newFleet(t, env, 50, proxy.Config(), quick, wide, narrow),
 		seed:  seed, nets: []*network.Network{wide, narrow}, pods: 40, each: 4,
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	begin := time.Now()
 	if err := s.run(ctx); err != nil {
