@@ -77,7 +77,7 @@ func (s *step) shrink() {
 // are wanted of what does not run anyway.
 func (s *step) scalesDown() bool {
 	for i, r := range s.Rows {
-		if !r.Wanted || s.moves[i].Asked < r.Want {
+		if !r.Wanted || !r.Current || s.moves[i].Asked < r.Want {
 			return false
 		}
 	}
@@ -95,10 +95,11 @@ func (s *step) only(i int) bool {
 	return s.Rows[i].Wanted
 }
 
-// counts is how many replicas of a cluster can be relied on.
+// counts is how many replicas of a cluster can be relied on: none while its report speaks
+// of what was asked before, as fewer may have been asked in between.
 func (s *step) counts(i int) int32 {
 	r := s.Rows[i]
-	if !r.Reachable || s.moves[i].State == Removing {
+	if !r.Reachable || !r.Current || s.moves[i].State == Removing {
 		return 0
 	}
 	return max(0, min(r.Available, r.Asked))

@@ -18,10 +18,11 @@ type cloud struct {
 }
 
 type site struct {
-	exists                    bool
-	asked, available          int32 // now
-	toldAsked, told, toldOnes int32 // as last reported
-	broken                    bool
+	exists           bool
+	asked, available int32 // now
+	told, toldOnes   int32 // as last reported
+	revision, toldOf int   // of what was asked, and of what was reported
+	broken           bool
 }
 
 func newCloud(t *rapid.T) *cloud {
@@ -84,7 +85,7 @@ func (c *cloud) see() {
 			s = &site{}
 			c.there[r.Cluster] = s
 		}
-		r.Reachable, r.Current = true, s.exists && s.toldAsked == r.Asked
+		r.Reachable, r.Current = true, s.exists && s.toldOf == s.revision
 		r.Available, r.Total = s.told, s.toldOnes
 		r.Gone = r.State == Removing && !s.exists
 		r.Ready = r.Current && r.Available == r.Asked
@@ -113,6 +114,9 @@ func (c *cloud) obey(out Output) {
 		case Removing, None:
 			s.asked, s.available, s.exists = 0, 0, false
 		case Active, Draining:
+			if m.Asked != s.asked || !s.exists {
+				s.revision++
+			}
 			s.exists, s.asked = true, m.Asked
 			s.available = min(s.available, m.Asked)
 		}
@@ -131,7 +135,7 @@ func (c *cloud) pass(t *rapid.T, all bool) {
 			s.available = s.asked
 		}
 		if all || rapid.Bool().Draw(t, "reports of "+name) {
-			s.toldAsked, s.told, s.toldOnes = s.asked, s.available, s.asked
+			s.toldOf, s.told, s.toldOnes = s.revision, s.available, s.asked
 		}
 	}
 	c.in.Now = c.in.Now.Add(time.Second)
