@@ -14,7 +14,7 @@ import (
 type machine struct {
 	w *world
 	l *life
-	// torn are sandboxes whose DEL was cut off: a runtime goes on with DEL.
+	// torn are sandboxes whose DEL failed or was cut off: a runtime goes on with DEL.
 	torn map[string]bool
 }
 
@@ -63,7 +63,7 @@ func (m *machine) del(t *rapid.T) {
 	id := m.sandbox(t)
 	m.trouble(t)
 	err := m.l.Del(context.Background(), request(id))
-	m.torn[id] = m.l.dead
+	m.torn[id] = err != nil || m.l.dead
 	if err == nil && len(m.w.namespaces[request(id).Netns]) != 0 {
 		t.Fatalf("DEL answered and left interfaces")
 	}
