@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,13 +60,19 @@ func awaitServed(ctx context.Context, config *rest.Config, objects []*unstructur
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
+	discover, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
 	for _, o := range objects {
 		if o.GetKind() != definition {
 			continue
 		}
 		var last error
 		err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-			last = list(ctx, d, o)
+			if last = list(ctx, d, o); last == nil {
+				last = discovered(discover, o)
+			}
 			return last == nil, nil
 		})
 		if err != nil {
