@@ -224,10 +224,10 @@ func (s *served) routed(p *corev1.Pod, a netip.Addr) {
 }
 
 // fetch resolves the Service's name in a Pod, connects to each address and returns the
-// names of the servers that answer. Programs that are linked statically cannot use
-// libc's resolver where there is no libc, so that busybox' own one is asked.
+// names of the servers that answer. What is linked statically crashes in libc's resolver
+// where there is no libc, wget even for an address: busybox' own resolver and nc do not.
 func (s *served) fetch(ctx context.Context, from *corev1.Pod) ([]string, error) {
-	const script = `for a in $(nslookup -type=a "$0" | sed -n '/^Name:/,$ s/^Address: //p'); do wget -q -T 5 -O - "http://$a:8080/"; done`
+	const script = `for a in $(nslookup -type=a "$0" | sed -n '/^Name:/,$ s/^Address: //p'); do printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 5 "$a" 8080 | sed '1,/^\r*$/d'; done`
 	out, err := s.lab.Kubectl(ctx, "exec", "-n", s.ns, from.Name, "--", "sh", "-c", script, s.name())
 	return strings.Fields(out), err
 }
