@@ -19,8 +19,8 @@ const (
 	// those with any other value.
 	ManagedBy = "svcwatcher.danm.io"
 
-	// EndpointsAnnotation, "true" on a Service, asks for v1 Endpoints besides the
-	// slices, for programs that read nothing else.
+	// EndpointsAnnotation asks for v1 Endpoints besides the slices when it is "true"
+	// on a Service, for programs that read nothing else.
 	EndpointsAnnotation = "danm.io/endpoints"
 
 	// MaxEndpoints is how many endpoints a slice has at most, Kubernetes' default.

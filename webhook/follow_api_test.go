@@ -6,6 +6,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -56,7 +57,12 @@ func TestFollowerForgetsWhatWentMeanwhile(t *testing.T) {
 	done := make(chan error, 2)
 	go func() { done <- watches.Start(ctx) }()
 	go func() { done <- f.Start(ctx) }()
-	defer func() { cancel(); <-done; <-done }()
+	defer func() {
+		cancel()
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Errorf("end: %v", err)
+		}
+	}()
 	for deadline := time.Now().Add(30 * time.Second); taken(f.catalog, 101) || !taken(f.catalog, 102); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after 30 s: the ghost is there: %v, the late one: %v", taken(f.catalog, 101), taken(f.catalog, 102))

@@ -137,7 +137,12 @@ func start(t *testing.T, api client.Client) *presser {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- p.Start(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("end: %v", err)
+		}
+	})
 	return p
 }
 

@@ -80,7 +80,7 @@ func TestAttachments(t *testing.T) {
 
 	create := func(u *unstructured.Unstructured) {
 		t.Helper()
-		wait(t, "the kind to be served", func(ctx context.Context) error { return env.Client.Create(ctx, u) })
+		wait(t, "the kind to be served", func(context.Context) error { return env.Client.Create(ctx, u) })
 		t.Cleanup(func() { _ = env.Client.Delete(context.WithoutCancel(ctx), u) })
 	}
 	create(attachmentKind())

@@ -7,6 +7,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -143,9 +144,7 @@ func (s *served) service(network string, annotations map[string]string) *corev1.
 			{Name: "web", Port: 80, TargetPort: intstr.FromInt32(8080)},
 		}},
 	}
-	for key, value := range annotations {
-		svc.Annotations[key] = value
-	}
+	maps.Copy(svc.Annotations, annotations)
 	s.create(s.T, svc)
 	return svc
 }

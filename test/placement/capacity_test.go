@@ -27,11 +27,11 @@ func TestKCP7Capacity(t *testing.T) {
 		t.Cleanup(func() { w.cluster(t, name, `{"spec":{"limits":null}}`) })
 	}
 	w.apply(t, w.Hub.Client, ns, placement("two", "east, west")+"---\n"+plain("web", 2))
-	w.awaitReplicas(t, ns, "web", map[string]int32{"east": 1, "west": 1})
+	w.awaitReplicas(t, ns, map[string]int32{"east": 1, "west": 1})
 	w.available(t, ns, "web", 2)
 	w.cluster(t, "east", `{"spec":{"limits":{"replicas":1}}}`)
 	w.scale(t, ns, "web", 4)
-	w.awaitReplicas(t, ns, "web", map[string]int32{"east": 1, "west": 3})
+	w.awaitReplicas(t, ns, map[string]int32{"east": 1, "west": 3})
 	w.scale(t, ns, "web", 6)
 	eventually(t, "two replicas fit nowhere", func() error {
 		a, err := w.assignment(t.Context(), ns, "Deployment", "web")
@@ -44,7 +44,7 @@ func TestKCP7Capacity(t *testing.T) {
 		}
 		return nil
 	})
-	w.awaitReplicas(t, ns, "web", map[string]int32{"east": 1, "west": 3})
+	w.awaitReplicas(t, ns, map[string]int32{"east": 1, "west": 3})
 }
 
 // cluster patches a Cluster, as an infrastructure person does.

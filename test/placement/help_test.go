@@ -47,7 +47,7 @@ func (w *world) awaitClusters(ctx context.Context) error {
 		select {
 		case <-time.After(poll):
 		case <-ctx.Done():
-			return fmt.Errorf("await clusters: %d of %d are reachable: %w (%v)", reached, len(w.Clusters), ctx.Err(), err)
+			return fmt.Errorf("await clusters: %d of %d are reachable: %w (last: %w)", reached, len(w.Clusters), ctx.Err(), err)
 		}
 	}
 }
@@ -114,11 +114,11 @@ func (w *world) replicas(ctx context.Context, ns, name string) (map[string]int32
 	return found, nil
 }
 
-// awaitReplicas waits until the Deployment is in these clusters, and only there.
-func (w *world) awaitReplicas(t *testing.T, ns, name string, want map[string]int32) {
+// awaitReplicas waits until the Deployment web is in these clusters, and only there.
+func (w *world) awaitReplicas(t *testing.T, ns string, want map[string]int32) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s is in %v", name, want), func() error {
-		got, err := w.replicas(t.Context(), ns, name)
+	eventually(t, fmt.Sprintf("web is in %v", want), func() error {
+		got, err := w.replicas(t.Context(), ns, "web")
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ data: {a: b}
 			t.Fatalf("kubectl %v: %v\n%s", args, err, out)
 		}
 	}
-	w.awaitReplicas(t, ns, "web", map[string]int32{"east": 2, "west": 2})
+	w.awaitReplicas(t, ns, map[string]int32{"east": 2, "west": 2})
 	for _, name := range []string{"east", "west"} {
 		for _, o := range []client.Object{object("v1", "Service", ns, "web"), object("v1", "ConfigMap", ns, "settings")} {
 			eventually(t, o.GetName()+" is in "+name, func() error {
@@ -64,11 +64,11 @@ func TestKCP2MoveByOneAttribute(t *testing.T) {
 	ns := w.namespace(t)
 	watch(t, w, ns)
 	w.apply(t, w.Hub.Client, ns, deployment("web", 3, "east", "1s"))
-	w.awaitReplicas(t, ns, "web", map[string]int32{"east": 3})
+	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
 	w.available(t, ns, "web", 3)
 
 	w.annotate(t, object("apps/v1", "Deployment", ns, "web"), "west")
-	w.awaitReplicas(t, ns, "web", map[string]int32{"west": 3})
+	w.awaitReplicas(t, ns, map[string]int32{"west": 3})
 	w.available(t, ns, "web", 3)
 	eventually(t, "no Pod is left in east", func() error {
 		list := &corev1.PodList{}

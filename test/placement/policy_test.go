@@ -183,7 +183,7 @@ func TestKubeStellarInwardConnections(t *testing.T) {
 	})
 	w.scale(t, ns, "web", 3)
 	east.Link.Mend()
-	w.awaitReplicas(t, ns, "web", map[string]int32{"east": 3})
+	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
 	w.available(t, ns, "web", 3)
 }
 

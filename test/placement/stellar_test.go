@@ -151,7 +151,7 @@ metadata: {name: gold}
 spec: {clusters: {selector: {matchLabels: {tier: gold}}}}
 ---
 `+plain("web", 2))
-	w.awaitReplicas(t, ns, "web", map[string]int32{"east": 2})
+	w.awaitReplicas(t, ns, map[string]int32{"east": 2})
 	w.available(t, ns, "web", 2)
 }
 

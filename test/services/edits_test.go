@@ -120,13 +120,13 @@ func TestOwnership(t *testing.T) {
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}},
 	}
 	s.create(foreign)
-	ours := s.ours("web")
+	ours := s.ours()
 	if refs := ours.OwnerReferences; len(refs) != 1 || refs[0].UID != svc.UID || refs[0].Kind != "Service" {
 		t.Errorf("owners of slice %s: %+v, want the Service", ours.Name, refs)
 	}
 	s.must(s.c.Delete(t.Context(), ours))
 	s.want("deleted by hand", "web", "10.0.0.1"+ready+"a")
-	ours = s.ours("web")
+	ours = s.ours()
 	edit(s, ours, func(o *discoveryv1.EndpointSlice) {
 		o.Endpoints[0].Addresses[0], o.Endpoints[0].TargetRef = "192.0.2.9", nil
 	})
@@ -135,10 +135,10 @@ func TestOwnership(t *testing.T) {
 		"label removed": func(o *discoveryv1.EndpointSlice) { delete(o.Labels, discoveryv1.LabelServiceName) },
 		"label changed": func(o *discoveryv1.EndpointSlice) { o.Labels[discoveryv1.LabelServiceName] = "other" },
 	} {
-		edit(s, s.ours("web"), change)
+		edit(s, s.ours(), change)
 		s.want(why, "web", "10.0.0.1"+ready+"a")
 	}
-	ours = s.ours("web")
+	ours = s.ours()
 	edit(s, ours, func(o *discoveryv1.EndpointSlice) { o.Labels[discoveryv1.LabelManagedBy] = "thief" })
 	s.want("taken by somebody, name and all", "web", "10.0.0.1"+ready+"a")
 	s.must(s.c.Delete(t.Context(), svc))
@@ -157,12 +157,12 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
-// ours is the one slice of ours that a Service has.
-func (s *stage) ours(service string) *discoveryv1.EndpointSlice {
+// ours is the one slice of ours that the Service web has.
+func (s *stage) ours() *discoveryv1.EndpointSlice {
 	s.Helper()
 	var found *discoveryv1.EndpointSlice
 	s.eventually("there is a slice of ours", func(ctx context.Context) string {
-		there, err := s.slices(ctx, service)
+		there, err := s.slices(ctx, "web")
 		for i := range there {
 			if there[i].Labels[discoveryv1.LabelManagedBy] == svcwatcher.ManagedBy {
 				found = &there[i]

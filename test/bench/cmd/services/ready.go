@@ -92,7 +92,7 @@ func (w *watcher) await(ctx context.Context, pod *corev1.Pod) error {
 				return nil
 			}
 		case <-limit:
-			return fmt.Errorf("Pod %s does not turn ready in its slice", pod.Name)
+			return fmt.Errorf("await Pod %s: it does not turn ready in its slice", pod.Name)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
