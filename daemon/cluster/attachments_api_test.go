@@ -78,11 +78,7 @@ func TestAttachments(t *testing.T) {
 	}
 	sees("a cluster without Multus")
 
-	create := func(u *unstructured.Unstructured) {
-		t.Helper()
-		wait(t, "the kind to be served", func(context.Context) error { return env.Client.Create(ctx, u) })
-		t.Cleanup(func() { _ = env.Client.Delete(context.WithoutCancel(ctx), u) })
-	}
+	create := func(u *unstructured.Unstructured) { createServed(t, env, u) }
 	create(attachmentKind())
 	ns := env.Namespace(t)
 	config := func(text string) map[string]any { return map[string]any{"config": text} }
@@ -103,4 +99,11 @@ func TestAttachments(t *testing.T) {
 		t.Fatal(err)
 	}
 	sees("none")
+}
+
+// createServed creates an object as soon as its kind is served.
+func createServed(t *testing.T, env *apitest.Env, u *unstructured.Unstructured) {
+	t.Helper()
+	wait(t, "the kind to be served", func(ctx context.Context) error { return env.Client.Create(ctx, u) })
+	t.Cleanup(func() { _ = env.Client.Delete(context.WithoutCancel(t.Context()), u) })
 }
