@@ -12,7 +12,7 @@ import (
 
 // gcPercent trades some processor time for memory: nearly all of it are caches, which
 // would otherwise take twice their size.
-const gcPercent = 40
+const gcPercent = 25
 
 // limitGarbage sets it, unless who runs this knows better.
 func limitGarbage() {
