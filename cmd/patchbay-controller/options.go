@@ -58,15 +58,18 @@ func (o *options) validate(rest int) error {
 	case o.version:
 		return nil
 	case o.elect && o.namespace == "":
-		return errors.New("flag --namespace: the controller must know where its Lease is")
+		return errors.New("flag --namespace: the controller must know where its Lease is: give the namespace that it runs in")
 	case o.webhook != "" && o.namespace == "":
-		return errors.New("flag --namespace: the controller must know where the Secret of its certificates is")
+		return errors.New("flag --namespace: the controller must know where the Secret of its certificates is: give the namespace that it runs in")
 	case o.namingScheme != "" && o.namingScheme != network.SchemeLegacy:
 		return fmt.Errorf("flag --naming-scheme: got %q, want %q or nothing", o.namingScheme, network.SchemeLegacy)
 	case o.nodeGrace < leastGrace:
 		return fmt.Errorf("flag --node-grace: %s is too short, want at least %s", o.nodeGrace, leastGrace)
+	case o.webhook == "":
+		return nil
 	}
-	return nil
+	_, _, err := splitAddress(o.webhook)
+	return err
 }
 
 // restConfig is the service account's, or that of a kubeconfig.

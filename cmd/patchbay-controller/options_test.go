@@ -25,6 +25,7 @@ func TestOptions(t *testing.T) {
 		"Environment": {reason: "the downward API's variable", env: "b", namespace: "b", grace: 15 * time.Minute},
 		"Grace":       {reason: "a fleet whose machines take long to start", env: "b", args: []string{"--node-grace=1h"}, namespace: "b", grace: time.Hour},
 		"Single":      {reason: "without a Lease no namespace is needed", args: []string{"--leader-elect=false"}, grace: 15 * time.Minute},
+		"NoPort":      {reason: "told before anybody is connected to", args: []string{"--namespace=a", "--webhook-address=9642"}, err: "--webhook-address"},
 		"Nowhere":     {reason: "two replicas without a Lease would both act", err: "--namespace"},
 		"Hasty":       {reason: "a Node that is registered anew would lose what its Pods have", env: "b", args: []string{"--node-grace=5s"}, err: "at least 1m0s"},
 		"Arguments":   {reason: "a flag that lost its dashes is not ignored", env: "b", args: []string{"debug"}, err: "arguments"},

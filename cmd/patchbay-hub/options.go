@@ -56,7 +56,7 @@ func (o *options) validate(rest int) error {
 	case o.version:
 		return nil
 	case o.elect && o.namespace == "":
-		return errors.New("flag --namespace: the hub must know where its Lease is")
+		return errors.New("flag --namespace: the hub must know where its Lease is: give the namespace that it runs in")
 	case o.workers < 1 || o.workers > 1000:
 		return fmt.Errorf("flag --workers: got %d, want 1 to 1000", o.workers)
 	}

@@ -112,11 +112,11 @@ func (f *files) Links() (map[network.Link]bool, error) {
 	return used, nil
 }
 
-// TestChaosDaemon is the daemon; as a test of its own it does nothing.
+// TestChaosDaemon is the daemon that TestLinkChaos starts; without a folder nobody has.
 func TestChaosDaemon(t *testing.T) {
 	dir := os.Getenv(chaosDir)
 	if dir == "" {
-		t.SkipNow()
+		return
 	}
 	f := &files{dir: dir}
 	r := netwatcher.New(netwatcher.Config{
