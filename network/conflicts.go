@@ -110,11 +110,11 @@ func (t *tenancy) checkLink(n *Network, link Link) error {
 			return err
 		}
 	}
-	names := []string{n.Device} // the NIC's name is taken too: no link of ours may have it
-	if len(t.links[link]) == 0 {
-		names = append(names, n.LinkName())
-	}
-	for _, name := range names {
+	// The NIC's name is taken too: no link of ours may have it. And so is the name that
+	// n would give a link which an older network has named: n names it when that one
+	// goes, and is the older one after a change. So a conflict is one of two networks,
+	// whoever else is there.
+	for _, name := range []string{n.Device, n.LinkName()} {
 		taken, ok := t.names[name]
 		if want := linkNamed(name, n, link); ok && taken.link != want {
 			path, value := field.NewPath("spec", "NetworkID"), n.ID
@@ -134,9 +134,7 @@ func (t *tenancy) take(n *Network, link Link) {
 			t.names[name] = holder{link: linkNamed(name, n, link), owner: n}
 		}
 	}
-	if len(t.links[link]) == 0 {
-		claim(n.LinkName())
-	}
+	claim(n.LinkName())
 	claim(n.Device)
 	t.links[link] = append(t.links[link], n)
 }

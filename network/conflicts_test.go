@@ -75,6 +75,16 @@ func TestConflicts(t *testing.T) {
 			specs:  []string{`{NetworkID: a, Options: {host_device: b.5}}`, `{NetworkID: b, Options: {host_device: ens4, vlan: 5}}`},
 			want:   refusals{"n1": network.ErrLinkTaken}, says: []string{"spec.NetworkID", `"b.5"`, "nic/b.5"},
 		},
+		"NameForASharedLink": {
+			reason: "n2 is on n0's link, and would give it the NIC's name once n0 is gone.",
+			specs:  []string{`{NetworkID: a, Options: {host_device: ens4, vlan: 5}}`, `{NetworkID: c, Options: {host_device: b.5}}`, `{NetworkID: b, Options: {host_device: ens4, vlan: 5}}`},
+			want:   refusals{"n2": network.ErrLinkTaken}, says: []string{"spec.NetworkID", `"b.5"`, "nic/b.5", "ClusterNetwork/n1"},
+		},
+		"NICHasTheNameForASharedLink": {
+			reason: "And no NIC of that name comes in between.",
+			specs:  []string{`{NetworkID: a, Options: {host_device: ens4, vlan: 5}}`, `{NetworkID: b, Options: {host_device: ens4, vlan: 5}}`, `{NetworkID: c, Options: {host_device: b.5}}`},
+			want:   refusals{"n2": network.ErrLinkTaken}, says: []string{"spec.Options.host_device", `"b.5"`, "vlan/ens4/5", "ClusterNetwork/n1"},
+		},
 		"NICIsALink": {
 			reason: "A link of ours is no NIC: its backend rule would be passed by.",
 			specs:  []string{`{NetworkID: b, Options: {host_device: ens4, vlan: 5}}`, `{NetworkID: a, Options: {host_device: b.5}}`},
