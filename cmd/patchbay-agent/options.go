@@ -24,9 +24,9 @@ type options struct {
 	hub, kubeconfig      string
 	namespace, identity  string
 	secret, http         string
-	allow                []string
+	addresses, allow     []string
 	join, debug, version bool
-	elect                bool
+	tokenAuth, elect     bool
 }
 
 // parseOptions reads the flags; the message of a wrong one goes to stderr.
@@ -38,7 +38,13 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.hub, "hub-kubeconfig", "", "kubeconfig `file` with the hub's address, its authority, and a credential; HTTPS_PROXY is heeded")
 	f.BoolVar(&o.join, "join", false, "the credential in --hub-kubeconfig is a join token: get a certificate with it, and renew that; "+
 		"else the credential is used as it is (a token file is read again when it changes)")
+	f.BoolVar(&o.tokenAuth, "token-auth", false, "join with short-lived tokens of a ServiceAccount at the hub, not with a certificate: "+
+		"for a load balancer on the way that ends TLS")
 	f.StringVar(&o.secret, "certificate-secret", "patchbay-agent-certificate", "`name` of the Secret that keeps the certificate (with --join)")
+	f.Func("hub-address", "further `address` of the hub, for when the one in --hub-kubeconfig does not answer; may be repeated", func(text string) error {
+		o.addresses = append(o.addresses, text)
+		return nil
+	})
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of this cluster; the Pod's service account when empty")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the agent's own `namespace` (environment POD_NAMESPACE)")
 	f.StringVar(&o.identity, "identity", os.Getenv("POD_NAME"), "`name` of this process in its heartbeat (environment POD_NAME; else the host's name)")
@@ -65,6 +71,8 @@ func (o *options) validate(rest int) error {
 		return nil
 	case o.hub == "":
 		return errors.New("flag --hub-kubeconfig: the agent must know its hub")
+	case o.tokenAuth && !o.join:
+		return errors.New("flag --token-auth: is a way to join, so give --join too")
 	case o.namespace == "":
 		return errors.New("flag --namespace: the agent must know which namespace is its own")
 	}

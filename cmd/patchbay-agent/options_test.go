@@ -27,6 +27,8 @@ func TestOptions(t *testing.T) {
 		"LongName":  {"cluster-<name> has 63 characters at most.", []string{"--cluster=" + strings.Repeat("a", 56), "--hub-kubeconfig=f"}, "55"},
 		"NoHub":     {"Which hub?", []string{"--cluster=east"}, "--hub-kubeconfig"},
 		"NoSpace":   {"Where is its certificate?", []string{"--cluster=east", "--hub-kubeconfig=f", "--namespace="}, "--namespace"},
+		"Token":     {"A certificate would not get through.", []string{"--cluster=east", "--hub-kubeconfig=f", "--join", "--token-auth"}, ""},
+		"TokenJoin": {"Without joining there is a credential already.", []string{"--cluster=east", "--hub-kubeconfig=f", "--token-auth"}, "--token-auth"},
 		"Rest":      {"A flag without its dashes.", []string{"--cluster=east", "--hub-kubeconfig=f", "join"}, "arguments"},
 		"Unknown":   {"A slip.", []string{"--clusters=east"}, "clusters"},
 	}

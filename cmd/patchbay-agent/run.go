@@ -69,14 +69,17 @@ func work(ctx context.Context, o *options, local *rest.Config) error {
 	return a.Run(ctx)
 }
 
-// hubConfig is the way to the hub: with a certificate that renews itself, or with the
-// credential of the kubeconfig.
+// hubConfig is the way to the hub: with a certificate or a token that renews itself, or
+// with the credential of the kubeconfig.
 func hubConfig(ctx context.Context, o *options, local *rest.Config) (*rest.Config, error) {
 	hub, err := restConfig(o.hub)
 	if err != nil {
 		return nil, fmt.Errorf("flag --hub-kubeconfig: %w", err)
 	}
 	hub.UserAgent = userAgent()
+	if err := join.AddAddresses(hub, o.addresses); err != nil {
+		return nil, fmt.Errorf("flag --hub-address: %w", err)
+	}
 	if !o.join {
 		return hub, nil
 	}
@@ -84,14 +87,25 @@ func hubConfig(ctx context.Context, o *options, local *rest.Config) (*rest.Confi
 	if err != nil {
 		return nil, fmt.Errorf("make this cluster's client: %w", err)
 	}
-	credentials, err := join.New(ctx, join.Config{
-		Cluster: o.cluster, Hub: hub, Secrets: core.Secrets(o.namespace), Secret: o.secret,
-	})
+	c := join.Config{Cluster: o.cluster, Hub: hub, Secrets: core.Secrets(o.namespace), Secret: o.secret}
+	if o.tokenAuth {
+		c.Secret = tokenSecret
+		tokens, err := join.NewTokens(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		go tokens.Keep(ctx)
+		return tokens.RESTConfig(), nil
+	}
+	credentials, err := join.New(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	credentials.Start()
 	return credentials.RESTConfig(), nil
 }
+
+// tokenSecret is the name of the Secret that keeps the token (with --token-auth).
+const tokenSecret = "patchbay-agent-token"
 
 func userAgent() string { return "patchbay-agent/" + version.String() }

@@ -29,12 +29,12 @@ func (a *access) grant(ctx context.Context, c *v1alpha1.Cluster) error {
 	if had, ok := a.given.Load(c.Name); ok && had == c.Spec.Accepted {
 		return nil
 	}
-	for _, o := range []client.Object{a.namespace(c), a.role(c), a.clusterRole(c)} {
+	for _, o := range []client.Object{a.namespace(c), a.account(c), a.role(c), a.joinRole(c), a.clusterRole(c)} {
 		if err := a.ensure(ctx, o); err != nil {
 			return err
 		}
 	}
-	for _, o := range []client.Object{a.binding(c), a.clusterBinding(c)} {
+	for _, o := range []client.Object{a.binding(c), a.joinBinding(c), a.clusterBinding(c)} {
 		if c.Spec.Accepted {
 			if err := a.ensure(ctx, o); err != nil {
 				return err
@@ -47,7 +47,7 @@ func (a *access) grant(ctx context.Context, c *v1alpha1.Cluster) error {
 	return nil
 }
 
-// ensure creates an object, or gives it the rules that it is to have.
+// ensure creates an object, or gives it the rules or subjects that it is to have.
 func (a *access) ensure(ctx context.Context, want client.Object) error {
 	have, ok := want.DeepCopyObject().(client.Object)
 	if !ok {
@@ -62,6 +62,14 @@ func (a *access) ensure(ctx context.Context, want client.Object) error {
 		case *rbacv1.ClusterRole:
 			if h, ok := have.(*rbacv1.ClusterRole); ok {
 				h.Rules = w.Rules
+			}
+		case *rbacv1.RoleBinding:
+			if h, ok := have.(*rbacv1.RoleBinding); ok {
+				h.RoleRef, h.Subjects = w.RoleRef, w.Subjects
+			}
+		case *rbacv1.ClusterRoleBinding:
+			if h, ok := have.(*rbacv1.ClusterRoleBinding); ok {
+				h.RoleRef, h.Subjects = w.RoleRef, w.Subjects
 			}
 		}
 		return nil
@@ -89,6 +97,7 @@ func (a *access) role(c *v1alpha1.Cluster) *rbacv1.Role {
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"works/status"}, Verbs: []string{"get", "update", "patch"}},
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update", "patch"}},
 			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+			tokenRule(),
 		},
 	}
 }
@@ -125,8 +134,4 @@ func (a *access) clusterBinding(c *v1alpha1.Cluster) *rbacv1.ClusterRoleBinding 
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects:   agentOf(c),
 	}
-}
-
-func agentOf(c *v1alpha1.Cluster) []rbacv1.Subject {
-	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: v1alpha1.ClusterUserPrefix + c.Name}}
 }

@@ -51,6 +51,9 @@ const (
 	ClusterUserPrefix = "system:patchbay:cluster:"
 	// ClusterGroup is the group of all agents, the certificate's organization.
 	ClusterGroup = "system:patchbay:clusters"
+	// AgentAccount is the ServiceAccount in a cluster's namespace that its agent is
+	// where certificates do not get through.
+	AgentAccount = "agent"
 	// BootstrapGroupPrefix with a Cluster's name is the group of its join token.
 	BootstrapGroupPrefix = "system:bootstrappers:patchbay:"
 )

@@ -7,4 +7,8 @@
 // accepted the Cluster. From then on the certificate renews itself; client-go's
 // certificate manager does both. Certificate and key are in a Secret beside the agent
 // and leave the cluster in no other way than as a TLS client's proof.
+//
+// Behind a balancer that ends TLS certificates prove nothing. There the join token is
+// good for a short-lived token of the cluster's ServiceAccount at the hub, which renews
+// itself likewise (Tokens).
 package join

@@ -8,13 +8,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -24,14 +22,8 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Times of connections to the hub.
-const (
-	dialTimeout = 30 * time.Second
-	// keepAlive is well below the idle limits of load balancers.
-	keepAlive = 30 * time.Second
-	// certificatePoll is how often a request looks whether the first certificate came.
-	certificatePoll = 200 * time.Millisecond
-)
+// certificatePoll is how often a request looks whether the first certificate came.
+const certificatePoll = 200 * time.Millisecond
 
 // Config says who joins which hub.
 type Config struct {
@@ -39,7 +31,7 @@ type Config struct {
 	Cluster string
 	// Hub has the hub's address and authority, and the join token.
 	Hub *rest.Config
-	// Secrets is where the certificate is kept, in the Secret named Secret.
+	// Secrets is where the certificate, or the token, is kept, in the Secret named Secret.
 	Secrets corev1client.SecretInterface
 	// Secret is its name.
 	Secret string
@@ -58,7 +50,7 @@ type Credentials struct {
 // New reads the stored certificate, if there is one. It fails when the cluster's own API
 // server is away.
 func New(ctx context.Context, c Config) (*Credentials, error) {
-	creds := &Credentials{dialer: connrotation.NewDialer((&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext)}
+	creds := &Credentials{dialer: connrotation.NewDialer(dial)}
 	if err := creds.configure(c.Hub); err != nil {
 		return nil, err
 	}
@@ -86,31 +78,17 @@ func New(ctx context.Context, c Config) (*Credentials, error) {
 
 // configure makes the client configuration that uses the present certificate.
 func (c *Credentials) configure(hub *rest.Config) error {
-	anonymous := rest.AnonymousClientConfig(hub)
-	tlsConfig, err := rest.TLSConfigFor(anonymous)
+	w, err := newWay(hub)
 	if err != nil {
-		return fmt.Errorf("read the hub's authority: %w", err)
+		return err
 	}
-	if tlsConfig == nil {
-		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	tlsConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	w.tls.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		if current := c.manager.Current(); current != nil {
 			return current, nil
 		}
 		return &tls.Certificate{}, nil
 	}
-	proxy := hub.Proxy
-	if proxy == nil {
-		proxy = http.ProxyFromEnvironment
-	}
-	transport := utilnet.SetTransportDefaults(&http.Transport{
-		Proxy: proxy, TLSClientConfig: tlsConfig, TLSHandshakeTimeout: dialTimeout, DialContext: c.dialer.DialContext,
-	})
-	c.config = &rest.Config{
-		Host: anonymous.Host, APIPath: anonymous.APIPath, UserAgent: anonymous.UserAgent, QPS: -1,
-		Transport: &certified{credentials: c, next: transport},
-	}
+	c.config = w.config(&certified{credentials: c, next: w.transport(c.dialer.DialContext)})
 	return nil
 }
 

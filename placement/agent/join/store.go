@@ -54,11 +54,8 @@ func (s *store) Update(cert, key []byte) (*tls.Certificate, error) {
 		Type:       corev1.SecretTypeTLS,
 		Data:       map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key},
 	}
-	if _, err = s.secrets.Update(ctx, secret, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
-		_, err = s.secrets.Create(ctx, secret, metav1.CreateOptions{})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("store the certificate in Secret %s: %w", s.name, err)
+	if err := put(ctx, s.secrets, secret); err != nil {
+		return nil, fmt.Errorf("store the certificate: %w", err)
 	}
 	return parsed, nil
 }
