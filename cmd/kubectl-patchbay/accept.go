@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/invite"
 )
 
 // newAccept is the verb that lets a cluster in.
@@ -25,7 +26,7 @@ func newAccept(ctx context.Context, a *access) *cobra.Command {
 			"signs the certificate of whoever has a join token of that name.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := clusterName(args[0]); err != nil {
+			if err := invite.CheckName(args[0]); err != nil {
 				return err
 			}
 			c, _, err := a.openPlacement()
@@ -44,7 +45,7 @@ func newAccept(ctx context.Context, a *access) *cobra.Command {
 // accept lets a cluster in; of a Cluster that is there it changes nothing else.
 func accept(ctx context.Context, c client.Client, name string) error {
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClusterSpec{Accepted: true}}
-	err := c.Create(ctx, cluster, client.FieldOwner("kubectl-patchbay"))
+	err := c.Create(ctx, cluster, client.FieldOwner(fieldOwner))
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}

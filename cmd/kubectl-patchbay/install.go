@@ -30,7 +30,7 @@ func (j *joining) install(ctx context.Context, c client.Client) error {
 	}
 	for _, o := range objects {
 		apply := client.ApplyConfigurationFromUnstructured(o)
-		if err := c.Apply(ctx, apply, client.FieldOwner("kubectl-patchbay"), client.ForceOwnership); err != nil {
+		if err := c.Apply(ctx, apply, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
 			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}

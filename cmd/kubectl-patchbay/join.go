@@ -10,6 +10,8 @@ import (
 	"regexp"
 
 	"github.com/spf13/cobra"
+
+	"github.com/patchbay-cni/patchbay/placement/hub/invite"
 )
 
 // joining is what `cluster join` is asked to do.
@@ -61,7 +63,7 @@ var tokenForm = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
 // validate says what is wrong with the flags, all at once.
 func (j *joining) validate() error {
-	errs := []error{clusterName(j.cluster)}
+	errs := []error{invite.CheckName(j.cluster)}
 	if u, err := url.Parse(j.hub); err != nil || u.Scheme != "https" || u.Host == "" {
 		errs = append(errs, fmt.Errorf("flag --hub: %q is no address such as https://hub.example.com:6443", j.hub))
 	}

@@ -6,12 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,8 +17,8 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// longestCluster leaves room for "cluster-" in the name of a namespace.
-const longestCluster = validation.DNS1123LabelMaxLength - len(v1alpha1.ClusterNamespacePrefix)
+// fieldOwner is who we are in managedFields.
+const fieldOwner = "kubectl-patchbay"
 
 // newHub is the verb for hubs.
 func newHub(ctx context.Context, a *access) *cobra.Command {
@@ -44,15 +42,6 @@ func newCluster(ctx context.Context, a *access) *cobra.Command {
 	}
 	cmd.AddCommand(newJoin(ctx, a), newAccept(ctx, a), newClusterList(ctx, a))
 	return cmd
-}
-
-// clusterName refuses what no Cluster can be named.
-func clusterName(name string) error {
-	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 || len(name) > longestCluster {
-		return fmt.Errorf("%q is no name of a Cluster: want at most %d lower case letters, digits and -: %s",
-			name, longestCluster, strings.Join(wrong, "; "))
-	}
-	return nil
 }
 
 // openPlacement returns a client that knows placement's kinds and asks the API server for

@@ -5,10 +5,8 @@ package main
 import (
 	"bytes"
 	"encoding/base64"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,30 +51,6 @@ func TestPlacementCommandsThatAreWrong(t *testing.T) {
 				t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.want)
 			}
 		})
-	}
-}
-
-// What token prints is what join reads.
-func TestTokensFitJoin(t *testing.T) {
-	t.Parallel()
-	secret := newTokenSecret("east", time.Now().Add(time.Hour))
-	var out bytes.Buffer
-	if err := printJoin(&out, "east", "https://hub:6443", secret, []byte("PEM")); err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`cluster join (\S+) --hub=(\S+) --join-token=(\S+) --ca=(\S+)`).FindStringSubmatch(out.String())
-	if found == nil {
-		t.Fatalf("no command in %q", out.String())
-	}
-	j := &joining{cluster: found[1], hub: found[2], token: found[3], ca: found[4], image: "x"}
-	if err := j.validate(); err != nil {
-		t.Error(err)
-	}
-	if !strings.Contains(out.String(), "kubectl patchbay cluster accept east") {
-		t.Errorf("does not say what comes next: %s", out.String())
-	}
-	if other := newTokenSecret("east", time.Now()); other.Name == secret.Name || other.StringData["token-secret"] == secret.StringData["token-secret"] {
-		t.Error("two tokens are one")
 	}
 }
 

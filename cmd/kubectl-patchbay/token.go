@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/placement/hub/invite"
 )
 
 // newToken is the verb that makes a join token.
@@ -27,7 +28,7 @@ func newToken(ctx context.Context, a *access) *cobra.Command {
 		Example: "  kubectl patchbay hub token east --hub=https://hub.example.com:6443",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := clusterName(args[0]); err != nil {
+			if err := invite.CheckName(args[0]); err != nil {
 				return err
 			}
 			if life < time.Minute || life > 7*24*time.Hour {
@@ -44,12 +45,8 @@ func newToken(ctx context.Context, a *access) *cobra.Command {
 			if server == "" {
 				server = cfg.Host
 			}
-			secret := newTokenSecret(args[0], time.Now().Add(life))
-			// A copy: the API server's answer has no stringData.
-			if err := c.Create(ctx, secret.DeepCopy(), client.FieldOwner("kubectl-patchbay")); err != nil {
-				return fmt.Errorf("create join token of %s: %w", args[0], err)
-			}
-			return printJoin(cmd.OutOrStdout(), args[0], server, secret, ca)
+			i := invite.Invitation{Cluster: args[0], Hub: server, CA: ca, Until: time.Now().Add(life)}
+			return i.Send(ctx, c, fieldOwner, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().DurationVar(&life, "ttl", time.Hour, "how long the token lasts")

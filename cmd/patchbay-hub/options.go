@@ -24,6 +24,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f := flag.NewFlagSet("patchbay-hub", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	o.register(f)
+	f.StringVar(&o.namespace, "namespace", namespaceOr("patchbay-system"), "`namespace` of the hub's own Lease (environment POD_NAMESPACE)")
+	f.BoolVar(&o.elect, "leader-elect", true, "act only while holding the Lease; false is for a single replica")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the hub's API server; the Pod's service account when empty")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -33,10 +35,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 
 // register adds the flags that `up` has, too.
 func (o *options) register(f *flag.FlagSet) {
-	f.StringVar(&o.namespace, "namespace", namespaceOr("patchbay-system"), "`namespace` of the hub's own Lease (environment POD_NAMESPACE)")
 	f.StringVar(&o.http, "http-address", "127.0.0.1:9643", "`address` for /healthz, /readyz and /metrics")
 	f.IntVar(&o.workers, "workers", 8, "how many objects are placed at a time")
-	f.BoolVar(&o.elect, "leader-elect", true, "act only while holding the Lease; false is for a single replica")
 	f.BoolVar(&o.debug, "debug", false, "log more")
 	f.BoolVar(&o.version, "version", false, "print the version")
 }

@@ -19,9 +19,9 @@ import (
 
 // run is the program from its arguments to its end; logs go to stderr. It returns an
 // error when it loses the lease: the process must end then.
-func run(ctx context.Context, args []string, stderr io.Writer) error {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "up" {
-		return up(ctx, args[1:], stderr)
+		return up(ctx, args[1:], stdout, stderr)
 	}
 	o, err := parseOptions(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {

@@ -10,58 +10,118 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/logging"
+	"github.com/patchbay-cni/patchbay/placement/hub/invite"
 	"github.com/patchbay-cni/patchbay/placement/hub/standalone"
+	"github.com/patchbay-cni/patchbay/version"
 )
 
+// joinLife is how long the join token lasts that is printed.
+const joinLife = time.Hour
+
+// trying is what `up` is asked to do.
+type trying struct {
+	options
+
+	config  standalone.Config
+	cluster string
+}
+
 // up starts an API server for a hub, and the hub, until ctx ends.
-func up(ctx context.Context, args []string, stderr io.Writer) error {
-	o, c, err := parseUp(args, stderr)
+func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	t, err := parseUp(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	ctx, flush := logging.Into(ctx, o.debug, stderr)
-	defer flush()
-	return standalone.Run(ctx, c, func(ctx context.Context) error {
-		cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if t.version {
+		_, err := fmt.Fprintln(stderr, version.String())
+		return err
+	}
+	if _, err := fmt.Fprintln(stdout, "Starting a hub in", t.config.DataDir, "…"); err != nil {
+		return err
+	}
+	return standalone.Run(ctx, t.config, func(ctx context.Context) error {
+		// The terminal is for what to do next.
+		log, err := t.config.Log("patchbay-hub")
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		ctx, flush := logging.Into(ctx, t.debug, log)
+		defer flush()
+		admin, err := clientcmd.BuildConfigFromFlags("", t.config.Kubeconfig())
 		if err != nil {
 			return fmt.Errorf("read kubeconfig: %w", err)
 		}
-		if err := standalone.Install(ctx, cfg); err != nil {
+		if err := standalone.Install(ctx, admin); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(stderr, "The hub is up:\n\n  export KUBECONFIG=%s\n\n", c.Kubeconfig()); err != nil {
+		if err := t.tell(ctx, admin, stdout); err != nil {
 			return err
 		}
-		return serve(ctx, cfg, o)
+		cfg, err := t.config.Hub()
+		if err != nil {
+			return err
+		}
+		return serve(ctx, cfg, &t.options)
 	})
 }
 
+// tell says what to do next, in commands that can be pasted.
+func (t *trying) tell(ctx context.Context, admin *rest.Config, out io.Writer) error {
+	c, err := client.New(admin, client.Options{})
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "The hub is up. Ctrl-C ends it, and the same command brings it back as it was; logs are in %s.\n\n"+
+		"# kubectl talks to the hub with:\nexport KUBECONFIG=%s\n\n", t.config.DataDir, t.config.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	i := invite.Invitation{Cluster: t.cluster, Hub: admin.Host, CA: admin.CAData, Until: time.Now().Add(joinLife)}
+	return i.Send(ctx, c, "patchbay-hub-up", out)
+}
+
 // parseUp reads the flags of up.
-func parseUp(args []string, stderr io.Writer) (*options, standalone.Config, error) {
-	o, c := &options{}, standalone.Config{}
+func parseUp(args []string, stderr io.Writer) (*trying, error) {
+	t := &trying{}
+	c := &t.config
 	f := flag.NewFlagSet("patchbay-hub up", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	o.register(f)
+	t.register(f)
 	f.StringVar(&c.BinDir, "bin-dir", ".", "`folder` of kube-apiserver and kube-controller-manager; etcd is there or in the PATH")
 	f.StringVar(&c.DataDir, "data-dir", "patchbay-hub", "`folder` for all that is stored; it is made")
 	f.IntVar(&c.Port, "port", 6443, "`port` of the API server")
-	address := f.String("address", "127.0.0.1", "`address` that the API server listens on, and agents dial")
+	f.StringVar(&t.cluster, "cluster", "east", "`name` of the cluster that the printed command is to join; more by `kubectl patchbay hub token`")
+	address := f.String("address", "127.0.0.1", "IP `address` that agents dial the hub at")
+	listen := f.String("listen", "", "IP `address` that the API server listens on, if it is not --address: 0.0.0.0 in a container")
 	if err := f.Parse(args); err != nil {
-		return nil, c, err
+		return nil, err
 	}
 	if c.Address = net.ParseIP(*address); c.Address == nil {
-		return nil, c, fmt.Errorf("flag --address: %q is no IP address", *address)
+		return nil, fmt.Errorf("flag --address: %q is no IP address: want one that agents dial the hub at, such as 192.0.2.10", *address)
+	}
+	if c.Listen = net.ParseIP(*listen); c.Listen == nil && *listen != "" {
+		return nil, fmt.Errorf("flag --listen: %q is no IP address: want one of this machine, or 0.0.0.0 for all", *listen)
+	}
+	if err := invite.CheckName(t.cluster); err != nil {
+		return nil, fmt.Errorf("flag --cluster: %w", err)
 	}
 	var err error
 	if c.DataDir, err = filepath.Abs(c.DataDir); err != nil {
-		return nil, c, fmt.Errorf("flag --data-dir: %w", err)
+		return nil, fmt.Errorf("flag --data-dir: %w", err)
 	}
-	return o, c, o.validate(f.NArg())
+	if err := t.validate(f.NArg()); err != nil || t.version {
+		return t, err
+	}
+	return t, c.Check()
 }

@@ -28,7 +28,7 @@ func (c Config) programs() []program {
 		}},
 		{"kube-apiserver", []string{
 			"--etcd-servers=" + socket,
-			"--bind-address=" + c.Address.String(), "--advertise-address=" + c.Address.String(),
+			"--bind-address=" + c.listen().String(), "--advertise-address=" + c.Address.String(),
 			"--secure-port=" + strconv.Itoa(c.Port),
 			"--endpoint-reconciler-type=none", // nothing here dials the Service "kubernetes"
 			"--tls-cert-file=server.crt", "--tls-private-key-file=server.key", "--client-ca-file=ca.crt",

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -26,7 +26,15 @@ const (
 // Run starts the API server, calls serve when it answers, and ends everything when serve
 // returns, ctx ends or one of its programs does.
 func Run(ctx context.Context, c Config, serve func(context.Context) error) error {
-	if err := c.prepare(); err != nil {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	lock, err := c.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := errors.Join(c.free(), c.prepare()); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -49,7 +57,7 @@ func Run(ctx context.Context, c Config, serve func(context.Context) error) error
 		}
 		return serve(ctx)
 	})
-	err := group.Wait()
+	err = group.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -62,27 +70,37 @@ func (c Config) start(ctx context.Context, group *errgroup.Group, p program) err
 	if err != nil {
 		return fmt.Errorf("find %s in %s or the PATH: %w", p.name, c.BinDir, err)
 	}
-	log, err := os.Create(c.path(p.name + ".log"))
+	log, err := c.Log(p.name)
 	if err != nil {
-		return fmt.Errorf("open log of %s: %w", p.name, err)
+		return err
 	}
 	cmd := exec.CommandContext(ctx, path, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.DataDir, log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = endTimeout
-	// A group of its own: Ctrl-C is for us, and we end them in order.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return errors.Join(fmt.Errorf("start %s: %w", p.name, err), log.Close())
-	}
+	// A group of its own: Ctrl-C is for us, and we end them in order. When we are killed
+	// the kernel kills them.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
 	group.Go(func() error {
+		// The death signal follows the thread that forked: it stays until the child is gone.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		defer log.Close()
-		err := cmd.Wait()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return nil // who waits for the start reports it
+		}
+		err = cmd.Wait()
 		if ctx.Err() != nil {
 			return nil
 		}
 		return fmt.Errorf("%s ended (%w): see %s", p.name, err, log.Name())
 	})
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
 	return nil
 }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package invite
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is printed is what `cluster join` reads, and what comes after it.
+func TestWhatIsPrinted(t *testing.T) {
+	t.Parallel()
+	i := Invitation{Cluster: "east", Hub: "https://hub:6443", CA: []byte("PEM"), Until: time.Unix(0, 0)}
+	secret, token := i.secret()
+	var out bytes.Buffer
+	if err := i.print(&out, token); err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^kubectl patchbay cluster join east --hub=https://hub:6443 --join-token=([a-z0-9]{6})\.([a-z0-9]{16}) --ca=UEVN$`)
+	found := line.FindStringSubmatch(out.String())
+	if found == nil || found[1] != secret.StringData["token-id"] || found[2] != secret.StringData["token-secret"] {
+		t.Errorf("the token of the Secret is not in %q", out.String())
+	}
+	for _, want := range []string{"before 1970-01-01T00:00:00Z", "\nkubectl patchbay cluster accept east\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in %q", want, out.String())
+		}
+	}
+	i.CA = nil
+	out.Reset()
+	if err := i.print(&out, token); err != nil || strings.Contains(out.String(), "--ca") {
+		t.Errorf("an authority that every machine knows: got %q, %v", out.String(), err)
+	}
+}
+
+// A token is for one cluster, and for joining only.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	i := Invitation{Cluster: "east", Until: time.Now()}
+	one, first := i.secret()
+	other, second := i.secret()
+	if one.Name == other.Name || first == second {
+		t.Error("two tokens are one")
+	}
+	if got := one.StringData["auth-extra-groups"]; got != "system:bootstrappers:patchbay:east" {
+		t.Errorf("groups: got %q", got)
+	}
+	if _, signs := one.StringData["usage-bootstrap-signing"]; signs || one.StringData["usage-bootstrap-authentication"] != "true" {
+		t.Errorf("usages: got %v", one.StringData)
+	}
+}
+
+func TestCheckName(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, name string
+		good         bool
+	}{
+		"Good":    {reason: "as a DNS label", name: "east-1", good: true},
+		"Longest": {reason: "cluster- comes before it", name: strings.Repeat("x", 55), good: true},
+		"Long":    {reason: "no namespace has that name", name: strings.Repeat("x", 56)},
+		"Upper":   {reason: "names are lower case", name: "East"},
+		"Dots":    {reason: "a label has none", name: "east.example"},
+		"Empty":   {reason: "there must be one"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := CheckName(tc.name); (err == nil) != tc.good {
+				t.Errorf("%s: %q: got %v", tc.reason, tc.name, err)
+			}
+		})
+	}
+}
