@@ -95,7 +95,7 @@
 //	// render
 //	render.Name(group, kind, namespace, name string) string  // at most 63 bytes, a DNS label
 //	render.Follow(object) []Reference{Group, Kind, Namespace, Name}  // what its Pod template names
-//	render.Selects(service, workload) bool
+//	render.Along() []schema.GroupVersionKind; render.GoesAlong(object, workload) bool  // Services, autoscalers
 //	render.Compile([]v1alpha1.Customization) (*Rules, []error)       // an error names the object and field
 //	(*Rules).Apply(object, *v1alpha1.Cluster) error                  // in place; an error names the rule
 //	render.Prune(object)                           // what a cluster owns, and what is the hub's alone

@@ -93,9 +93,9 @@ func newRecorder(ctx context.Context, m manager.Manager) (record.EventRecorder, 
 		WithLogger(logr.FromContextOrDiscard(ctx)), nil
 }
 
-// services is an empty list's element, for the cache of whole Services.
-func services() *unstructured.Unstructured {
+// empty is an object of a kind, for the cache of whole objects.
+func empty(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Service"))
+	o.SetGroupVersionKind(gvk)
 	return o
 }

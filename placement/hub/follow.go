@@ -86,7 +86,7 @@ func (p *pass) follow(ctx context.Context, a *v1alpha1.Assignment) error {
 			found[v1alpha1.FollowReference{Group: r.Group, Kind: r.Kind, Name: r.Name}] = true
 		}
 	}
-	if err := p.servicesOf(ctx, found); err != nil {
+	if err := p.along(ctx, found); err != nil {
 		return err
 	}
 	var follows []v1alpha1.FollowReference
@@ -100,16 +100,22 @@ func (p *pass) follow(ctx context.Context, a *v1alpha1.Assignment) error {
 	return nil
 }
 
-// servicesOf finds the Services that select the object's Pods.
-func (p *pass) servicesOf(ctx context.Context, found map[v1alpha1.FollowReference]bool) error {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ServiceList"})
-	if err := p.cached.List(ctx, list, client.InNamespace(p.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list Services in %s: %w", p.key.Namespace, err)
-	}
-	for i := range list.Items {
-		if s := &list.Items[i]; render.Selects(s, p.object) {
-			found[v1alpha1.FollowReference{Kind: "Service", Name: s.GetName()}] = true
+// along finds what says itself that it is for the object. What scales the object goes
+// along where the policy leaves spec.replicas to it, or the two would contend.
+func (p *pass) along(ctx context.Context, found map[v1alpha1.FollowReference]bool) error {
+	for _, gvk := range render.Along() {
+		if gvk.Kind == "HorizontalPodAutoscaler" && !slices.Contains(p.wish.Spec.Apply.Yield, "spec.replicas") {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err := p.cached.List(ctx, list, client.InNamespace(p.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list %ss in %s: %w", gvk.Kind, p.key.Namespace, err)
+		}
+		for i := range list.Items {
+			if o := &list.Items[i]; render.GoesAlong(o, p.object) {
+				found[v1alpha1.FollowReference{Group: gvk.Group, Kind: gvk.Kind, Name: o.GetName()}] = true
+			}
 		}
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/render"
 )
 
 // queue is where objects wait for their pass.
@@ -39,7 +40,7 @@ func on[T client.Object](do func(ctx context.Context, old, now T, q queue)) hand
 func (h *hub) watch(ctl controller.TypedController[Key]) error {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(namespaceKind())
-	for name, s := range map[string]source.TypedSource[Key]{
+	sources := map[string]source.TypedSource[Key]{
 		"Works":             source.TypedKind(h.cached, &v1alpha1.Work{}, on(onWork)),
 		"Assignments":       source.TypedKind(h.cached, &v1alpha1.Assignment{}, on(onAssignment)),
 		"Clusters":          source.TypedKind(h.cached, &v1alpha1.Cluster{}, on(h.onCluster)),
@@ -47,8 +48,11 @@ func (h *hub) watch(ctl controller.TypedController[Key]) error {
 		"Placements":        source.TypedKind(h.cached, &v1alpha1.Placement{}, on(h.onPlacement)),
 		"ClusterPlacements": source.TypedKind(h.cached, &v1alpha1.ClusterPlacement{}, on(h.onClusterPlacement)),
 		"Namespaces":        source.TypedKind(h.cached, namespace, on(h.onNamespace)),
-		"Services":          source.TypedKind(h.cached, services(), on(h.onService)),
-	} {
+	}
+	for _, gvk := range render.Along() {
+		sources[gvk.Kind] = source.TypedKind(h.cached, empty(gvk), on(h.onAlong))
+	}
+	for name, s := range sources {
 		if err := ctl.Watch(s); err != nil {
 			return fmt.Errorf("watch %s: %w", name, err)
 		}
@@ -113,8 +117,8 @@ func (h *hub) onCustomization(ctx context.Context, old, now *v1alpha1.Customizat
 	h.queueAssigned(ctx, namespace, q)
 }
 
-// onService queues the workloads whose Pods it may select.
-func (h *hub) onService(ctx context.Context, old, now *unstructured.Unstructured, q queue) {
+// onAlong queues the workloads that it may be for.
+func (h *hub) onAlong(ctx context.Context, old, now *unstructured.Unstructured, q queue) {
 	if old != nil && now != nil && same(old.Object["spec"], now.Object["spec"]) {
 		return
 	}

@@ -6,10 +6,7 @@ import (
 	"cmp"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -18,47 +15,31 @@ type Reference struct {
 	Group, Kind, Namespace, Name string
 }
 
-// Follow returns what an object needs beside it: the ConfigMaps, Secrets, ServiceAccount
-// and PersistentVolumeClaims of its Pod template, the Service of a StatefulSet, the
-// Secrets of a ServiceAccount, the Services and Secrets of an Ingress. The answer is
-// sorted. What is optional or made later is in it, too: it may not exist.
+// Follow returns what an object names and needs beside it: the ConfigMaps, Secrets,
+// ServiceAccount, volume and resource claims of its Pod template, the Service of a
+// StatefulSet, the Secrets of a ServiceAccount, the Services and Secrets of an Ingress,
+// the claim that another one is cloned from. The answer is sorted. What is optional or
+// made later is in it, too: it may not exist.
 func Follow(object *unstructured.Unstructured) []Reference {
 	f := &follower{namespace: object.GetNamespace()}
-	if pod, ok := podOf(object); ok {
-		f.pod(&pod.Spec)
+	if _, ok := podOf(object); ok {
+		t, _ := template(object)
+		f.pod(t["spec"])
 	}
+	spec, _ := object.Object["spec"].(map[string]any)
 	switch object.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
-		name, _, _ := unstructured.NestedString(object.Object, "spec", "serviceName")
-		f.add("Service", name)
+		f.add(schema.GroupKind{Kind: "Service"}, spec["serviceName"])
+		f.clones(spec["volumeClaimTemplates"])
+	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+		f.clones([]any{object.Object})
 	case schema.GroupKind{Kind: "ServiceAccount"}:
-		account := &corev1.ServiceAccount{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, account); err == nil {
-			f.pulls(account.ImagePullSecrets)
-		}
-	case schema.GroupKind{Group: networkingv1.GroupName, Kind: "Ingress"}:
-		ingress := &networkingv1.Ingress{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, ingress); err == nil {
-			f.ingress(&ingress.Spec)
-		}
+		f.named("imagePullSecrets", object.Object["imagePullSecrets"])
+	case schema.GroupKind{Group: "networking.k8s.io", Kind: "Ingress"}:
+		f.ingress(spec)
 	}
 	slices.SortFunc(f.found, func(a, b Reference) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
 	return slices.Compact(f.found)
-}
-
-// Selects tells whether a Service selects the Pods of a workload.
-func Selects(service, workload *unstructured.Unstructured) bool {
-	want, _, err := unstructured.NestedStringMap(service.Object, "spec", "selector")
-	pod, ok := podOf(workload)
-	if err != nil || !ok || len(want) == 0 || service.GetNamespace() != workload.GetNamespace() {
-		return false
-	}
-	for key, value := range want {
-		if has, ok := pod.Labels[key]; !ok || has != value {
-			return false
-		}
-	}
-	return true
 }
 
 // follower collects references in one namespace.
@@ -67,11 +48,42 @@ type follower struct {
 	found     []Reference
 }
 
-// add collects a reference to a kind of the core group; no name is no reference.
-func (f *follower) add(kind string, names ...string) {
-	for _, name := range names {
-		if name != "" {
-			f.found = append(f.found, Reference{Kind: kind, Namespace: f.namespace, Name: name})
+// add collects a reference; no name is no reference, and every namespace has the
+// ServiceAccount default.
+func (f *follower) add(gk schema.GroupKind, name any) {
+	text, _ := name.(string)
+	if text != "" && (gk.Kind != "ServiceAccount" || text != "default") {
+		f.found = append(f.found, Reference{Group: gk.Group, Kind: gk.Kind, Namespace: f.namespace, Name: text})
+	}
+}
+
+// clones collects the claims that claims are copied from.
+func (f *follower) clones(claims any) {
+	list, _ := claims.([]any)
+	for _, claim := range list {
+		claim, _ := claim.(map[string]any)
+		source, _, _ := unstructured.NestedStringMap(claim, "spec", "dataSource")
+		if source["kind"] == "PersistentVolumeClaim" {
+			f.add(schema.GroupKind{Kind: source["kind"]}, source["name"])
+		}
+	}
+}
+
+// ingress collects the Services that an Ingress leads to, at whatever depth, and its
+// certificates.
+func (f *follower) ingress(part any) {
+	switch part := part.(type) {
+	case []any:
+		for _, item := range part {
+			f.ingress(item)
+		}
+	case map[string]any:
+		f.add(schema.GroupKind{Kind: "Secret"}, part["secretName"])
+		if service, ok := part["service"].(map[string]any); ok {
+			f.add(schema.GroupKind{Kind: "Service"}, service["name"])
+		}
+		for _, value := range part {
+			f.ingress(value)
 		}
 	}
 }

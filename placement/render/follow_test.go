@@ -23,6 +23,11 @@ spec:
   - {name: e, emptyDir: {}}
   - {name: f, csi: {driver: x, nodePublishSecretRef: {name: csi-secret}}}
   - {name: g, iscsi: {targetPortal: x, iqn: x, lun: 0, secretRef: {name: iscsi-secret}}}
+  - {name: h, cephfs: {monitors: [x], secretRef: {name: ceph-secret}}}
+  - {name: i, azureFile: {secretName: azure-secret, shareName: x}}
+  - {name: j, ephemeral: {volumeClaimTemplate: {metadata: {annotations: {secret: none}}, spec: {accessModes: [ReadWriteOnce]}}}}
+  resourceClaims: [{name: gpu, resourceClaimName: gpu}, {name: own, resourceClaimTemplateName: gpus}]
+  nodeSelector: {configMap: none}
   initContainers:
   - {name: init, image: x, envFrom: [{configMapRef: {name: init-config}}, {prefix: X}]}
   containers:
@@ -34,6 +39,8 @@ spec:
     - {name: B, valueFrom: {secretKeyRef: {name: key-secret, key: k}}}
     - {name: C, valueFrom: {configMapKeyRef: {name: key-config, key: k}}}
     - {name: D, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+  ephemeralContainers:
+  - {name: debug, image: x, envFrom: [{secretRef: {name: debug-secret}}]}
 `
 
 func indent(text, by string) string { return strings.ReplaceAll(text, "\n", "\n"+by) }
@@ -42,7 +49,8 @@ func TestFollow(t *testing.T) {
 	t.Parallel()
 	rich := []string{
 		"ConfigMap/init-config", "ConfigMap/key-config", "ConfigMap/proj-config", "ConfigMap/vol-config",
-		"PersistentVolumeClaim/data", "Secret/csi-secret", "Secret/env-secret", "Secret/iscsi-secret", "Secret/key-secret",
+		"PersistentVolumeClaim/data", "ResourceClaim/gpu", "ResourceClaimTemplate/gpus", "Secret/azure-secret", "Secret/ceph-secret",
+		"Secret/csi-secret", "Secret/debug-secret", "Secret/env-secret", "Secret/iscsi-secret", "Secret/key-secret",
 		"Secret/proj-secret", "Secret/pull", "Secret/vol-secret", "ServiceAccount/runner",
 	}
 	cases := map[string]struct {
@@ -52,6 +60,11 @@ func TestFollow(t *testing.T) {
 		"Deployment":  {reason: "all that a template can name", text: "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:" + indent(richPod, "    "), want: rich},
 		"Pod":         {reason: "a Pod is its own template", text: "apiVersion: v1\nkind: Pod" + richPod, want: rich},
 		"CronJob":     {reason: "the template is two deeper", text: "apiVersion: batch/v1\nkind: CronJob\nspec:\n  jobTemplate:\n    spec:\n      template:" + indent(richPod, "        "), want: rich},
+		"DaemonSet":   {reason: "as in a Deployment", text: "apiVersion: apps/v1\nkind: DaemonSet\nspec:\n  template:" + indent(richPod, "    "), want: rich},
+		"Job":         {reason: "as in a Deployment", text: "apiVersion: batch/v1\nkind: Job\nspec:\n  template:" + indent(richPod, "    "), want: rich},
+		"Clones":      {reason: "a StatefulSet's claims are made in the cluster, of claims there", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {volumeClaimTemplates: [{metadata: {name: data}, spec: {dataSource: {kind: PersistentVolumeClaim, name: golden}}}], template: {spec: {containers: [{name: x}]}}}", want: []string{"PersistentVolumeClaim/golden"}},
+		"Clone":       {reason: "a claim that is copied from another", text: "apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {dataSource: {kind: PersistentVolumeClaim, name: golden}}", want: []string{"PersistentVolumeClaim/golden"}},
+		"Snapshot":    {reason: "snapshots are the cluster's", text: "apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: golden}}"},
 		"StatefulSet": {reason: "its Service names its Pods", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {serviceName: db, template: {spec: {containers: [{name: x}]}}}", want: []string{"Service/db"}},
 		"Operator":    {reason: "a kind that nobody knows may have a Pod template", text: "apiVersion: example.com/v1\nkind: Runner\nspec: {template: {spec: {serviceAccountName: r, containers: [{name: x}]}}}", want: []string{"ServiceAccount/r"}},
 		"OtherWord":   {reason: "or a template of something else", text: "apiVersion: example.com/v1\nkind: Letter\nspec: {template: {spec: {serviceAccountName: r, volumes: none}}}"},
@@ -73,7 +86,7 @@ func TestFollow(t *testing.T) {
 			o.SetNamespace("shop")
 			var got []string
 			for _, r := range Follow(o) {
-				if r.Namespace != "shop" || r.Group != "" {
+				if r.Namespace != "shop" || (r.Group != "") != strings.HasPrefix(r.Kind, "ResourceClaim") {
 					t.Errorf("%s: %+v is elsewhere", tc.reason, r)
 				}
 				got = append(got, r.Kind+"/"+r.Name)
@@ -85,25 +98,33 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func TestSelects(t *testing.T) {
+func TestGoesAlong(t *testing.T) {
 	t.Parallel()
-	const workload = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: shop}\nspec: {template: {metadata: {labels: {app: web, tier: front}}, spec: {containers: [{name: x}]}}}"
+	const (
+		workload = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: shop, name: web}\nspec: {template: {metadata: {labels: {app: web, tier: front}}, spec: {containers: [{name: x}]}}}"
+		config   = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: shop, name: web}"
+		service  = "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop}\nspec: {selector: "
+		scaler   = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {namespace: shop}\nspec: {scaleTargetRef: "
+	)
 	cases := map[string]struct {
-		reason, namespace, selector, workload string
-		want                                  bool
+		reason, object, workload string
+		want                     bool
 	}{
-		"Some":      {reason: "all that it asks for is there", namespace: "shop", selector: "{app: web}", workload: workload, want: true},
-		"Other":     {reason: "another value", namespace: "shop", selector: "{app: db}", workload: workload},
-		"More":      {reason: "a label is missing", namespace: "shop", selector: "{app: web, zone: a}", workload: workload},
-		"Empty":     {reason: "endpoints are made by hand", namespace: "shop", selector: "{}", workload: workload},
-		"Elsewhere": {reason: "Services select in their namespace", namespace: "bar", selector: "{app: web}", workload: workload},
-		"NoPods":    {reason: "a ConfigMap has none", namespace: "shop", selector: "{app: web}", workload: "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: shop}"},
+		"Some":       {reason: "all that it asks for is there", object: service + "{app: web}}", workload: workload, want: true},
+		"Other":      {reason: "another value", object: service + "{app: db}}", workload: workload},
+		"More":       {reason: "a label is missing", object: service + "{app: web, zone: a}}", workload: workload},
+		"Empty":      {reason: "endpoints are made by hand", object: service + "{}}", workload: workload},
+		"Elsewhere":  {reason: "Services select in their namespace", object: strings.Replace(service, "shop", "bar", 1) + "{app: web}}", workload: workload},
+		"NoPods":     {reason: "a ConfigMap has none", object: service + "{app: web}}", workload: config},
+		"Scales":     {reason: "whatever version it names", object: scaler + "{apiVersion: apps/v1beta2, kind: Deployment, name: web}}", workload: workload, want: true},
+		"OtherKind":  {reason: "of the same name", object: scaler + "{apiVersion: apps/v1, kind: StatefulSet, name: web}}", workload: workload},
+		"OtherGroup": {reason: "of the same kind and name", object: scaler + "{apiVersion: example.com/v1, kind: Deployment, name: web}}", workload: workload},
+		"OtherName":  {reason: "of the same kind", object: scaler + "{apiVersion: apps/v1, kind: Deployment, name: db}}", workload: workload},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			service := object(t, "apiVersion: v1\nkind: Service\nmetadata: {namespace: "+tc.namespace+"}\nspec: {selector: "+tc.selector+"}")
-			if got := Selects(service, object(t, tc.workload)); got != tc.want {
+			if got := GoesAlong(object(t, tc.object), object(t, tc.workload)); got != tc.want {
 				t.Errorf("%s: got %v", tc.reason, got)
 			}
 		})

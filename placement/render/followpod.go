@@ -2,102 +2,58 @@
 
 package render
 
-import (
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-)
+import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// pod collects what a Pod needs.
-func (f *follower) pod(spec *corev1.PodSpec) {
-	f.pulls(spec.ImagePullSecrets)
-	if spec.ServiceAccountName != "default" { // every namespace has that
-		f.add("ServiceAccount", spec.ServiceAccountName)
-	}
-	for i := range spec.Volumes {
-		f.volume(&spec.Volumes[i].VolumeSource)
-	}
-	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			f.environment(list[i].EnvFrom, list[i].Env)
-		}
-	}
+// named are the fields of a Pod's spec, at any depth, that name an object by a field
+// name or secretName within them: volumes and their projections, environments, and how
+// volumes of many kinds are opened.
+var named = map[string]string{
+	"configMap": "ConfigMap", "configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap",
+	"secret": "Secret", "secretRef": "Secret", "secretKeyRef": "Secret", "azureFile": "Secret",
+	"nodePublishSecretRef": "Secret", "imagePullSecrets": "Secret",
 }
 
-// environment collects what a container's environment is read from.
-func (f *follower) environment(from []corev1.EnvFromSource, env []corev1.EnvVar) {
-	for _, e := range from {
-		if e.ConfigMapRef != nil {
-			f.add("ConfigMap", e.ConfigMapRef.Name)
-		}
-		if e.SecretRef != nil {
-			f.add("Secret", e.SecretRef.Name)
-		}
-	}
-	for _, e := range env {
-		if e.ValueFrom == nil {
-			continue
-		}
-		if ref := e.ValueFrom.ConfigMapKeyRef; ref != nil {
-			f.add("ConfigMap", ref.Name)
-		}
-		if ref := e.ValueFrom.SecretKeyRef; ref != nil {
-			f.add("Secret", ref.Name)
-		}
-	}
+// names are those that hold the name itself.
+var names = map[string]schema.GroupKind{
+	"serviceAccountName":        {Kind: "ServiceAccount"},
+	"claimName":                 {Kind: "PersistentVolumeClaim"},
+	"resourceClaimName":         {Group: "resource.k8s.io", Kind: "ResourceClaim"},
+	"resourceClaimTemplateName": {Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"},
 }
 
-// volume collects what a volume is filled from or opened with.
-func (f *follower) volume(v *corev1.VolumeSource) {
-	if v.ConfigMap != nil {
-		f.add("ConfigMap", v.ConfigMap.Name)
-	}
-	if v.Secret != nil {
-		f.add("Secret", v.Secret.SecretName)
-	}
-	if v.PersistentVolumeClaim != nil {
-		f.add("PersistentVolumeClaim", v.PersistentVolumeClaim.ClaimName)
-	}
-	if v.CSI != nil && v.CSI.NodePublishSecretRef != nil {
-		f.add("Secret", v.CSI.NodePublishSecretRef.Name)
-	}
-	if v.ISCSI != nil && v.ISCSI.SecretRef != nil {
-		f.add("Secret", v.ISCSI.SecretRef.Name)
-	}
-	if v.Projected != nil {
-		for _, s := range v.Projected.Sources {
-			if s.ConfigMap != nil {
-				f.add("ConfigMap", s.ConfigMap.Name)
+// pod collects what a part of a Pod's spec names. It reads the fields as they are: a
+// volume of a kind that is newer than this program is followed, too.
+func (f *follower) pod(part any) {
+	switch part := part.(type) {
+	case []any:
+		for _, item := range part {
+			f.pod(item)
+		}
+	case map[string]any:
+		for field, value := range part {
+			if gk, ok := names[field]; ok {
+				f.add(gk, value)
 			}
-			if s.Secret != nil {
-				f.add("Secret", s.Secret.Name)
-			}
+			f.named(field, value)
+			f.pod(value)
 		}
 	}
 }
 
-// pulls collects the Secrets that images are pulled with.
-func (f *follower) pulls(refs []corev1.LocalObjectReference) {
-	for _, ref := range refs {
-		f.add("Secret", ref.Name)
+// named collects what one field names, or each item of it.
+func (f *follower) named(field string, value any) {
+	kind, ok := named[field]
+	if !ok {
+		return
 	}
-}
-
-// ingress collects the Services that an Ingress leads to and its certificates.
-func (f *follower) ingress(spec *networkingv1.IngressSpec) {
-	backend := func(b *networkingv1.IngressBackend) {
-		if b != nil && b.Service != nil {
-			f.add("Service", b.Service.Name)
+	items, ok := value.([]any)
+	if !ok {
+		items = []any{value}
+	}
+	for _, item := range items {
+		if item, ok := item.(map[string]any); ok {
+			f.add(schema.GroupKind{Kind: kind}, item["name"])
+			f.add(schema.GroupKind{Kind: kind}, item["secretName"])
 		}
-	}
-	backend(spec.DefaultBackend)
-	for _, rule := range spec.Rules {
-		if rule.HTTP != nil {
-			for i := range rule.HTTP.Paths {
-				backend(&rule.HTTP.Paths[i].Backend)
-			}
-		}
-	}
-	for _, tls := range spec.TLS {
-		f.add("Secret", tls.SecretName)
 	}
 }
