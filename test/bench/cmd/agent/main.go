@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command agent measures an agent that has nothing to do: its resident memory, and what
+// it writes, at the hub and in its cluster.
+//
+// Hub, agent, API servers, etcd and controller manager are real; KWOK plays the Pods.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/bench/measure"
+	"github.com/patchbay-cni/patchbay/test/lab/process"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
+)
+
+// east is the cluster.
+const east = "east"
+
+func main() {
+	klog.SetLogger(logr.Discard())
+	log.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		os.Exit(1)
+	}
+}
+
+// lab is a bed with hub and agent.
+type lab struct {
+	bed   *bed.Bed
+	agent process.ID
+
+	works, replicas int
+	settle, idle    time.Duration
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	l := &lab{}
+	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
+	flags.IntVar(&l.works, "works", 100, "Works: half are Deployments, half ConfigMaps")
+	flags.IntVar(&l.replicas, "replicas", 2, "replicas of each Deployment")
+	flags.DurationVar(&l.settle, "settle", 30*time.Second, "how long it is left alone first")
+	flags.DurationVar(&l.idle, "idle", 60*time.Second, "how long it is then watched")
+	if err := flags.Parse(args); err != nil {
+		return fmt.Errorf("parse flags: %w", err)
+	}
+	if l.bed, err = bed.Launch(ctx, bed.Config{Clusters: []string{east}}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.bed.Close(context.WithoutCancel(ctx))) }()
+	if _, err := l.bed.StartHub(ctx); err != nil {
+		return err
+	}
+	if err := l.bed.Accept(ctx, east, v1alpha1.ClusterSpec{}); err != nil {
+		return err
+	}
+	if l.agent, err = l.bed.StartAgent(ctx, east); err != nil {
+		return err
+	}
+	if err := l.fill(ctx); err != nil {
+		return err
+	}
+	return l.measure(ctx, out)
+}
+
+// measure leaves the agent alone, watches it, and prints the figures.
+func (l *lab) measure(ctx context.Context, out io.Writer) error {
+	if err := pause(ctx, l.settle); err != nil {
+		return err
+	}
+	writes, err := l.audit()
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, l.idle); err != nil {
+		return err
+	}
+	size, err := resident(l.agent)
+	if err != nil {
+		return err
+	}
+	found, err := writes()
+	if err != nil {
+		return err
+	}
+	for _, w := range found {
+		fmt.Fprintln(out, w)
+	}
+	table := measure.Table{
+		Title:   fmt.Sprintf("an agent with %d Works and %d Pods, after %v of rest", l.works, l.works/2*l.replicas, l.settle),
+		Columns: []string{"value"}, Alone: true,
+		Rows: []measure.Row{
+			{Name: "resident memory, MiB", Columns: []measure.Series{{size}}},
+			{Name: fmt.Sprintf("writes in %v, heartbeats left out", l.idle), Columns: []measure.Series{{float64(len(found))}}},
+		},
+	}
+	return table.Write(out)
+}
+
+// audit begins to count what the agent writes at the hub and in its cluster.
+func (l *lab) audit() (func() ([]bed.Write, error), error) {
+	hub, errHub := l.bed.Hub.AuditLog()
+	cluster, errCluster := l.bed.Clusters[east].AuditLog()
+	if err := errors.Join(errHub, errCluster); err != nil {
+		return nil, err
+	}
+	return func() ([]bed.Write, error) {
+		var all []bed.Write
+		for user, log := range map[string]*bed.Log{v1alpha1.ClusterUserPrefix + east: hub, bed.AgentUser: cluster} {
+			writes, err := log.Writes()
+			if err != nil {
+				return nil, err
+			}
+			for _, w := range writes {
+				if w.User == user {
+					all = append(all, w)
+				}
+			}
+		}
+		return all, nil
+	}, nil
+}
+
+func pause(ctx context.Context, long time.Duration) error {
+	select {
+	case <-time.After(long):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
