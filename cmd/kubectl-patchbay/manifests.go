@@ -22,6 +22,19 @@ func (j *joining) objects() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+	objects, err := agentObjects()
+	if err != nil {
+		return nil, err
+	}
+	last := objects[len(objects)-1]
+	if err := j.configure(last); err != nil {
+		return nil, err
+	}
+	return append(objects[:len(objects)-1], secret, last), nil
+}
+
+// agentObjects are the agent's manifests.
+func agentObjects() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range []string{
 		"crds/placement.patchbay.io_appliedworks.yaml", "agent/namespace.yaml", "agent/serviceaccount.yaml", "agent/rbac.yaml", "agent/deployment.yaml",
@@ -32,11 +45,7 @@ func (j *joining) objects() ([]*unstructured.Unstructured, error) {
 		}
 		objects = append(objects, found...)
 	}
-	last := objects[len(objects)-1]
-	if err := j.configure(last); err != nil {
-		return nil, err
-	}
-	return append(objects[:len(objects)-1], secret, last), nil
+	return objects, nil
 }
 
 // readManifests reads the objects of a file.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -24,11 +25,11 @@ const fieldOwner = "kubectl-patchbay"
 func newHub(ctx context.Context, a *access) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hub",
-		Short: "Let clusters join a hub",
+		Short: "Let clusters join a hub, and objects go",
 		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return errors.New("want token; see --help") },
+		RunE:  func(*cobra.Command, []string) error { return errors.New("want token or release; see --help") },
 	}
-	cmd.AddCommand(newToken(ctx, a))
+	cmd.AddCommand(newToken(ctx, a), newRelease(ctx, a))
 	return cmd
 }
 
@@ -38,9 +39,11 @@ func newCluster(ctx context.Context, a *access) *cobra.Command {
 		Use:   "cluster",
 		Short: "Join clusters to a hub, and see them",
 		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return errors.New("want join, accept or list; see --help") },
+		RunE: func(*cobra.Command, []string) error {
+			return errors.New("want join, leave, accept or list; see --help")
+		},
 	}
-	cmd.AddCommand(newJoin(ctx, a), newAccept(ctx, a), newClusterList(ctx, a))
+	cmd.AddCommand(newJoin(ctx, a), newLeave(ctx, a), newAccept(ctx, a), newClusterList(ctx, a))
 	return cmd
 }
 
@@ -52,7 +55,7 @@ func (a *access) openPlacement() (client.Client, *rest.Config, error) {
 		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, nil, fmt.Errorf("register kinds: %w", err)
 		}

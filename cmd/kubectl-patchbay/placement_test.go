@@ -25,8 +25,8 @@ func TestPlacementCommandsThatAreWrong(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Hub":       {reason: "hub alone does nothing", args: []string{"hub"}, want: "want token"},
-		"Cluster":   {reason: "nor does cluster", args: []string{"cluster"}, want: "want join, accept or list"},
+		"Hub":       {reason: "hub alone does nothing", args: []string{"hub"}, want: "want token or release"},
+		"Cluster":   {reason: "nor does cluster", args: []string{"cluster"}, want: "want join, leave, accept or list"},
 		"NoName":    {reason: "a token is for one cluster", args: []string{"hub", "token"}, want: "accepts 1 arg"},
 		"BadName":   {reason: "a namespace is named after it", args: []string{"hub", "token", "East"}, want: `"East" is no name of a Cluster`},
 		"LongName":  {reason: "with room for cluster-", args: []string{"cluster", "accept", strings.Repeat("x", 56)}, want: "at most 55"},
@@ -40,6 +40,7 @@ func TestPlacementCommandsThatAreWrong(t *testing.T) {
 		"Image":     {reason: "an agent has an image", args: []string{"cluster", "join", "east", "--hub=https://h", good, "--image="}, want: "flag --image"},
 		"All":       {reason: "all faults are told at once", args: []string{"cluster", "join", "E", "--hub=h"}, want: "flag --join-token"},
 		"JoinWhere": {reason: "the kubeconfig is read last", args: []string{"cluster", "join", "east", "--hub=https://h", good, "--kubeconfig=/nowhere"}, want: "/nowhere"},
+		"LeaveWho":  {reason: "the kubeconfig says which", args: []string{"cluster", "leave", "east"}, want: "unknown command"},
 		"ListMore":  {reason: "all are listed", args: []string{"cluster", "list", "east"}, want: "unknown command"},
 	}
 	for name, tc := range cases {

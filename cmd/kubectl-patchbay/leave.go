@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// newLeave is the verb that takes the agent away.
+func newLeave(ctx context.Context, a *access) *cobra.Command {
+	return &cobra.Command{
+		Use:   "leave",
+		Short: "Take the agent out of this cluster; what runs here stays",
+		Long: "Deletes patchbay-agent, its rights, its credentials and its records from the cluster of the kubeconfig.\n" +
+			"What the hub placed here runs on, as it is. The namespace " + agentNamespace + " stays: more of Patchbay may\n" +
+			"be in it.",
+		Example: "  kubectl --context=east patchbay cluster leave",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := a.openPlacement()
+			if err != nil {
+				return err
+			}
+			if err := leave(ctx, c); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "the agent is gone; what it placed here is as it was")
+			return err
+		},
+	}
+}
+
+// leave deletes what join installed and what the agent made for itself: the agent first
+// and its rights next, so that it does nothing more while its records go.
+func leave(ctx context.Context, c client.Client) error {
+	objects, err := agentObjects()
+	if err != nil {
+		return err
+	}
+	slices.Reverse(objects)
+	objects = append(objects, own("v1", "Secret", hubSecret), own("v1", "Secret", certificate),
+		own("coordination.k8s.io/v1", "Lease", "patchbay-agent"))
+	for _, o := range objects {
+		if o.GetKind() == "Namespace" {
+			continue
+		}
+		err := c.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// own is an object of the agent's namespace.
+func own(apiVersion, kind, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(agentNamespace)
+	o.SetName(name)
+	return o
+}
