@@ -88,7 +88,7 @@ func (w *world) apply(t *testing.T, c client.Client, ns, text string) {
 		if o.Object == nil {
 			continue
 		}
-		if o.GetNamespace() == "" && !strings.HasPrefix(o.GetKind(), "Cluster") {
+		if o.GetNamespace() == "" && !strings.HasPrefix(o.GetKind(), "Cluster") && o.GetKind() != "CustomResourceDefinition" {
 			o.SetNamespace(ns)
 		}
 		if err := c.Create(t.Context(), o); err != nil {

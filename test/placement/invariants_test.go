@@ -33,7 +33,8 @@ func (x *watcher) checkAvailable(t *testing.T) {
 		asked, _, _ := unstructured.NestedInt64(one.Object.Object, "spec", "replicas")
 		if one.cluster == "" {
 			desired[key] = asked
-			if one.Verb == "delete" || one.Object.GetDeletionTimestamp() != nil {
+			clusters, annotated := one.Object.GetAnnotations()[v1alpha1.ClustersAnnotation]
+			if one.Verb == "delete" || one.Object.GetDeletionTimestamp() != nil || annotated && clusters == "" {
 				desired[key] = 0
 			}
 			continue

@@ -15,6 +15,7 @@ import (
 // kcp 1: unchanged objects are in the clusters, and kubectl's ways to wait work at the
 // hub.
 func TestKCP1ApplyUnchanged(t *testing.T) {
+	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
 	watch(t, w, ns)
@@ -60,6 +61,7 @@ data: {a: b}
 
 // kcp 2: one edit of one annotation moves the object; nothing is left behind.
 func TestKCP2MoveByOneAttribute(t *testing.T) {
+	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
 	watch(t, w, ns)

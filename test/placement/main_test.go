@@ -9,6 +9,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +26,12 @@ import (
 // settled is how long nobody may write at the end of a test (I5).
 var settled = flag.Duration("settled", 5*time.Second, "how long nothing may be written once a test has settled; the contract says 60s")
 
+// programs may be a folder of programs that were built with -race.
+var programs = flag.String("programs", "", "the `folder` with patchbay-hub and patchbay-agent; bin when empty")
+
+// atOnce is how many tests share the bed at a time: they wait most of the time.
+const atOnce = "8"
+
 // shared is the bed of all tests of this binary.
 var shared *world
 
@@ -35,6 +43,10 @@ type world struct {
 }
 
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	flag.Parse()
 	log.SetLogger(logr.Discard())
 	os.Exit(run(m))
@@ -42,7 +54,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	ctx := context.Background()
-	b, err := bed.Launch(ctx, bed.Config{Clusters: []string{"east", "west", "south"}})
+	b, err := bed.Launch(ctx, bed.Config{Clusters: []string{"east", "west", "south"}, Programs: *programs})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -53,6 +65,10 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 	} else {
 		code = m.Run()
+	}
+	if err := crashes(b.Dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
 	if code != 0 {
 		b.Keep()
@@ -69,7 +85,10 @@ func run(m *testing.M) int {
 func (w *world) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var err error
+	err := bed.Install(ctx, w.Hub.Config, "crds", "CustomResourceDefinition") // our networks are placeable
+	if err != nil {
+		return err
+	}
 	if w.hub, err = w.StartHub(ctx); err != nil {
 		return err
 	}
@@ -80,8 +99,10 @@ func (w *world) start(ctx context.Context) error {
 			if err := w.Accept(ctx, name, v1alpha1.ClusterSpec{}); err != nil {
 				return err
 			}
-			var err error
-			*id, err = w.StartAgent(ctx, name)
+			err := bed.Install(ctx, w.Clusters[name].Config, "crds", "CustomResourceDefinition")
+			if err == nil {
+				*id, err = w.StartAgent(ctx, name)
+			}
 			return err
 		})
 	}
@@ -92,4 +113,24 @@ func (w *world) start(ctx context.Context) error {
 		w.agents[name] = *id
 	}
 	return w.awaitClusters(ctx)
+}
+
+// crashes looks in all logs for what no test waits for: reports of races, and panics.
+func crashes(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*", "patchbay-*.log"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, sign := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: "} {
+			if at := strings.Index(string(raw), sign); at >= 0 {
+				return fmt.Errorf("%s has:\n%.4000s", file, raw[at:])
+			}
+		}
+	}
+	return nil
 }

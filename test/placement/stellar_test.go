@@ -24,6 +24,7 @@ import (
 // KubeStellar, customisation: a property's change re-renders its own cluster only, and a
 // rule that fails keeps the last good version.
 func TestKubeStellarCustomisation(t *testing.T) {
+	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
 	watch(t, w, ns)
@@ -90,6 +91,7 @@ data: {a: b}
 
 // KubeStellar, status: exact for one cluster, a summary for several.
 func TestKubeStellarExactAndSummary(t *testing.T) {
+	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
 	watch(t, w, ns)

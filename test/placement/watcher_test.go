@@ -8,12 +8,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
@@ -22,12 +22,9 @@ import (
 // watcher holds us to I1 to I5 over one test, from the audit logs of all API servers.
 type watcher struct {
 	logs map[string]*bed.Log // by cluster; "" is the hub
-	all  []write             // so far, by time
+	all  []write             // so far
 	// namespaces are the test's own; what earlier tests leave is still being removed.
 	namespaces []string
-	// repairs are how many creations more than decisions the test has asked for, by
-	// deleting in clusters.
-	repairs int
 	// loss allows what I1 forbids: the test has asked for it.
 	loss bool
 	// force allows what I4 forbids of fields: the policy says so.
@@ -42,7 +39,8 @@ type write struct {
 
 // ours tells whether one of our programs wrote.
 func (w write) ours() bool {
-	return w.User == bed.HubUser || w.User == bed.AgentUser || strings.HasPrefix(w.User, v1alpha1.ClusterUserPrefix)
+	return w.User == bed.HubUser || w.User == bed.AgentUser || strings.HasPrefix(w.User, v1alpha1.ClusterUserPrefix) ||
+		strings.HasPrefix(w.User, "system:serviceaccount:"+v1alpha1.ClusterNamespacePrefix)
 }
 
 // applied tells whether it is an agent's write of somebody's object in a cluster.
@@ -82,7 +80,7 @@ func (x *watcher) read(t *testing.T) []write {
 	t.Helper()
 	var fresh []write
 	for cluster, log := range x.logs {
-		writes, err := log.Writes()
+		writes, err := log.Writes(append([]string{`"resource":"clusters"`}, x.namespaces...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +94,6 @@ func (x *watcher) read(t *testing.T) []write {
 		}
 	}
 	x.all = append(x.all, fresh...)
-	slices.SortStableFunc(x.all, func(a, b write) int { return cmp.Compare(a.Time.UnixNano(), b.Time.UnixNano()) })
 	return fresh
 }
 
@@ -126,11 +123,40 @@ func (x *watcher) settle(t *testing.T) {
 	}
 }
 
+// inOrder puts causes before effects. Who acts on a write asks after the write was asked
+// for, but often before it is answered: the time of the request decides. Of one object
+// the API server's own order does.
+func inOrder(all []write) {
+	slices.SortStableFunc(all, func(a, b write) int { return cmp.Compare(a.version(), b.version()) })
+	last := map[string]time.Time{}
+	for i := range all {
+		one := &all[i]
+		if one.version() == 0 {
+			continue // a deletion's answer has none
+		}
+		at := one.cluster + " " + one.Key()
+		if one.Time.Before(last[at]) {
+			one.Time = last[at]
+		}
+		last[at] = one.Time
+	}
+	slices.SortStableFunc(all, func(a, b write) int { return a.Time.Compare(b.Time) })
+}
+
+// version is the resourceVersion after the write; 0 when the answer has none.
+func (w write) version() uint64 {
+	n, err := strconv.ParseUint(w.Object.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // check judges all writes.
 func (x *watcher) check(t *testing.T) {
 	t.Helper()
-	x.checkDeletes(t)
-	x.checkCounts(t)
+	inOrder(x.all)
+	x.checkOrders(t)
 	x.checkAvailable(t)
 	x.checkFields(t)
 	x.checkInventory(t)
@@ -144,91 +170,4 @@ func (x *watcher) checkInventory(t *testing.T) {
 			t.Errorf("inventory: %s", one)
 		}
 	}
-}
-
-// checkDeletes is I2: every delete has an order for its UID.
-func (x *watcher) checkDeletes(t *testing.T) {
-	t.Helper()
-	type ordered struct{ cluster, object string }
-	orders := map[ordered]bool{}
-	made := map[types.UID]bool{} // reported by the cluster's agent as its own
-	for _, one := range x.all {
-		switch {
-		case one.cluster == "" && one.Resource == "works":
-			cluster := strings.TrimPrefix(one.Namespace, v1alpha1.ClusterNamespacePrefix)
-			if policy, _, _ := unstructured.NestedString(one.Object.Object, "spec", "removal", "policy"); policy == "Delete" {
-				for _, key := range manifestKeys(one.Object) {
-					orders[ordered{cluster, key}] = true
-				}
-			}
-			for _, uid := range manifestUIDs(one.Object) {
-				made[uid] = true
-			}
-		case one.applied() && strings.HasPrefix(one.Verb, "delete"):
-			if one.Precondition == "" || !made[one.Precondition] || !orders[ordered{one.cluster, one.Key()}] {
-				t.Errorf("I2: %s in %s without an order for its UID (precondition %q, made by us %t, ordered %t)",
-					one, one.cluster, one.Precondition, made[one.Precondition], orders[ordered{one.cluster, one.Key()}])
-			}
-		}
-	}
-}
-
-func manifestKeys(work unstructured.Unstructured) []string {
-	manifests, _, _ := unstructured.NestedSlice(work.Object, "spec", "manifests")
-	var keys []string
-	for _, m := range manifests {
-		fields, _ := m.(map[string]any)
-		resource, _ := fields["resource"].(string)
-		content, _ := fields["object"].(map[string]any)
-		o := unstructured.Unstructured{Object: content}
-		keys = append(keys, o.GroupVersionKind().Group+"/"+resource+" "+o.GetNamespace()+"/"+o.GetName())
-	}
-	return keys
-}
-
-func manifestUIDs(work unstructured.Unstructured) []types.UID {
-	manifests, _, _ := unstructured.NestedSlice(work.Object, "status", "manifests")
-	var uids []types.UID
-	for _, m := range manifests {
-		fields, _ := m.(map[string]any)
-		if uid, _ := fields["uid"].(string); uid != "" {
-			uids = append(uids, types.UID(uid))
-		}
-	}
-	return uids
-}
-
-// checkCounts is I3: at most one create and one delete per object, cluster and decision.
-func (x *watcher) checkCounts(t *testing.T) {
-	t.Helper()
-	decisions := map[string]map[int64]bool{} // by object
-	creates, deletes := map[string]int{}, map[string]int{}
-	for _, one := range x.all {
-		switch {
-		case one.cluster == "" && one.Resource == "assignments":
-			key := assignedKey(one.Object)
-			number, _, _ := unstructured.NestedInt64(one.Object.Object, "spec", "decision", "number")
-			if decisions[key] == nil {
-				decisions[key] = map[int64]bool{}
-			}
-			decisions[key][number] = true
-		case one.applied() && one.Created:
-			creates[one.cluster+" "+one.Key()]++
-		case one.applied() && one.Verb == "delete":
-			deletes[one.cluster+" "+one.Key()]++
-		}
-	}
-	for what, counts := range map[string]map[string]int{"created": creates, "deleted": deletes} {
-		for at, n := range counts {
-			_, key, _ := strings.Cut(at, " ")
-			if most := len(decisions[key]) + x.repairs; n > most {
-				t.Errorf("I3: %s was %s %d times for %d decisions", at, what, n, most)
-			}
-		}
-	}
-}
-
-func assignedKey(assignment unstructured.Unstructured) string {
-	ref, _, _ := unstructured.NestedStringMap(assignment.Object, "spec", "object")
-	return ref["group"] + "/" + ref["resource"] + " " + ref["namespace"] + "/" + ref["name"]
 }

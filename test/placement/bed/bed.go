@@ -31,6 +31,8 @@ type Config struct {
 	// APIServersOnly leaves out what makes clusters run Pods: for measurements with
 	// many of them.
 	APIServersOnly bool
+	// Programs is the folder of our programs. Default: bin.
+	Programs string
 	// Keep leaves the folder with all logs there when the bed ends.
 	Keep bool
 }
@@ -55,6 +57,9 @@ func Launch(ctx context.Context, config Config) (*Bed, error) {
 	root, err := source.Path()
 	if err != nil {
 		return nil, err
+	}
+	if config.Programs == "" {
+		config.Programs = filepath.Join(root, "bin")
 	}
 	// The usual folder for temporary files keeps the path short: etcd's socket is in it.
 	dir, err := os.MkdirTemp("", "placement")

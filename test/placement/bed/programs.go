@@ -24,9 +24,14 @@ import (
 
 // Users that our programs are known by in audit logs.
 const (
-	HubUser   = "patchbay-hub"
+	HubUser   = "system:serviceaccount:patchbay-system:patchbay-hub"
 	AgentUser = "system:serviceaccount:patchbay-system:patchbay-agent"
 )
+
+// Groups are those of our programs' service accounts.
+func Groups() []string {
+	return []string{"system:serviceaccounts", "system:serviceaccounts:patchbay-system"}
+}
 
 // StartHub installs the hub's kinds and starts patchbay-hub.
 func (b *Bed) StartHub(ctx context.Context) (process.ID, error) {
@@ -37,11 +42,16 @@ func (b *Bed) StartHub(ctx context.Context) (process.ID, error) {
 		"Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"); err != nil {
 		return process.ID{}, err
 	}
-	kubeconfig, err := b.Hub.UserKubeconfig(HubUser, "system:masters")
+	kubeconfig, err := b.Hub.AccountKubeconfig(ctx, v1alpha1.SystemNamespace, "patchbay-hub")
 	if err != nil {
 		return process.ID{}, err
 	}
-	return b.Hub.run("patchbay-hub", filepath.Join(b.root, "bin", "patchbay-hub"),
+	return b.RunHub(kubeconfig)
+}
+
+// RunHub starts patchbay-hub by that way to a hub where all is installed.
+func (b *Bed) RunHub(kubeconfig string) (process.ID, error) {
+	return b.Hub.run("patchbay-hub", filepath.Join(b.config.Programs, "patchbay-hub"),
 		"--kubeconfig="+kubeconfig, "--http-address=127.0.0.1:0", "--leader-elect=false")
 }
 
@@ -71,7 +81,7 @@ func (b *Bed) StartAgent(ctx context.Context, name string, env ...string) (proce
 			return process.ID{}, err
 		}
 	}
-	local, err := c.UserKubeconfig(AgentUser, "system:serviceaccounts", "system:serviceaccounts:patchbay-system")
+	local, err := c.UserKubeconfig(AgentUser, Groups()...)
 	if err != nil {
 		return process.ID{}, err
 	}
@@ -81,9 +91,17 @@ func (b *Bed) StartAgent(ctx context.Context, name string, env ...string) (proce
 			return process.ID{}, err
 		}
 	}
-	return c.runEnv("patchbay-agent", env, filepath.Join(b.root, "bin", "patchbay-agent"),
-		"--cluster="+name, "--kubeconfig="+local, "--hub-kubeconfig="+hub, "--join",
-		"--namespace=patchbay-system", "--identity="+name, "--http-address=127.0.0.1:0", "--leader-elect=false", "--debug")
+	return b.RunAgent(name, local, hub, []string{"--join"}, env...)
+}
+
+// RunAgent starts an agent by those ways to its cluster and to the hub, with more flags
+// and environment.
+func (b *Bed) RunAgent(name, local, hub string, flags []string, env ...string) (process.ID, error) {
+	args := append([]string{
+		filepath.Join(b.config.Programs, "patchbay-agent"), "--cluster=" + name, "--kubeconfig=" + local, "--hub-kubeconfig=" + hub,
+		"--namespace=patchbay-system", "--identity=" + name, "--http-address=127.0.0.1:0", "--leader-elect=false", "--debug",
+	}, flags...)
+	return b.Clusters[name].runEnv("patchbay-agent", env, args...)
 }
 
 // placeable gives the agent what the aggregation of roles would: no controller manager

@@ -4,6 +4,7 @@ package bed
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,17 +12,20 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 const auditFile = "audit.log"
 
 // Write is one successful write as an API server's audit log has it.
 type Write struct {
-	// Time of the answer.
+	// Time of the request: who acts on a write asks later than that, though not always
+	// later than the answer.
 	Time time.Time
 	// User who wrote; Agent is the program's name and version.
 	User, Agent string
@@ -35,7 +39,7 @@ type Write struct {
 	Created bool
 	// Request is the body of the request.
 	Request json.RawMessage
-	// Object is the answer: the object afterwards, or that was deleted; empty for a Status.
+	// Object is the answer, its numbers integers as in any unstructured object: the object afterwards, or that was deleted; empty for a Status.
 	Object unstructured.Unstructured
 	// Precondition is the UID that a delete asked for.
 	Precondition types.UID
@@ -61,7 +65,7 @@ type auditEvent struct {
 	}
 	ResponseStatus                struct{ Code int }
 	RequestObject, ResponseObject json.RawMessage
-	StageTimestamp                time.Time
+	RequestReceivedTimestamp      time.Time
 }
 
 // Log reads an audit log, from where the last read ended.
@@ -84,8 +88,9 @@ func (p *Plane) AuditLog() (*Log, error) {
 	return l, nil
 }
 
-// Writes returns what was written since the last call, in the order of the answers.
-func (l *Log) Writes() ([]Write, error) {
+// Writes returns what was written since the last call, in the order of the answers. With
+// texts it reads only lines that have one of them: a log is long, and JSON slow.
+func (l *Log) Writes(texts ...string) ([]Write, error) {
 	f, err := os.Open(l.file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -107,6 +112,9 @@ func (l *Log) Writes() ([]Write, error) {
 			return nil, fmt.Errorf("read audit log: %w", err)
 		}
 		l.offset += int64(len(line))
+		if len(texts) > 0 && !slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(line, []byte(text)) }) {
+			continue
+		}
 		w, ok, err := parse(line)
 		if err != nil {
 			return nil, fmt.Errorf("read audit log: %w", err)
@@ -128,7 +136,7 @@ func parse(line []byte) (Write, bool, error) {
 		return Write{}, false, nil
 	}
 	w := Write{
-		Time: e.StageTimestamp, User: e.User.Username, Agent: e.UserAgent, Verb: e.Verb, URI: e.RequestURI,
+		Time: e.RequestReceivedTimestamp, User: e.User.Username, Agent: e.UserAgent, Verb: e.Verb, URI: e.RequestURI,
 		Group: e.ObjectRef.APIGroup, Version: e.ObjectRef.APIVersion, Resource: e.ObjectRef.Resource,
 		Subresource: e.ObjectRef.Subresource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
 		Created: code == http.StatusCreated && e.ObjectRef.Subresource == "", Request: e.RequestObject,
@@ -137,7 +145,7 @@ func parse(line []byte) (Write, bool, error) {
 		w.User = e.ImpersonatedUser.Username
 	}
 	if len(e.ResponseObject) > 0 {
-		_ = json.Unmarshal(e.ResponseObject, &w.Object.Object) // a Status without kind is no object
+		_ = utiljson.Unmarshal(e.ResponseObject, &w.Object.Object) // a Status without kind is no object
 	}
 	if w.Name == "" {
 		w.Name = w.Object.GetName()

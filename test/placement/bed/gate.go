@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Gate stands before an API server for one user. Requests and watches pass as they are;
+// of each write that succeeded it tells before the client hears of it.
+type Gate struct {
+	// Kubeconfig is the file of the way through.
+	Kubeconfig string
+
+	listener net.Listener
+	server   *http.Server
+}
+
+// NewGate opens a gate before the API server for the user of that name. Wrote is called
+// from any goroutine; when it kills the client, the answer is lost.
+func (p *Plane) NewGate(wrote func(*http.Request), user string, groups ...string) (*Gate, error) {
+	file, err := p.UserKubeconfig(user, groups...)
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	upstream, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the gate's transport: %w", err)
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("parse the API server's address: %w", err)
+	}
+	g := &Gate{Kubeconfig: filepath.Join(p.dir, filepath.Base(file)+".gate")}
+	if g.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("open the gate's port: %w", err)
+	}
+	g.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: &httputil.ReverseProxy{
+		Transport: upstream, FlushInterval: -1, // watches
+		ErrorLog: log.New(io.Discard, "", 0), // clients that are killed
+		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: func(r *http.Response) error {
+			if changes(r.Request) && r.StatusCode < http.StatusMultipleChoices {
+				wrote(r.Request)
+			}
+			return nil
+		},
+	}}
+	go func() { _ = g.server.Serve(g.listener) }() // it ends with Close
+	return g, g.write()
+}
+
+// write writes the kubeconfig.
+func (g *Gate) write() error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["gate"] = &clientcmdapi.Cluster{Server: "http://" + g.listener.Addr().String()}
+	config.Contexts["gate"] = &clientcmdapi.Context{Cluster: "gate"}
+	config.CurrentContext = "gate"
+	if err := clientcmd.WriteToFile(*config, g.Kubeconfig); err != nil {
+		return fmt.Errorf("write the gate's kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// Close ends the gate and all connections.
+func (g *Gate) Close() error {
+	return errors.Join(g.server.Close(), os.Remove(g.Kubeconfig))
+}
+
+// changes tells whether a request writes what placement is about: no heartbeats, Events,
+// questions, or what a program does for itself when it starts.
+func changes(r *http.Request) bool {
+	return slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, r.Method) &&
+		!slices.ContainsFunc([]string{"/leases", "/events", "/apis/authorization.k8s.io/", "/namespaces/patchbay-system/", "dryRun="}, func(part string) bool {
+			return strings.Contains(r.URL.String(), part)
+		})
+}

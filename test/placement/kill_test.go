@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/lab/process"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
+)
+
+// mortal is a program that dies of each of its writes, before it hears of it, and is
+// started again: whatever it does it does in lives of one write.
+type mortal struct {
+	start func() (process.ID, error)
+
+	mu     sync.Mutex
+	id     process.ID
+	writes []string // that it died of
+	spared bool
+	err    error
+}
+
+// wrote is called for each write.
+func (m *mortal) wrote(r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.spared || m.err != nil || !m.id.Alive() {
+		return // it has died of another write at the same time
+	}
+	m.writes = append(m.writes, r.Method+" "+r.URL.Path)
+	if m.err = m.id.Kill(context.Background()); m.err == nil {
+		m.id, m.err = m.start()
+	}
+}
+
+// run starts the first life; the end of the test ends the last one.
+func (m *mortal) run(t *testing.T) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var err error
+	if m.id, err = m.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.spared = true
+		if err := m.id.Kill(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// deaths tells how many writes there were.
+func (m *mortal) deaths(t *testing.T) int {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		t.Fatal(m.err)
+	}
+	return len(m.writes)
+}
+
+// kcp policy: where an object goes changes atomically, NONE, east, east and west, west,
+// NONE, although the hub dies of every write. What is asked for is there in the end, once;
+// the watcher sees to the rest.
+func TestKCPPolicyHubKilledAtEveryWrite(t *testing.T) {
+	w := shared
+	ns := w.namespace(t)
+	watch(t, w, ns)
+	if err := w.hub.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.restartHub(t) })
+	m := &mortal{}
+	gate, err := w.Hub.NewGate(m.wrote, bed.HubUser, bed.Groups()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, gate)
+	m.start = func() (process.ID, error) { return w.RunHub(gate.Kubeconfig) }
+	m.run(t)
+	w.roundTrip(t, ns)
+	if n := m.deaths(t); n < 20 {
+		t.Errorf("the hub died of %d writes, want some for each step: %q", n, m.writes)
+	}
+	t.Logf("the hub died of %d writes", len(m.writes))
+}
+
+// kcp policy: the same while the agent in east dies of each of its writes, at the hub and
+// in its cluster.
+func TestKCPPolicyAgentKilledAtEveryWrite(t *testing.T) {
+	w := shared
+	ns := w.namespace(t)
+	watch(t, w, ns)
+	if err := w.agents["east"].Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		var err error
+		if w.agents["east"], err = w.StartAgent(context.Background(), "east"); err != nil {
+			t.Error(err)
+		}
+	})
+	m := &mortal{}
+	local, err := w.Clusters["east"].NewGate(m.wrote, bed.AgentUser, bed.Groups()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, local)
+	hub, err := w.Hub.NewGate(m.wrote, v1alpha1.ClusterUserPrefix+"east", v1alpha1.ClusterGroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, hub)
+	m.start = func() (process.ID, error) { return w.RunAgent("east", local.Kubeconfig, hub.Kubeconfig, nil) }
+	m.run(t)
+	w.roundTrip(t, ns)
+	if n := m.deaths(t); n < 10 {
+		t.Errorf("the agent died of %d writes, want some for each step: %q", n, m.writes)
+	}
+	t.Logf("the agent died of %d writes", len(m.writes))
+}
+
+// roundTrip takes a Deployment and its ConfigMap NONE, east, east and west, west, NONE.
+func (w *world) roundTrip(t *testing.T, ns string) {
+	t.Helper()
+	w.apply(t, w.Hub.Client, ns, deployment("web", 4, "", ""))
+	for _, step := range []struct {
+		clusters string
+		want     map[string]int32
+	}{
+		{"east", map[string]int32{"east": 4}},
+		{"east,west", map[string]int32{"east": 2, "west": 2}},
+		{"west", map[string]int32{"west": 4}},
+		{"", map[string]int32{}},
+	} {
+		w.annotate(t, object("apps/v1", "Deployment", ns, "web"), step.clusters)
+		w.awaitReplicas(t, ns, step.want)
+		if step.clusters != "" {
+			w.available(t, ns, "web", 4)
+		}
+	}
+	eventually(t, "no Work is left", func() error {
+		works := &v1alpha1.WorkList{}
+		if err := w.Hub.Client.List(t.Context(), works); err != nil {
+			return err
+		}
+		for _, one := range works.Items {
+			if one.Spec.Source.Namespace == ns {
+				return fmt.Errorf("%s/%s", one.Namespace, one.Name)
+			}
+		}
+		return w.Hub.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "web"}, object("apps/v1", "Deployment", ns, "web"))
+	})
+}
+
+// restartHub brings back the hub that all tests share.
+func (w *world) restartHub(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var err error
+	if w.hub, err = w.StartHub(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func closed(t *testing.T, g *bed.Gate) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// widgets define a kind of somebody else's, and let the agents write it.
+const widgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.test.example.com}
+spec:
+  group: test.example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      subresources: {status: {}}
+      schema:
+        openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: widgets
+  labels: {placement.patchbay.io/aggregate-to-agent: "true"}
+rules:
+  - {apiGroups: [test.example.com], resources: [widgets], verbs: [get, list, watch, create, patch, delete]}
+`
+
+// kcp policy: the annotation places, moves and takes back objects of any kind.
+func TestKCPPolicyAnyKind(t *testing.T) {
+	t.Parallel()
+	const pods = `
+  selector: {matchLabels: {app: x}}
+  template:
+    metadata: {labels: {app: x}}
+    spec:
+      containers: [{name: c, image: "registry.example/app:1"}]
+`
+	cases := map[string]struct {
+		reason, apiVersion, kind, body string
+		stays                          bool
+	}{
+		"ConfigMap": {reason: "No spec, no status.", apiVersion: "v1", kind: "ConfigMap", body: `data: {a: b}`},
+		"Secret":    {reason: "Its data are bytes.", apiVersion: "v1", kind: "Secret", body: `stringData: {a: b}`},
+		"Claim": {
+			reason:     "One that nobody binds is ready nowhere, and does not move.",
+			apiVersion: "v1", kind: "PersistentVolumeClaim", stays: true,
+			body: `spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}`,
+		},
+		"Widget": {reason: "A kind that came after the hub and the agents.", apiVersion: "test.example.com/v1", kind: "Widget", body: `spec: {size: 1}`},
+		"Job": {
+			reason:     "It runs once, and is not run again where it moves to.",
+			apiVersion: "batch/v1", kind: "Job", stays: true,
+			body: `spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "registry.example/app:1"}]}}}`,
+		},
+		"StatefulSet": {reason: "It is in one cluster at a time.", apiVersion: "apps/v1", kind: "StatefulSet", body: "spec:\n  replicas: 2\n  serviceName: x" + pods},
+		"DaemonSet":   {reason: "Its number is the cluster's.", apiVersion: "apps/v1", kind: "DaemonSet", body: "spec:" + pods},
+		"ClusterNetwork": {
+			reason:     "It has no namespace.",
+			apiVersion: "danm.io/v1", kind: "ClusterNetwork", body: `spec: {NetworkID: x, Options: {host_device: ens9, cidr: 10.9.0.0/24}}`,
+		},
+		"TenantNetwork": {reason: "Where nobody assigns devices it stays as it is.", apiVersion: "danm.io/v1", kind: "TenantNetwork", body: `spec: {NetworkID: x, NetworkType: ipvlan}`},
+	}
+	w := shared
+	w.define(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := w.namespace(t)
+			watch(t, w, ns)
+			o := object(tc.apiVersion, tc.kind, ns, "x")
+			if strings.HasPrefix(tc.kind, "Cluster") {
+				o = object(tc.apiVersion, tc.kind, "", ns)
+				t.Cleanup(func() { w.remove(t, object(tc.apiVersion, tc.kind, "", ns)) })
+			}
+			w.apply(t, w.Hub.Client, ns, fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, annotations: {%s: east}}\n%s\n",
+				tc.apiVersion, tc.kind, o.GetName(), "placement.patchbay.io/clusters", tc.body))
+			w.awaitWhere(t, o, "east")
+			if !tc.stays {
+				w.annotate(t, fresh(o), "west")
+				w.awaitWhere(t, o, "west")
+			}
+			w.annotate(t, fresh(o), "")
+			w.awaitWhere(t, o, "")
+			if err := w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+				t.Errorf("%s\nat the hub: %v", tc.reason, err)
+			}
+		})
+	}
+}
+
+// define installs widgets at the hub and in all clusters.
+func (w *world) define(t *testing.T) {
+	t.Helper()
+	w.apply(t, w.Hub.Client, "", widgets)
+	for _, c := range w.Clusters {
+		w.apply(t, c.Client, "", widgets)
+	}
+}
+
+// remove deletes an object at the hub, at the end of a test.
+func (w *world) remove(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := w.Hub.Client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+}
+
+// fresh names the same object, without what was read of it.
+func fresh(o client.Object) client.Object {
+	apiVersion, kind := o.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
+	return object(apiVersion, kind, o.GetNamespace(), o.GetName())
+}
