@@ -46,7 +46,7 @@ func compileCEL(env *cel.Env, expression string) (cel.Program, error) {
 	if err := issues.Err(); err != nil {
 		return nil, fmt.Errorf("cel: %w", err)
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost))
+	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.CostTracking(weights{}))
 	if err != nil {
 		return nil, fmt.Errorf("cel: %w", err)
 	}

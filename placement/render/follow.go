@@ -34,7 +34,7 @@ func Follow(object *unstructured.Unstructured) []Reference {
 	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
 		f.clones([]any{object.Object})
 	case schema.GroupKind{Kind: "ServiceAccount"}:
-		f.named("imagePullSecrets", object.Object["imagePullSecrets"])
+		f.held("Secret", object.Object["imagePullSecrets"])
 	case schema.GroupKind{Group: "networking.k8s.io", Kind: "Ingress"}:
 		f.ingress(spec)
 	}
@@ -48,11 +48,11 @@ type follower struct {
 	found     []Reference
 }
 
-// add collects a reference; no name is no reference, and every namespace has the
-// ServiceAccount default.
+// add collects a reference. No kind or no name is no reference, and every namespace has
+// the ServiceAccount default.
 func (f *follower) add(gk schema.GroupKind, name any) {
 	text, _ := name.(string)
-	if text != "" && (gk.Kind != "ServiceAccount" || text != "default") {
+	if gk.Kind != "" && text != "" && (gk.Kind != "ServiceAccount" || text != "default") {
 		f.found = append(f.found, Reference{Group: gk.Group, Kind: gk.Kind, Namespace: f.namespace, Name: text})
 	}
 }

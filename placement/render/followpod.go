@@ -4,21 +4,32 @@ package render
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// named are the fields of a Pod's spec, at any depth, that name an object by a field
-// name or secretName within them: volumes and their projections, environments, and how
+// holderOf is the kind of the object that a field of a Pod's spec, at any depth, names by
+// a name or secretName within it: volumes and their projections, environments, and how
 // volumes of many kinds are opened.
-var named = map[string]string{
-	"configMap": "ConfigMap", "configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap",
-	"secret": "Secret", "secretRef": "Secret", "secretKeyRef": "Secret", "azureFile": "Secret",
-	"nodePublishSecretRef": "Secret", "imagePullSecrets": "Secret",
+func holderOf(field string) string {
+	switch field {
+	case "configMap", "configMapRef", "configMapKeyRef":
+		return "ConfigMap"
+	case "secret", "secretRef", "secretKeyRef", "azureFile", "nodePublishSecretRef", "imagePullSecrets":
+		return "Secret"
+	}
+	return ""
 }
 
-// names are those that hold the name itself.
-var names = map[string]schema.GroupKind{
-	"serviceAccountName":        {Kind: "ServiceAccount"},
-	"claimName":                 {Kind: "PersistentVolumeClaim"},
-	"resourceClaimName":         {Group: "resource.k8s.io", Kind: "ResourceClaim"},
-	"resourceClaimTemplateName": {Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"},
+// kindOf is the kind of the object whose name a field of a Pod's spec is.
+func kindOf(field string) schema.GroupKind {
+	switch field {
+	case "serviceAccountName":
+		return schema.GroupKind{Kind: "ServiceAccount"}
+	case "claimName":
+		return schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	case "resourceClaimName":
+		return schema.GroupKind{Group: "resource.k8s.io", Kind: "ResourceClaim"}
+	case "resourceClaimTemplateName":
+		return schema.GroupKind{Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"}
+	}
+	return schema.GroupKind{}
 }
 
 // pod collects what a part of a Pod's spec names. It reads the fields as they are: a
@@ -31,21 +42,15 @@ func (f *follower) pod(part any) {
 		}
 	case map[string]any:
 		for field, value := range part {
-			if gk, ok := names[field]; ok {
-				f.add(gk, value)
-			}
-			f.named(field, value)
+			f.add(kindOf(field), value)
+			f.held(holderOf(field), value)
 			f.pod(value)
 		}
 	}
 }
 
-// named collects what one field names, or each item of it.
-func (f *follower) named(field string, value any) {
-	kind, ok := named[field]
-	if !ok {
-		return
-	}
+// held collects what a field names by what is within it, or within each of its items.
+func (f *follower) held(kind string, value any) {
 	items, ok := value.([]any)
 	if !ok {
 		items = []any{value}

@@ -5,9 +5,7 @@ package render
 import (
 	"fmt"
 	"math"
-	"strings"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -86,20 +84,4 @@ func wholeNumbers(value any) any {
 		}
 	}
 	return value
-}
-
-// replaceFunction is text.replace(old, new), with a bound on what it makes: cel-go's own
-// has none, and a few of them in a row fill any memory.
-func replaceFunction() cel.EnvOption {
-	return cel.Function("replace", cel.MemberOverload("string_replace_string_string",
-		[]*cel.Type{cel.StringType, cel.StringType, cel.StringType}, cel.StringType,
-		cel.FunctionBinding(func(args ...ref.Val) ref.Val {
-			text, _ := args[0].Value().(string)
-			from, _ := args[1].Value().(string)
-			to, _ := args[2].Value().(string)
-			if len(text)+strings.Count(text, from)*(len(to)-len(from)) > v1alpha1.MaxManifestBytes {
-				return types.NewErr("replace makes more than %d bytes", v1alpha1.MaxManifestBytes)
-			}
-			return types.String(strings.ReplaceAll(text, from, to))
-		})))
 }

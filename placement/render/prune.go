@@ -28,7 +28,8 @@ func Prune(object *unstructured.Unstructured) {
 	case schema.GroupKind{Group: "batch", Kind: "Job"}:
 		pruneJob(object)
 	case schema.GroupKind{Kind: "Pod"}:
-		for _, field := range []string{"nodeName", "priority"} { // a cluster decides both
+		// A cluster decides the first two; the last cannot be created, only added.
+		for _, field := range []string{"nodeName", "priority", "ephemeralContainers"} {
 			unstructured.RemoveNestedField(object.Object, "spec", field)
 		}
 		pruneToken(object)

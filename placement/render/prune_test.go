@@ -64,8 +64,8 @@ func TestPrune(t *testing.T) {
 			want:   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec: {manualSelector: true, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}}}",
 		},
 		"Pod": {
-			reason: "node, priority and the token's volume are a cluster's",
-			text: "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {nodeName: n1, priority: 0, priorityClassName: high, volumes: [{name: kube-api-access-x7, projected: {}}, {name: data}], " +
+			reason: "node, priority and the token's volume are a cluster's; who debugs at the hub sees nothing",
+			text: "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {nodeName: n1, ephemeralContainers: [{name: debug}], priority: 0, priorityClassName: high, volumes: [{name: kube-api-access-x7, projected: {}}, {name: data}], " +
 				"initContainers: [{name: i}], containers: [{name: c, volumeMounts: [{name: data}, {name: kube-api-access-x7}]}]}",
 			want: "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {priorityClassName: high, volumes: [{name: data}], initContainers: [{name: i}], containers: [{name: c, volumeMounts: [{name: data}]}]}",
 		},

@@ -65,6 +65,10 @@ func SetReplicas(object *unstructured.Unstructured, n int32) error {
 	return set("completions", n)
 }
 
+// Pauses tells whether asking for n replicas pauses the object: a Job, whose other numbers
+// cannot change any more.
+func Pauses(object *unstructured.Unstructured, n int32) bool { return isJob(object) && n == 0 }
+
 // Requests is what one replica's Pod requests, as the scheduler counts it; nil for an
 // object that makes no Pods. Without a request a container's limit counts.
 func Requests(object *unstructured.Unstructured) corev1.ResourceList {

@@ -82,9 +82,17 @@ func order(namespace string) int {
 }
 
 // Apply carries out the rules on an object on its way to a cluster, in place. The
-// error is a RuleError, and the object is then as it was.
+// error names the object and wraps a RuleError; the object is then as it was.
 func (r *Rules) Apply(object *unstructured.Unstructured, cluster *v1alpha1.Cluster) error {
 	work := object.DeepCopy()
+	if err := r.apply(work, cluster); err != nil {
+		return fmt.Errorf("%s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+	}
+	object.Object = work.Object
+	return nil
+}
+
+func (r *Rules) apply(work *unstructured.Unstructured, cluster *v1alpha1.Cluster) error {
 	for _, c := range r.all {
 		if !c.matcher.matches(work, cluster) {
 			continue
@@ -98,7 +106,6 @@ func (r *Rules) Apply(object *unstructured.Unstructured, cluster *v1alpha1.Clust
 			}
 		}
 	}
-	object.Object = work.Object
 	return nil
 }
 
