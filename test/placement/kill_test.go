@@ -56,6 +56,10 @@ func (m *mortal) run(t *testing.T) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.spared = true
+		t.Logf("it died of %d writes", len(m.writes))
+		if t.Failed() {
+			t.Logf("the last ones: %q", m.writes[max(0, len(m.writes)-10):])
+		}
 		if err := m.id.Kill(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -96,7 +100,6 @@ func TestKCPPolicyHubKilledAtEveryWrite(t *testing.T) {
 	if n := m.deaths(t); n < 20 {
 		t.Errorf("the hub died of %d writes, want some for each step: %q", n, m.writes)
 	}
-	t.Logf("the hub died of %d writes", len(m.writes))
 }
 
 // kcp policy: the same while the agent in east dies of each of its writes, at the hub and
@@ -131,7 +134,6 @@ func TestKCPPolicyAgentKilledAtEveryWrite(t *testing.T) {
 	if n := m.deaths(t); n < 10 {
 		t.Errorf("the agent died of %d writes, want some for each step: %q", n, m.writes)
 	}
-	t.Logf("the agent died of %d writes", len(m.writes))
 }
 
 // roundTrip takes a Deployment and its ConfigMap NONE, east, east and west, west, NONE.

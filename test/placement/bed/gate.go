@@ -3,6 +3,8 @@
 package bed
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,21 +17,25 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Gate stands before an API server for one user. Requests and watches pass as they are;
-// of each write that succeeded it tells before the client hears of it.
+// of each write that changed something it tells before the client hears of it.
 type Gate struct {
 	// Kubeconfig is the file of the way through.
 	Kubeconfig string
 
 	listener net.Listener
 	server   *http.Server
+	wrote    func(*http.Request)
+	versions sync.Map // by path: the object's last resourceVersion
 }
 
 // NewGate opens a gate before the API server for the user of that name. Wrote is called
@@ -51,23 +57,38 @@ func (p *Plane) NewGate(wrote func(*http.Request), user string, groups ...string
 	if err != nil {
 		return nil, fmt.Errorf("parse the API server's address: %w", err)
 	}
-	g := &Gate{Kubeconfig: filepath.Join(p.dir, filepath.Base(file)+".gate")}
+	g := &Gate{Kubeconfig: filepath.Join(p.dir, filepath.Base(file)+".gate"), wrote: wrote}
 	if g.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("open the gate's port: %w", err)
 	}
 	g.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: &httputil.ReverseProxy{
 		Transport: upstream, FlushInterval: -1, // watches
-		ErrorLog: log.New(io.Discard, "", 0), // clients that are killed
-		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ModifyResponse: func(r *http.Response) error {
-			if changes(r.Request) && r.StatusCode < http.StatusMultipleChoices {
-				wrote(r.Request)
-			}
-			return nil
-		},
+		ErrorLog:       log.New(io.Discard, "", 0), // clients that are killed
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: g.look,
 	}}
 	go func() { _ = g.server.Serve(g.listener) }() // it ends with Close
 	return g, g.write()
+}
+
+// look tells of an answer if it is that to a write which changed something.
+func (g *Gate) look(r *http.Response) error {
+	if !changes(r.Request) || r.StatusCode >= http.StatusMultipleChoices {
+		return nil
+	}
+	raw, err := io.ReadAll(r.Body)
+	if err := errors.Join(err, r.Body.Close()); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(raw))
+	var o metav1.PartialObjectMetadata
+	if json.Unmarshal(raw, &o) == nil && o.ResourceVersion != "" {
+		if before, ok := g.versions.Swap(r.Request.URL.Path, o.ResourceVersion); ok && before == o.ResourceVersion {
+			return nil
+		}
+	}
+	g.wrote(r.Request)
+	return nil
 }
 
 // write writes the kubeconfig.
