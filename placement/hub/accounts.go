@@ -14,34 +14,34 @@ const joinRole = "join"
 
 // account is what an agent is whose certificate would not get through: its tokens are
 // short-lived.
-func (a *access) account(c *v1alpha1.Cluster) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{ObjectMeta: named(v1alpha1.ClusterNamespacePrefix+c.Name, v1alpha1.AgentAccount)}
+func account(namespace string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: named(namespace, v1alpha1.AgentAccount)}
 }
 
-// tokenRule lets somebody get tokens of the agent's account in the namespace.
+// tokenRule lets somebody get tokens of the agent's account in the namespace: the agent,
+// and whoever has the cluster's join token.
 func tokenRule() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{v1alpha1.AgentAccount}, Verbs: []string{"create"},
 	}
 }
 
-func (a *access) joinRole(c *v1alpha1.Cluster) *rbacv1.Role {
-	return &rbacv1.Role{ObjectMeta: named(v1alpha1.ClusterNamespacePrefix+c.Name, joinRole), Rules: []rbacv1.PolicyRule{tokenRule()}}
-}
-
-// joinBinding lets who has the cluster's join token get the first of these tokens.
-func (a *access) joinBinding(c *v1alpha1.Cluster) *rbacv1.RoleBinding {
+// binding is of a Role and has its name.
+func binding(namespace, role string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
-		ObjectMeta: named(v1alpha1.ClusterNamespacePrefix+c.Name, joinRole),
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: joinRole},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: v1alpha1.BootstrapGroupPrefix + c.Name}},
+		ObjectMeta: named(namespace, role), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 	}
 }
 
 // agentOf is an agent with its certificate, and with a token.
-func agentOf(c *v1alpha1.Cluster) []rbacv1.Subject {
+func agentOf(cluster string) []rbacv1.Subject {
 	return []rbacv1.Subject{
-		{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: v1alpha1.ClusterUserPrefix + c.Name},
-		{Kind: rbacv1.ServiceAccountKind, Namespace: v1alpha1.ClusterNamespacePrefix + c.Name, Name: v1alpha1.AgentAccount},
+		{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: v1alpha1.ClusterUserPrefix + cluster},
+		{Kind: rbacv1.ServiceAccountKind, Namespace: v1alpha1.ClusterNamespacePrefix + cluster, Name: v1alpha1.AgentAccount},
 	}
+}
+
+// joinersOf are who has the cluster's join token.
+func joinersOf(cluster string) []rbacv1.Subject {
+	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: v1alpha1.BootstrapGroupPrefix + cluster}}
 }
