@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ const (
 	agentNamespace = "patchbay-system"
 	hubSecret      = "patchbay-agent-hub"
 	certificate    = "patchbay-agent-certificate"
+	hubToken       = "patchbay-agent-token"
 )
 
 // install applies the agent's manifests and the way to the hub.
@@ -38,14 +40,10 @@ func (j *joining) install(ctx context.Context, c client.Client) error {
 }
 
 // mayInstall refuses where an agent works for another hub or under another name; with
-// force it takes away the certificate that the agent has from there.
+// force it takes away the credential that the agent has from there.
 func (j *joining) mayInstall(ctx context.Context, c client.Client) error {
 	if j.force {
-		old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: certificate}}
-		if err := c.Delete(ctx, old); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete Secret %s/%s: %w", agentNamespace, certificate, err)
-		}
-		return nil
+		return forget(ctx, c)
 	}
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: hubSecret}, secret); err != nil {
@@ -59,8 +57,19 @@ func (j *joining) mayInstall(ctx context.Context, c client.Client) error {
 		return fmt.Errorf("read the kubeconfig in Secret %s/%s (use --force to write it anew): %w", agentNamespace, hubSecret, err)
 	}
 	for name, cluster := range was.Clusters {
-		if name != j.cluster || cluster.Server != j.hub {
+		if name != j.cluster || !slices.Contains(j.addresses(), cluster.Server) {
 			return fmt.Errorf("this cluster is %s of the hub %s, and its agent would leave that: use --force if it is to", name, cluster.Server)
+		}
+	}
+	return nil
+}
+
+// forget takes away what the agent proves itself with at its hub.
+func forget(ctx context.Context, c client.Client) error {
+	for _, name := range []string{certificate, hubToken} {
+		old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: name}}
+		if err := c.Delete(ctx, old); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete Secret %s/%s: %w", agentNamespace, name, err)
 		}
 	}
 	return nil

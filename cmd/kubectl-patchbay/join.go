@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,10 +17,10 @@ import (
 
 // joining is what `cluster join` is asked to do.
 type joining struct {
-	cluster, hub, token string
+	cluster, hub, token string // several addresses of the hub have commas between them
 	ca                  string // base64 of PEM
 	proxy, image        string
-	force               bool
+	tokenAuth, force    bool
 }
 
 // newJoin is the verb that installs the agent.
@@ -49,10 +50,11 @@ func newJoin(ctx context.Context, a *access) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&j.hub, "hub", "", "the hub's address, such as https://hub.example.com:6443")
+	f.StringVar(&j.hub, "hub", "", "the hub's address, such as https://hub.example.com:6443; with commas between them several, of which one answers")
 	f.StringVar(&j.token, "join-token", "", "the join token")
 	f.StringVar(&j.ca, "ca", "", "the hub's certificate authority, base64 of PEM; default: those that the agent's image knows")
 	f.StringVar(&j.proxy, "proxy", "", "the proxy on the way to the hub, such as http://user:password@proxy.example:3128")
+	f.BoolVar(&j.tokenAuth, "token-auth", false, "the agent has short-lived tokens, not a certificate: for a load balancer on the way that ends TLS")
 	f.StringVar(&j.image, "image", "patchbay.local/patchbay-agent:devel", "the agent's image")
 	f.BoolVar(&j.force, "force", false, "also where an agent of another cluster or hub is installed")
 	return cmd
@@ -64,8 +66,10 @@ var tokenForm = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 // validate says what is wrong with the flags, all at once.
 func (j *joining) validate() error {
 	errs := []error{invite.CheckName(j.cluster)}
-	if u, err := url.Parse(j.hub); err != nil || u.Scheme != "https" || u.Host == "" {
-		errs = append(errs, fmt.Errorf("flag --hub: %q is no address such as https://hub.example.com:6443", j.hub))
+	for _, address := range j.addresses() {
+		if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host == "" {
+			errs = append(errs, fmt.Errorf("flag --hub: %q is no address such as https://hub.example.com:6443", address))
+		}
 	}
 	if !tokenForm.MatchString(j.token) {
 		errs = append(errs, errors.New("flag --join-token: want what `kubectl patchbay hub token` printed, such as abcdef.0123456789abcdef"))
@@ -81,3 +85,6 @@ func (j *joining) validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// addresses are the hub's, in the order in which they are tried.
+func (j *joining) addresses() []string { return strings.Split(j.hub, ",") }

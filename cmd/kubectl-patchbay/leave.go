@@ -45,7 +45,7 @@ func leave(ctx context.Context, c client.Client) error {
 		return err
 	}
 	slices.Reverse(objects)
-	objects = append(objects, own("v1", "Secret", hubSecret), own("v1", "Secret", certificate),
+	objects = append(objects, own("v1", "Secret", hubSecret), own("v1", "Secret", certificate), own("v1", "Secret", hubToken),
 		own("coordination.k8s.io/v1", "Lease", "patchbay-agent"))
 	for _, o := range objects {
 		if o.GetKind() == "Namespace" {

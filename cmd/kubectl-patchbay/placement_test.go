@@ -34,6 +34,7 @@ func TestPlacementCommandsThatAreWrong(t *testing.T) {
 		"NoConfig":  {reason: "the file is named", args: []string{"hub", "token", "east", "--kubeconfig=/nowhere"}, want: "/nowhere"},
 		"NoHub":     {reason: "where to?", args: []string{"cluster", "join", "east", good}, want: "flag --hub"},
 		"PlainHub":  {reason: "a token goes over TLS only", args: []string{"cluster", "join", "east", good, "--hub=http://h"}, want: "flag --hub"},
+		"Hubs":      {reason: "each address is one", args: []string{"cluster", "join", "east", good, "--hub=https://h,h"}, want: `flag --hub: "h"`},
 		"NoToken":   {reason: "by which right?", args: []string{"cluster", "join", "east", "--hub=https://h"}, want: "flag --join-token"},
 		"CA":        {reason: "the authority is base64", args: []string{"cluster", "join", "east", "--hub=https://h", good, "--ca=%"}, want: "flag --ca"},
 		"Proxy":     {reason: "a proxy has an address", args: []string{"cluster", "join", "east", "--hub=https://h", good, "--proxy=x"}, want: "flag --proxy"},
@@ -123,10 +124,20 @@ func TestWhatIsInstalled(t *testing.T) {
 	if text(t, agent, "image") != j.image || !strings.Contains(string(mustJSON(t, agent.Object["env"])), `{"name":"CLUSTER","value":"east"}`) {
 		t.Errorf("the agent's container is %v", agent.Object)
 	}
+	if args := string(mustJSON(t, agent.Object["args"])); strings.Contains(args, "--token-auth") || strings.Contains(args, "--hub-address") {
+		t.Errorf("nobody asked for %s", args)
+	}
 	before := deployment.DeepCopy()
 	j.hub = "https://other:6443"
 	if err := j.configure(deployment); err != nil || cmp.Equal(before.Object, deployment.Object) {
 		t.Errorf("another hub does not start the agent anew: %v", err)
+	}
+	j.hub, j.tokenAuth = "https://one:6443,https://two:6443", true
+	if err := j.configure(deployment); err != nil {
+		t.Fatal(err)
+	}
+	if text := string(mustJSON(t, deployment.Object)); !strings.Contains(text, `"--hub-address=https://two:6443","--token-auth"`) {
+		t.Errorf("further address and tokens are not in %s", text)
 	}
 	if err := j.configure(objects[0]); err == nil {
 		t.Error("configures a CustomResourceDefinition")

@@ -13,7 +13,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// wayAnnotation on the agent's Pods changes with hub and name, so that they start anew.
+// wayAnnotation on the agent's Pods changes with name, hub and join token, so that they
+// start anew: an agent reads these once.
 const wayAnnotation = "placement.patchbay.io/way"
 
 // secret is the way to the hub, as a kubeconfig.
@@ -23,7 +24,7 @@ func (j *joining) secret() (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	raw, err := clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{j.cluster: {Server: j.hub, CertificateAuthorityData: ca, ProxyURL: j.proxy}},
+		Clusters:       map[string]*clientcmdapi.Cluster{j.cluster: {Server: j.addresses()[0], CertificateAuthorityData: ca, ProxyURL: j.proxy}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"join": {Token: j.token}},
 		Contexts:       map[string]*clientcmdapi.Context{"hub": {Cluster: j.cluster, AuthInfo: "join"}},
 		CurrentContext: "hub",
@@ -52,10 +53,18 @@ func (j *joining) configure(o *unstructured.Unstructured) error {
 		}
 	}
 	agent["image"] = j.image
+	args, _ := agent["args"].([]any)
+	for _, further := range j.addresses()[1:] {
+		args = append(args, "--hub-address="+further)
+	}
+	if j.tokenAuth {
+		args = append(args, "--token-auth")
+	}
+	agent["args"] = args
 	if err := unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers"); err != nil {
 		return fmt.Errorf("set the agent's container: %w", err)
 	}
-	sum := sha256.Sum256([]byte(j.cluster + "\n" + j.hub + "\n" + j.ca + "\n" + j.proxy))
+	sum := sha256.Sum256([]byte(j.cluster + "\n" + j.hub + "\n" + j.ca + "\n" + j.proxy + "\n" + j.token))
 	err = unstructured.SetNestedField(o.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", wayAnnotation)
 	if err != nil {
 		return fmt.Errorf("annotate the agent's Pods: %w", err)
