@@ -28,7 +28,7 @@ const (
 	// tokenRenew is when a token is renewed at the latest.
 	tokenRenew = time.Hour
 	// tokenRetry is how long to wait after a failure at first, tokenRetryLast at last.
-	tokenRetry, tokenRetryLast = time.Second, 30 * time.Second
+	tokenRetry, tokenRetryLast = time.Second, 10 * time.Second
 	// tokenRequest bounds one request for a token.
 	tokenRequest = 30 * time.Second
 )
@@ -128,8 +128,9 @@ func (t *Tokens) renew(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	t.set(answer.Token)
-	if err := t.store.write(ctx, answer.Token); err != nil {
+	err = t.store.write(ctx, answer.Token)
+	t.set(answer.Token) // good all the same
+	if err != nil {
 		return 0, err
 	}
 	return min(tokenRenew, time.Until(answer.ExpirationTimestamp.Time)*2/3), nil
