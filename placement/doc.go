@@ -115,5 +115,7 @@
 // cluster-east (works get, list, watch; works/status get, update, patch; leases; events
 // create, patch) and the ClusterRole of the same name (clusters east get; its status
 // get, patch; namespace kube-system get, for the hub's UID). client-go's certificate
-// manager rotates it.
+// manager rotates it. Behind a balancer that ends TLS, where certificates do not get
+// through, the agent is the ServiceAccount agent in cluster-east instead: the join token
+// may create its first token there, that one the next.
 package placement

@@ -7,8 +7,10 @@ package placement
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -28,6 +30,9 @@ func TestKubeStellarInwardConnections(t *testing.T) {
 	t.Run("HubReplicas", hubReplicas)
 	t.Run("HubAddresses", hubAddresses)
 }
+
+// away is how long a link is cut at least.
+var away = flag.Duration("away", 0, "how long the hub is away from an agent")
 
 // linkCut: while the link is cut objects stay and are repaired; after that the hub's
 // changes arrive.
@@ -57,8 +62,11 @@ func linkCut(t *testing.T) {
 		return err
 	})
 	w.scale(t, ns, "web", 3)
+	time.Sleep(*away)
 	east.Link.Mend()
+	mended := time.Now()
 	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
+	t.Logf("the hub's change arrived %s after the link was mended", time.Since(mended).Round(time.Second/10))
 	w.available(t, ns, "web", 3)
 }
 
