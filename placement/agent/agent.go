@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -49,28 +47,25 @@ const (
 
 // Agent is the agent of one cluster.
 type Agent struct {
-	config  Config
-	queue   workqueue.TypedRateLimitingInterface[string]
-	worker  *worker
-	hub     *hub
-	figures *figures
-
-	hubDynamic dynamic.Interface
-	local      client.Client
-	metadata   metadata.Interface
-	discovery  discovery.ServerVersionInterface
-	informers  []toolscache.SharedIndexInformer
+	config    Config
+	queue     workqueue.TypedRateLimitingInterface[string]
+	hub       *hub
+	worker    *worker
+	figures   *figures
+	discovery discovery.ServerVersionInterface
+	informers []toolscache.SharedIndexInformer
 }
 
 // New wires an agent; nothing runs yet, and neither API server need be there.
 func New(config Config) (*Agent, error) {
 	a := &Agent{config: config, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast))}
-	if err := a.connectHub(unthrottled(config.Hub)); err != nil {
+	var err error
+	if a.hub, err = newHub(unthrottled(config.Hub), config.Cluster); err != nil {
 		return nil, err
 	}
-	if err := a.connectLocal(unthrottled(config.Local)); err != nil {
-		return nil, err
+	if err := a.connect(unthrottled(config.Local)); err != nil {
+		return nil, fmt.Errorf("make the cluster's client: %w", err)
 	}
 	return a, nil
 }
@@ -82,77 +77,45 @@ func unthrottled(config *rest.Config) *rest.Config {
 	return config
 }
 
-func (a *Agent) connectHub(config *rest.Config) error {
+// connect makes the clients of the cluster, the worker, and what feeds it.
+func (a *Agent) connect(config *rest.Config) error {
 	scheme, mapper, err := kinds()
 	if err != nil {
 		return err
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
-	if err != nil {
-		return fmt.Errorf("make the hub's client: %w", err)
-	}
-	namespace := v1alpha1.ClusterNamespacePrefix + a.config.Cluster
-	works, err := cache.New(config, cache.Options{
-		Scheme: scheme, Mapper: mapper, DefaultNamespaces: map[string]cache.Config{namespace: {}},
-		DefaultTransform: cache.TransformStripManagedFields(),
-	})
-	if err != nil {
-		return fmt.Errorf("make the hub's cache: %w", err)
-	}
-	if a.hubDynamic, err = dynamic.NewForConfig(config); err != nil {
-		return fmt.Errorf("make the hub's client: %w", err)
-	}
-	a.hub = &hub{
-		client: c, cache: works, namespace: namespace, now: time.Now, last: map[string]time.Time{},
-		synced: func() bool { return false },
-	}
-	return nil
-}
-
-func (a *Agent) connectLocal(config *rest.Config) error {
-	scheme, mapper, err := kinds()
+	local, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return err
-	}
-	if a.local, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
-		return fmt.Errorf("make the cluster's client: %w", err)
 	}
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("make the cluster's client: %w", err)
+		return err
 	}
-	if a.metadata, err = metadata.NewForConfig(config); err != nil {
-		return fmt.Errorf("make the cluster's client: %w", err)
-	}
-	core, err := corev1client.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("make the cluster's client: %w", err)
-	}
-	if a.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
-		return fmt.Errorf("make the cluster's client: %w", err)
-	}
-	return a.assemble(core.RESTClient(), objects)
-}
-
-// assemble makes the worker and what feeds it.
-func (a *Agent) assemble(core rest.Interface, objects dynamic.Interface) error {
-	found, informers, err := newPods(lister(core, "pods"), a.metadata, a.owned)
+	meta, err := metadata.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	nodes := toolscache.NewSharedIndexInformer(lister(core, "nodes"), &corev1.Node{}, 0, toolscache.Indexers{})
+	core, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	if a.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return err
+	}
+	nodes := toolscache.NewSharedIndexInformer(lister(core.RESTClient(), "nodes"), &corev1.Node{}, 0, toolscache.Indexers{})
 	if err := nodes.SetTransform(slimNode); err != nil {
-		return fmt.Errorf("set transform: %w", err)
+		return err
 	}
-	a.informers = informers
-	a.informers = append(a.informers, nodes)
-	halted := &halt{}
-	a.figures = &figures{nodes: nodes.GetStore(), pods: found.pods, halt: halted}
+	found, informers, err := newPods(lister(core.RESTClient(), "pods"), meta, a.owned)
+	if err != nil {
+		return err
+	}
+	a.informers = append(informers, nodes)
 	a.worker = &worker{
-		works: a.hub, hub: a.hub, records: newRecords(a.local), halt: halted, pods: found,
-		applier: &applier{dynamic: objects, client: a.local, guard: a.config.Guard},
-		watcher: newWatcher(a.metadata, a.changed), digests: map[string]digests{}, all: a.enqueueAll,
+		hub: a.hub, records: newRecords(local), halt: &halt{}, pods: found, all: a.enqueueAll,
+		applier: &applier{dynamic: objects, client: local, guard: a.config.Guard}, watcher: newWatcher(meta, a.changed),
 	}
+	a.figures = &figures{nodes: nodes.GetStore(), pods: found.pods, halt: a.worker.halt}
 	return nil
 }
 
@@ -187,15 +150,6 @@ func (a *Agent) enqueueAll(ctx context.Context) {
 			a.queue.Add(list.Items[i].Name)
 		}
 	}
-}
-
-// hubUID asks the hub who it is.
-func (a *Agent) hubUID(ctx context.Context) (types.UID, error) {
-	ns := &corev1.Namespace{}
-	if err := a.hub.client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns); err != nil {
-		return "", fmt.Errorf("read the hub's UID: %w", err)
-	}
-	return ns.UID, nil
 }
 
 // log names the agent's logger.

@@ -7,6 +7,7 @@ package agent_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,6 +103,15 @@ func TestAgentUpholds(t *testing.T) {
 		b.awaitWork(t, w, "the field is left to its owner", applied(w.Spec.Revision))
 		if got := field(b.object(t, "apps/v1", "Deployment", "shop", "web"), "spec", "replicas"); got != "7" {
 			t.Errorf("replicas: got %s, want 7", got)
+		}
+		for _, n := range []string{"0", "3"} { // whether there are any stays the hub's to say
+			b.change(t, w, func(s *v1alpha1.WorkSpec) {
+				s.Manifests = []v1alpha1.Manifest{manifest(t, "deployments", strings.Replace(deployment, "replicas: 3", "replicas: "+n, 1))}
+			})
+			b.awaitWork(t, w, "the cluster is emptied and filled again", applied(w.Spec.Revision))
+			if got := field(b.object(t, "apps/v1", "Deployment", "shop", "web"), "spec", "replicas"); got != n {
+				t.Errorf("replicas: got %s, want %s", got, n)
+			}
 		}
 	})
 	t.Run("Pods", func(t *testing.T) { testPods(t, b, w) })
@@ -214,6 +224,79 @@ func TestAgentConflicts(t *testing.T) {
 			t.Errorf("data: got %s, want theirs", got)
 		}
 	})
+}
+
+// What the API server does not let change is named with object and field; what is there
+// stays as it is and goes on to be reported.
+func TestAgentMeetsFieldsThatCannotChange(t *testing.T) {
+	b := start(t)
+	const pod = "template: {spec: {restartPolicy: Never, containers: [{name: c, image: %s}]}}"
+	cases := map[string]struct{ reason, resource, head, before, after, field string }{
+		"Job": {
+			"A template.", "jobs", "{apiVersion: batch/v1, kind: Job, metadata: {name: x, namespace: default}, spec: {%s}}",
+			fmt.Sprintf(pod, "a"), fmt.Sprintf(pod, "b"), "spec.template",
+		},
+		"Completions": {
+			"Another share of the whole.", "jobs", "{apiVersion: batch/v1, kind: Job, metadata: {name: sums, namespace: default}, spec: {completions: %s, " + fmt.Sprintf(pod, "a") + "}}",
+			"3", "5", "spec.completions",
+		},
+		"Claim": {
+			"A class of storage.", "persistentvolumeclaims", "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: x, namespace: default}, " +
+				"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, storageClassName: %s}}", "slow", "fast", "spec",
+		},
+		"Service": {
+			"An address.", "services", "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: default}, spec: {ports: [{port: 80}], clusterIP: %s}}",
+			"10.96.7.7", "10.96.7.8", "spec.clusterIPs[0]",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := b.work(t, strings.ToLower(name), nil, manifest(t, tc.resource, fmt.Sprintf(tc.head, tc.before)))
+			good := b.awaitWork(t, w, "applied", applied(1)).Manifests[0]
+			b.change(t, w, func(s *v1alpha1.WorkSpec) {
+				s.Manifests = []v1alpha1.Manifest{manifest(t, tc.resource, fmt.Sprintf(tc.head, tc.after))}
+			})
+			s := b.awaitWork(t, w, tc.reason, failed("Invalid", tc.field))
+			m := s.Manifests[0]
+			if m.UID != good.UID || m.Generation != good.Generation || m.AppliedGeneration != good.AppliedGeneration {
+				t.Errorf("%s\nreport: got %+v, want the object as it was, %+v", tc.reason, m, good)
+			}
+			if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionApplied); !strings.Contains(c.Message, " default/"+m.Name+":") {
+				t.Errorf("%s\ngot %q, want the object's name", tc.reason, c.Message)
+			}
+			b.change(t, w, func(s *v1alpha1.WorkSpec) {
+				s.Manifests = []v1alpha1.Manifest{manifest(t, tc.resource, fmt.Sprintf(tc.head, tc.before))}
+			})
+			b.awaitWork(t, w, "mended", applied(3))
+		})
+	}
+}
+
+// What runs once is not made again by us when its cluster has lost it.
+func TestAgentMakesNoSecondPod(t *testing.T) {
+	b := start(t)
+	const spec = "spec: {automountServiceAccountToken: false, serviceAccountName: default, restartPolicy: Never, containers: [{name: c, image: i}]}"
+	if err := b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	for kind, text := range map[string]string{
+		"Pod": "{apiVersion: v1, kind: Pod, metadata: {name: once, namespace: default}, " + spec + "}",
+		"Job": "{apiVersion: batch/v1, kind: Job, metadata: {name: once, namespace: default}, spec: {template: {" + spec + "}}}",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			resource := strings.ToLower(kind) + "s"
+			w := b.work(t, resource, nil, manifest(t, resource, text))
+			b.awaitWork(t, w, "applied", applied(1))
+			version := map[string]string{"Pod": "v1", "Job": "batch/v1"}[kind]
+			if err := b.Delete(t.Context(), b.object(t, version, kind, "default", "once"), client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+				t.Fatal(err)
+			}
+			b.awaitWork(t, w, "it is gone", failed(v1alpha1.ReasonGone, resource))
+			if b.object(t, version, kind, "default", "once") != nil {
+				t.Error("it was made again")
+			}
+		})
+	}
 }
 
 // Nothing is removed but by an order, and only what we made.

@@ -82,6 +82,8 @@ func (a *applier) ensure(ctx context.Context, t target, policy v1alpha1.ApplyPol
 		return outcome{}, refused(t, err)
 	}
 	switch {
+	case live == nil && k.uid != "" && t.runsOnce():
+		return outcome{}, &refusal{v1alpha1.ReasonGone, fmt.Sprintf("%s: it is gone, not by an order, and never runs twice", t)}
 	case live == nil:
 		return a.create(ctx, t, policy)
 	case live.GetDeletionTimestamp() != nil:
@@ -146,6 +148,9 @@ func (a *applier) update(ctx context.Context, t target, live *unstructured.Unstr
 			return outcome{live: live}, refused(t, err)
 		}
 	}
+	if live, err = a.turn(ctx, t, live, c); err != nil {
+		return outcome{live: live}, err
+	}
 	o := t.object.DeepCopy()
 	for _, path := range c.drop {
 		unstructured.RemoveNestedField(o.Object, path...)
@@ -156,6 +161,25 @@ func (a *applier) update(ctx context.Context, t target, live *unstructured.Unstr
 		return outcome{live: live}, refused(t, err)
 	}
 	return outcome{live: now, applied: true}, nil
+}
+
+// turn sets replicas that are left to others to 0 and back, when the hub asks for that:
+// how many there are is an autoscaler's to say, whether there are any the hub's, which
+// empties a cluster before it leaves it.
+func (a *applier) turn(ctx context.Context, t target, live *unstructured.Unstructured, c cession) (*unstructured.Unstructured, error) {
+	path := []string{"spec", "replicas"}
+	asked, ok, err := unstructured.NestedInt64(t.object.Object, path...)
+	has, _, errHas := unstructured.NestedInt64(live.Object, path...)
+	ceded := slices.ContainsFunc(c.drop, func(p []string) bool { return slices.Equal(p, path) })
+	if !ok || !ceded || errors.Join(err, errHas) != nil || (asked == 0) == (has == 0) {
+		return live, nil
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"replicas":%d}}`, live.GetUID(), asked)
+	now, err := a.resource(t).Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cededManager})
+	if err != nil {
+		return live, refused(t, err)
+	}
+	return now, nil
 }
 
 func (a *applier) write(ctx context.Context, t target, o *unstructured.Unstructured, manager string, force bool) (*unstructured.Unstructured, error) {

@@ -9,12 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -54,51 +53,22 @@ func (f *figures) status(hubUID string) v1alpha1.ClusterStatus {
 	}
 }
 
-// slimNode keeps what a node can carry; its phase is Running if it is ready and takes
-// Pods.
-func slimNode(o any) (any, error) {
-	node, ok := o.(*corev1.Node)
-	if !ok {
-		return o, nil
-	}
-	slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
-	slim.Status.Allocatable = corev1.ResourceList{}
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
-		if q, ok := node.Status.Allocatable[name]; ok {
-			slim.Status.Allocatable[name] = q
-		}
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !node.Spec.Unschedulable {
-			slim.Status.Phase = corev1.NodeRunning
-		}
-	}
-	return slim, nil
-}
-
 // clusterReport applies the cluster's figures at the hub when they have changed.
 type clusterReport struct {
-	hub  dynamic.Interface
+	hub  client.Client
 	name string
 	last *v1alpha1.ClusterStatus
 }
 
 // send applies the status, unless it is what was sent last.
 func (r *clusterReport) send(ctx context.Context, status v1alpha1.ClusterStatus) error {
+	var before []metav1.Condition
 	if r.last != nil {
-		for i, c := range status.Conditions {
-			if was := meta.FindStatusCondition(r.last.Conditions, c.Type); was != nil && was.Status == c.Status {
-				status.Conditions[i].LastTransitionTime = was.LastTransitionTime
-			}
-		}
-		if equality.Semantic.DeepEqual(*r.last, status) {
-			return nil
-		}
+		before = r.last.Conditions
 	}
-	for i := range status.Conditions {
-		if status.Conditions[i].LastTransitionTime.IsZero() {
-			status.Conditions[i].LastTransitionTime = metav1.Now().Rfc3339Copy()
-		}
+	status.Conditions = merge(before, status.Conditions)
+	if r.last != nil && equality.Semantic.DeepEqual(*r.last, status) {
+		return nil
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
 	if err != nil {
@@ -107,8 +77,7 @@ func (r *clusterReport) send(ctx context.Context, status v1alpha1.ClusterStatus)
 	o := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
 	o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind("Cluster"))
 	o.SetName(r.name)
-	_, err = r.hub.Resource(v1alpha1.SchemeGroupVersion().WithResource("clusters")).
-		ApplyStatus(ctx, r.name, o, metav1.ApplyOptions{FieldManager: v1alpha1.AgentManager, Force: true})
+	err = r.hub.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(v1alpha1.AgentManager), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("report on Cluster %s: %w", r.name, err)
 	}

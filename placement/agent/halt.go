@@ -64,23 +64,21 @@ func mismatch(work *v1alpha1.Work, rec, other *v1alpha1.AppliedWork) string {
 	case work.Spec.Revision < known.Revision:
 		return fmt.Sprintf("Work %s has revision %d, its AppliedWork has seen %d: the hub went back in time",
 			work.Name, work.Spec.Revision, known.Revision)
-	case work.Spec.Revision == known.Revision && !sameSpec(work.Spec, known):
+	case work.Spec.Revision == known.Revision && !same(work.Spec, known):
 		return fmt.Sprintf("Work %s has revision %d with another content than its AppliedWork: the hub went back in time",
 			work.Name, work.Spec.Revision)
 	}
 	return ""
 }
 
-// sameSpec compares what two specs say, however their manifests are written.
-func sameSpec(a, b v1alpha1.WorkSpec) bool {
-	return reflect.DeepEqual(plain(a), plain(b))
-}
+// same compares what two values say, however their manifests are written.
+func same(a, b any) bool { return reflect.DeepEqual(plain(a), plain(b)) }
 
 // plain is a value as JSON has it.
 func plain(value any) any {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return err // a manifest that is no JSON: equal to none
+		return err // of what is no JSON, and so from no API server
 	}
 	var p any
 	if err := json.Unmarshal(raw, &p); err != nil {

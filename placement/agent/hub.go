@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,13 +29,41 @@ type hub struct {
 	cache     cache.Cache
 	namespace string
 	synced    func() bool
-	now       func() time.Time
 
-	mu   sync.Mutex
-	last map[string]time.Time // report by Work
+	last sync.Map // report by Work, which one worker has at a time
 }
 
-// get implements works.
+// newHub connects to the hub of a cluster.
+func newHub(config *rest.Config, cluster string) (*hub, error) {
+	scheme, mapper, err := kinds()
+	if err != nil {
+		return nil, err
+	}
+	h := &hub{namespace: v1alpha1.ClusterNamespacePrefix + cluster, synced: func() bool { return false }}
+	if h.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
+		return nil, fmt.Errorf("make the hub's client: %w", err)
+	}
+	h.cache, err = cache.New(config, cache.Options{
+		Scheme: scheme, Mapper: mapper, DefaultNamespaces: map[string]cache.Config{h.namespace: {}},
+		DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the hub's cache: %w", err)
+	}
+	return h, nil
+}
+
+// uid asks the hub who it is.
+func (h *hub) uid(ctx context.Context) (string, error) {
+	ns := &corev1.Namespace{}
+	if err := h.client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns); err != nil {
+		return "", fmt.Errorf("read the hub's UID: %w", err)
+	}
+	return string(ns.UID), nil
+}
+
+// get returns a Work, nil when there is none, and whether the cache has been filled at
+// all: before that a missing Work means nothing.
 func (h *hub) get(name string) (*v1alpha1.Work, bool) {
 	if !h.synced() {
 		return nil, false
@@ -46,10 +76,11 @@ func (h *hub) get(name string) (*v1alpha1.Work, bool) {
 	return work, true
 }
 
-// report implements reporter.
-func (h *hub) report(ctx context.Context, work *v1alpha1.Work, status v1alpha1.WorkStatus) (time.Duration, error) {
+// report writes a Work's status, unless it has it already; later says when to come again,
+// when it is too early for another report.
+func (h *hub) report(ctx context.Context, work *v1alpha1.Work, status v1alpha1.WorkStatus) (later time.Duration, err error) {
 	keepTimes(&status, work.Status)
-	if sameStatus(work.Status, status) {
+	if same(work.Status, status) {
 		return 0, nil
 	}
 	if wait := h.claim(work.Name); wait > 0 {
@@ -71,7 +102,7 @@ func (h *hub) report(ctx context.Context, work *v1alpha1.Work, status v1alpha1.W
 		return 0, nil // gone meanwhile: its event is on the way
 	}
 	if err != nil {
-		h.unclaim(work.Name)
+		h.last.Delete(work.Name)
 		return 0, fmt.Errorf("report on Work %s: %w", work.Name, err)
 	}
 	return 0, nil
@@ -79,20 +110,13 @@ func (h *hub) report(ctx context.Context, work *v1alpha1.Work, status v1alpha1.W
 
 // claim tells how long a report must wait still; at 0 it may be sent now.
 func (h *hub) claim(name string) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := h.now()
-	if wait := reportEvery - now.Sub(h.last[name]); wait > 0 {
-		return wait
+	if last, ok := h.last.Load(name); ok {
+		if at, ok := last.(time.Time); ok && time.Since(at) < reportEvery {
+			return reportEvery - time.Since(at)
+		}
 	}
-	h.last[name] = now
+	h.last.Store(name, time.Now())
 	return 0
-}
-
-func (h *hub) unclaim(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.last, name)
 }
 
 // follow calls changed for every Work that comes, changes or goes.
@@ -101,30 +125,10 @@ func (h *hub) follow(ctx context.Context, changed func(name string)) error {
 	if err != nil {
 		return fmt.Errorf("watch Works: %w", err)
 	}
-	note := func(o any) {
-		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-			o = gone.Obj
-		}
-		if work, ok := o.(*v1alpha1.Work); ok {
-			changed(work.Name)
-		}
-	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: note, UpdateFunc: func(_, o any) { note(o) }, DeleteFunc: func(o any) {
-			h.dropped(o)
-			note(o)
-		},
-	})
+	registration, err := informer.AddEventHandler(handler(func(o metav1.Object) { changed(o.GetName()) }))
 	if err != nil {
 		return fmt.Errorf("watch Works: %w", err)
 	}
 	h.synced = registration.HasSynced
 	return nil
-}
-
-// dropped forgets when the last report of a Work was.
-func (h *hub) dropped(o any) {
-	if work, ok := o.(*v1alpha1.Work); ok {
-		h.unclaim(work.Name)
-	}
 }

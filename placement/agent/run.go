@@ -5,12 +5,13 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -39,7 +40,11 @@ func (a *Agent) Run(ctx context.Context) error {
 			log(ctx).Error(err, "Cannot watch Works")
 		}
 	})
-	all.Go(func() { a.tellAbsent(ctx) })
+	all.Go(func() {
+		if toolscache.WaitForCacheSync(ctx.Done(), a.hub.synced) {
+			a.enqueueAll(ctx) // records without a Work are orphaned
+		}
+	})
 	all.Go(func() { a.beat(ctx) })
 	all.Go(func() { a.tellCluster(ctx) })
 	for range workers {
@@ -67,16 +72,6 @@ func (a *Agent) load(ctx context.Context) error {
 	return nil
 }
 
-// tellAbsent has all records looked at once the hub's Works are known: those without a
-// Work are orphaned.
-func (a *Agent) tellAbsent(ctx context.Context) {
-	const look = 50 * time.Millisecond
-	err := wait.PollUntilContextCancel(ctx, look, true, func(context.Context) (bool, error) { return a.hub.synced(), nil })
-	if err == nil {
-		a.enqueueAll(ctx)
-	}
-}
-
 // work takes Works off the queue, one after the other.
 func (a *Agent) work(ctx context.Context) {
 	for {
@@ -91,20 +86,17 @@ func (a *Agent) work(ctx context.Context) {
 
 func (a *Agent) one(ctx context.Context, name string) {
 	later, err := a.worker.reconcile(ctx, name)
-	switch {
-	case err != nil && ctx.Err() == nil:
-		if !permanent(err) || a.queue.NumRequeues(name) == 0 {
-			log(ctx).Info("Cannot carry out a Work; trying again", "work", name, "cause", err.Error())
-		}
-		a.queue.AddRateLimited(name)
-		if later > 0 {
-			a.queue.AddAfter(name, later)
-		}
-	case later > 0:
+	if later > 0 {
 		a.queue.AddAfter(name, later)
-	default:
-		a.queue.Forget(name)
 	}
+	if err == nil || ctx.Err() != nil {
+		a.queue.Forget(name)
+		return
+	}
+	if !permanent(err) || a.queue.NumRequeues(name) == 0 {
+		log(ctx).Info("Cannot carry out a Work; trying again", "work", name, "cause", err.Error())
+	}
+	a.queue.AddRateLimited(name)
 }
 
 // beat renews the heartbeat.
@@ -121,17 +113,17 @@ func (a *Agent) beat(ctx context.Context) {
 
 // tellCluster reports on the cluster itself.
 func (a *Agent) tellCluster(ctx context.Context) {
-	report := &clusterReport{hub: a.hubDynamic, name: a.config.Cluster}
-	var uid types.UID
+	report := &clusterReport{hub: a.hub.client, name: a.config.Cluster}
+	var uid string
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, 2*clusterEvery)
 		defer cancel()
 		var err error
 		if uid == "" {
-			uid, err = a.hubUID(bounded)
+			uid, err = a.hub.uid(bounded)
 		}
 		if err == nil && a.caught() {
-			err = report.send(bounded, a.clusterStatus(string(uid)))
+			err = report.send(bounded, a.clusterStatus(uid))
 		}
 		if err != nil && ctx.Err() == nil {
 			log(ctx).V(1).Info("Cannot report on the cluster", "cause", err.Error())
@@ -142,12 +134,7 @@ func (a *Agent) tellCluster(ctx context.Context) {
 
 // caught tells whether the figures are complete.
 func (a *Agent) caught() bool {
-	for _, informer := range a.informers {
-		if !informer.HasSynced() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(a.informers, func(i toolscache.SharedIndexInformer) bool { return !i.HasSynced() })
 }
 
 func (a *Agent) clusterStatus(hubUID string) v1alpha1.ClusterStatus {

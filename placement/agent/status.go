@@ -141,10 +141,3 @@ func merge(old, now []metav1.Condition) []metav1.Condition {
 	}
 	return merged
 }
-
-// sameStatus compares statuses by what they say.
-func sameStatus(a, b any) bool {
-	x, errX := json.Marshal(plain(a))
-	y, errY := json.Marshal(plain(b))
-	return errX == nil && errY == nil && string(x) == string(y)
-}

@@ -3,13 +3,13 @@
 package agent
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -77,6 +77,13 @@ func (t target) ours(live *unstructured.Unstructured) bool {
 	a := live.GetAnnotations()
 	return a[v1alpha1.HubUIDAnnotation] == t.object.GetAnnotations()[v1alpha1.HubUIDAnnotation] &&
 		a[v1alpha1.SourceUIDAnnotation] != "" && owned(live) != nil
+}
+
+// runsOnce tells whether what is gone must not be made again: whoever made it at the hub
+// decides that.
+func (t target) runsOnce() bool {
+	gr := t.gvr.GroupResource()
+	return gr == schema.GroupResource{Resource: "pods"} || gr == schema.GroupResource{Group: "batch", Resource: "jobs"}
 }
 
 // Guard says what the agent leaves alone, whatever Works say.

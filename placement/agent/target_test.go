@@ -158,8 +158,8 @@ func TestKeepTimes(t *testing.T) {
 	if now.Conditions[1].LastTransitionTime.Unix() <= 1 {
 		t.Error("another status: got the old time")
 	}
-	if !sameStatus(now, now) || sameStatus(now, old) {
-		t.Error("sameStatus compares wrong")
+	if !same(now, now) || same(now, old) {
+		t.Error("same compares wrong")
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
+// settleTime lets changes that come together be looked at together.
+const settleTime = 20 * time.Millisecond
+
 // watcher follows the objects that are ours, one watch per resource, as metadata: each
 // change of an object, of its status too, changes its resourceVersion.
 type watcher struct {
@@ -45,26 +48,27 @@ func (w *watcher) watch(ctx context.Context, gvr schema.GroupVersionResource) {
 	w.started[gvr] = struct{}{}
 	informer := metadatainformer.NewFilteredMetadataInformer(w.client, gvr, metav1.NamespaceAll, 0, nil,
 		func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.ManagedLabel + "=true" }).Informer()
-	if err := w.follow(informer, func(o metav1.Object) {
+	if observe(informer, slimMeta, func(o metav1.Object) {
 		w.changed(objectKey(gvr.Group, gvr.Resource, o.GetNamespace(), o.GetName()), o)
-	}); err != nil {
-		return // the informer is new: it can be followed
+	}) != nil {
+		return // the informer is new: it can be observed
 	}
 	w.all.Go(func() { informer.RunWithContext(ctx) })
 }
 
-// follow calls note for each change, and slims what the informer keeps.
-func (w *watcher) follow(informer toolscache.SharedIndexInformer, note func(metav1.Object)) error {
-	if err := informer.SetTransform(slimMeta); err != nil {
+// observe calls note for each change of what an informer sees, of which it keeps what slim
+// leaves.
+func observe(informer toolscache.SharedIndexInformer, slim toolscache.TransformFunc, note func(metav1.Object)) error {
+	if err := informer.SetTransform(slim); err != nil {
 		return fmt.Errorf("set transform: %w", err)
 	}
-	_, err := informer.AddEventHandler(handler(note))
-	if err != nil {
+	if _, err := informer.AddEventHandler(handler(note)); err != nil {
 		return fmt.Errorf("add handler: %w", err)
 	}
 	return nil
 }
 
+// handler calls note for what comes, changes or goes.
 func handler(note func(metav1.Object)) toolscache.ResourceEventHandler {
 	tell := func(o any) {
 		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
@@ -84,16 +88,6 @@ func handler(note func(metav1.Object)) toolscache.ResourceEventHandler {
 	}}
 }
 
-// slimMeta keeps names, versions and owners.
-func slimMeta(o any) (any, error) {
-	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
-		return &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-			Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, OwnerReferences: m.OwnerReferences,
-		}}, nil
-	}
-	return o, nil
-}
-
 // ownerKinds are what may stand between a workload and its Pods.
 func ownerKinds() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
@@ -109,26 +103,19 @@ func ownerKinds() []schema.GroupVersionResource {
 func newPods(list toolscache.ListerWatcher, meta metadata.Interface, changed func(metav1.Object, *pods)) (*pods, []toolscache.SharedIndexInformer, error) {
 	indexers := toolscache.Indexers{byOwner: ownerIndex}
 	podInformer := toolscache.NewSharedIndexInformer(list, &corev1.Pod{}, 0, indexers)
-	informers := []toolscache.SharedIndexInformer{podInformer}
 	p := &pods{pods: podInformer.GetIndexer()}
-	if err := podInformer.SetTransform(slimPod); err != nil {
-		return nil, nil, fmt.Errorf("set transform: %w", err)
+	note := func(o metav1.Object) { changed(o, p) }
+	informers := []toolscache.SharedIndexInformer{podInformer}
+	if err := observe(podInformer, slimPod, note); err != nil {
+		return nil, nil, err
 	}
 	for _, gvr := range ownerKinds() {
 		informer := metadatainformer.NewFilteredMetadataInformer(meta, gvr, metav1.NamespaceAll, 0, indexers, nil).Informer()
-		if err := informer.SetTransform(slimMeta); err != nil {
-			return nil, nil, fmt.Errorf("set transform: %w", err)
+		if err := observe(informer, slimMeta, note); err != nil {
+			return nil, nil, err
 		}
 		p.owners = append(p.owners, informer.GetIndexer())
 		informers = append(informers, informer)
 	}
-	for _, informer := range informers {
-		if _, err := informer.AddEventHandler(handler(func(o metav1.Object) { changed(o, p) })); err != nil {
-			return nil, nil, fmt.Errorf("add handler: %w", err)
-		}
-	}
 	return p, informers, nil
 }
-
-// settleTime lets changes that come together be looked at together.
-const settleTime = 20 * time.Millisecond

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
+)
+
+// condense says how a Pod is in one word: its phase, or why it waits.
+func condense(pod *corev1.Pod) (reason, message string, broken bool) {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			return w.Reason, shorten(w.Message), true
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return c.Reason, shorten(c.Message), true
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed {
+		return cmp.Or(pod.Status.Reason, string(corev1.PodFailed)), shorten(pod.Status.Message), true
+	}
+	return string(pod.Status.Phase), "", false
+}
+
+func shorten(message string) string {
+	return message[:min(len(message), maxMessage)]
+}
+
+// slimPod keeps of a Pod what condense, the index and the sum of requests need.
+func slimPod(o any) (any, error) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	slim := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			OwnerReferences: pod.OwnerReferences,
+		},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, Overhead: podRequests(pod)},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: shorten(pod.Status.Message)},
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			slim.Status.Conditions = append(slim.Status.Conditions, c)
+		}
+	}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if c.State.Waiting != nil {
+			slim.Status.ContainerStatuses = append(slim.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name: c.Name, State: corev1.ContainerState{Waiting: c.State.Waiting},
+			})
+		}
+	}
+	return slim, nil
+}
+
+// podRequests is what the scheduler reserves for a Pod, as far as Clusters tell of it.
+func podRequests(pod *corev1.Pod) corev1.ResourceList {
+	sum := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	maps.DeleteFunc(sum, func(name corev1.ResourceName, _ apiresource.Quantity) bool {
+		return name != corev1.ResourceCPU && name != corev1.ResourceMemory
+	})
+	return sum
+}
+
+func add(sum, more corev1.ResourceList) {
+	for name, q := range more {
+		total := sum[name]
+		total.Add(q)
+		sum[name] = total
+	}
+}
+
+// slimNode keeps what a node can carry; its phase is Running if it is ready and takes
+// Pods.
+func slimNode(o any) (any, error) {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
+	}
+	slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
+	slim.Status.Allocatable = corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
+		if q, ok := node.Status.Allocatable[name]; ok {
+			slim.Status.Allocatable[name] = q
+		}
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !node.Spec.Unschedulable {
+			slim.Status.Phase = corev1.NodeRunning
+		}
+	}
+	return slim, nil
+}
+
+// slimMeta keeps names, versions and owners.
+func slimMeta(o any) (any, error) {
+	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
+		return &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+			Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, OwnerReferences: m.OwnerReferences,
+		}}, nil
+	}
+	return o, nil
+}

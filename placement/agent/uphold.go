@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// uphold applies what the record says, and reports it.
+func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork, filled bool) (time.Duration, error) {
+	next := rec.DeepCopy()
+	spec := next.Spec.Work
+	stored, _ := w.digests.Load(rec.Name)
+	old, _ := stored.(digests)
+	if old.revision != spec.Revision {
+		old.of = nil // of another manifest
+	}
+	fresh := digests{revision: spec.Revision, of: map[string]string{}}
+	status := v1alpha1.WorkStatus{Revision: spec.Revision}
+	var errs []error
+	for _, m := range spec.Manifests {
+		ms, err := w.manifest(ctx, next, m, old, fresh)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		status.Manifests = append(status.Manifests, ms)
+	}
+	w.digests.Store(rec.Name, fresh)
+	applied := appliedCondition(errs)
+	next.Status.Revision = spec.Revision
+	meta.SetStatusCondition(&next.Status.Conditions, applied)
+	meta.RemoveStatusCondition(&next.Status.Conditions, v1alpha1.ConditionHubMismatch)
+	switch {
+	case work != nil:
+		meta.RemoveStatusCondition(&next.Status.Conditions, v1alpha1.ConditionOrphaned)
+	case filled:
+		meta.SetStatusCondition(&next.Status.Conditions, condition(v1alpha1.ConditionOrphaned, true, v1alpha1.ConditionOrphaned,
+			"the hub's Work is gone without an order to remove anything: the objects are kept and repaired"))
+	}
+	if !same(rec.Status, next.Status) {
+		if err := w.records.putStatus(ctx, next); err != nil {
+			return 0, err
+		}
+	}
+	var later time.Duration
+	if work != nil {
+		status.Conditions = []metav1.Condition{applied, readyCondition(status.Manifests)}
+		var err error
+		if later, err = w.hub.report(ctx, work, status); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return later, errors.Join(errs...)
+}
+
+// manifest upholds one object, and says what became of it in record and report.
+func (w *worker) manifest(ctx context.Context, rec *v1alpha1.AppliedWork, m v1alpha1.Manifest, old, fresh digests) (v1alpha1.ManifestStatus, error) {
+	spec := rec.Spec.Work
+	t, err := readManifest(spec, m)
+	if err != nil {
+		err = &refusal{v1alpha1.ReasonRefused, err.Error()}
+		return v1alpha1.ManifestStatus{Kind: "unknown", Name: m.Resource, Conditions: []metav1.Condition{manifestCondition(err)}}, err
+	}
+	entry := t.entry(rec)
+	k := known{digest: old.of[t.key()]}
+	if entry != nil {
+		k.uid = entry.UID
+	}
+	out, err := w.applier.ensure(ctx, t, spec.Apply, k)
+	if out.live != nil && err == nil {
+		entry = remember(rec, t, out, entry)
+		fresh.of[t.key()] = digest(out.live, owned(out.live))
+		w.watcher.watch(ctx, t.gvr)
+	}
+	return w.manifestStatus(t, out.live, entry, spec.Associated, err), err
+}
+
+// remember notes in the record which object the target is.
+func remember(rec *v1alpha1.AppliedWork, t target, out outcome, entry *v1alpha1.AppliedObject) *v1alpha1.AppliedObject {
+	if entry == nil {
+		rec.Status.Objects = append(rec.Status.Objects, v1alpha1.AppliedObject{
+			Group: t.gvr.Group, Resource: t.gvr.Resource, Namespace: t.object.GetNamespace(), Name: t.object.GetName(),
+		})
+		entry = &rec.Status.Objects[len(rec.Status.Objects)-1]
+	}
+	entry.Version, entry.Kind, entry.UID = t.gvr.Version, t.object.GetKind(), out.live.GetUID()
+	// The generation right after the apply that brought this generation of the source: a
+	// later apply that only repairs must not hide a status that speaks of it.
+	if out.applied || entry.AppliedGeneration == 0 {
+		entry.AppliedGeneration = out.live.GetGeneration()
+	}
+	entry.SourceGeneration = rec.Spec.Work.SourceGeneration
+	return entry
+}
