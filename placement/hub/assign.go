@@ -5,7 +5,6 @@ package hub
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -81,38 +80,6 @@ func (p *pass) assign(ctx context.Context, next *v1alpha1.Assignment) error {
 	}
 	p.wrote(next)
 	return nil
-}
-
-// wrote remembers our own write, until the cache has it.
-func (p *pass) wrote(a *v1alpha1.Assignment) {
-	p.record = a
-	p.writes.Store(p.key, written{uid: string(a.UID), generation: a.Generation, at: p.now()})
-}
-
-// written is an Assignment as we last wrote it.
-type written struct {
-	uid        string
-	generation int64
-	at         time.Time
-}
-
-// forget is how long a cache may be behind at most: after that somebody has undone
-// our write.
-const forget = 5 * time.Second
-
-// behind says that the cache does not have our last write yet.
-func (h *hub) behind(p *pass) bool {
-	value, ok := h.writes.Load(p.key)
-	if !ok {
-		return false
-	}
-	last, ok := value.(written)
-	missing := p.record.UID == "" || string(p.record.UID) == last.uid && p.record.Generation < last.generation
-	if ok && missing && h.now().Sub(last.at) < forget {
-		return true
-	}
-	h.writes.Delete(p.key)
-	return false
 }
 
 // replicated says that the object has replicas.

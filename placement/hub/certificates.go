@@ -78,8 +78,8 @@ func (c *certificates) Reconcile(ctx context.Context, req reconcile.Request) (re
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
 		Reason: "ClusterAccepted", Message: "Cluster " + name + " is accepted",
 	})
-	if err := c.direct.SubResource("approval").Update(ctx, next); err != nil {
-		return reconcile.Result{}, fmt.Errorf("approve certificate of %s: %w", name, client.IgnoreNotFound(err))
+	if err := c.direct.SubResource("approval").Update(ctx, next); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("approve certificate of %s: %w", name, err)
 	}
 	return reconcile.Result{}, nil
 }

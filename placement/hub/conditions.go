@@ -3,8 +3,9 @@
 package hub
 
 import (
-	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -89,21 +90,47 @@ func (p *pass) saidRendered(mistake error) {
 	}
 }
 
-// tell makes an Event of each mistake that the Assignment does not say yet.
-func (p *pass) tell(_ context.Context) {
-	if p.object == nil {
-		return
-	}
+// tell makes an Event of each mistake that the Assignment does not say yet, and says
+// whether there is any.
+func (p *pass) tell() (mistaken bool) {
 	for _, n := range p.said.list {
-		bad := n.Status == metav1.ConditionFalse && n.Type != v1alpha1.ConditionMoveBlocked ||
-			n.Status == metav1.ConditionTrue && n.Type == v1alpha1.ConditionMoveBlocked
+		blocked := n.Type == v1alpha1.ConditionMoveBlocked
 		before := meta.FindStatusCondition(p.record.Status.Conditions, n.Type)
-		if bad && (before == nil || before.Reason != n.Reason || n.Type != v1alpha1.ConditionMoveBlocked && before.Message != n.Message) {
-			reason := n.Reason
-			if n.Type == v1alpha1.ConditionMoveBlocked {
-				reason = v1alpha1.ConditionMoveBlocked
-			}
+		if blocked != (n.Status == metav1.ConditionTrue) || // as it should be
+			before != nil && before.Status == n.Status && before.Reason == n.Reason && (blocked || before.Message == n.Message) {
+			continue
+		}
+		mistaken = true
+		reason := n.Reason
+		if blocked {
+			reason = v1alpha1.ConditionMoveBlocked
+		}
+		if p.object != nil {
 			p.events.Event(p.object, corev1.EventTypeWarning, reason, n.Message)
 		}
 	}
+	return mistaken
+}
+
+// maxSummary is how many clusters a summary names.
+const maxSummary = 8
+
+// inShort says where an object is in one line, for tables.
+func inShort(targets []v1alpha1.Target) string {
+	var parts []string
+	for i, t := range targets {
+		if i == maxSummary {
+			parts = append(parts, fmt.Sprintf("%d more", len(targets)-i))
+			break
+		}
+		part := string(t.Cluster)
+		if t.Asked != nil {
+			part += fmt.Sprintf("=%d", *t.Asked)
+		}
+		if t.State != v1alpha1.TargetActive {
+			part += " (" + string(t.State) + ")"
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
 }

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/placement/mover"
 	"github.com/patchbay-cni/patchbay/placement/policy"
 	"github.com/patchbay-cni/patchbay/placement/render"
 )
@@ -18,8 +17,7 @@ import (
 // decide returns the Assignment as it is to be next. After a mistake what was wanted
 // before stays wanted, but moves that are under way go on.
 func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment, error) {
-	clusters, byName, err := p.inventory(ctx)
-	if err != nil {
+	if err := p.inventory(ctx); err != nil {
 		return nil, err
 	}
 	next := p.record.DeepCopy()
@@ -34,7 +32,7 @@ func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment,
 	}
 	w := p.wantedBefore(next)
 	if mistake == nil {
-		planned, err := p.plan(next, clusters, byName, followed)
+		planned, err := p.plan(next, followed)
 		if _, ok := errors.AsType[*policy.Error](err); err != nil && !ok {
 			return nil, err
 		}
@@ -49,7 +47,7 @@ func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment,
 			return nil, err
 		}
 	}
-	p.step(ctx, next, w, byName)
+	p.step(ctx, next, w)
 	p.ledger.put(p.key, claimOf(next))
 	return next, nil
 }
@@ -76,9 +74,7 @@ func (p *pass) wantedBefore(a *v1alpha1.Assignment) wanted {
 }
 
 // plan asks the policy which clusters are to have what, and claims the room.
-func (p *pass) plan(
-	a *v1alpha1.Assignment, clusters []policy.Cluster, byName map[string]*v1alpha1.Cluster, followed map[string]bool,
-) (wanted, error) {
+func (p *pass) plan(a *v1alpha1.Assignment, followed map[string]bool) (wanted, error) {
 	result := wanted{replicas: map[string]int64{}}
 	if p.alive() {
 		for name := range followed {
@@ -88,13 +84,13 @@ func (p *pass) plan(
 	if p.wish == nil {
 		return result, nil
 	}
-	s := p.situation(a, clusters)
+	s := p.situation(a)
 	each := usage{}
 	if s.Replicas != nil {
 		each = perReplica(a.Spec.Decision.Requests)
 	}
 	err := p.ledger.decide(p.key, func(l *ledger) (claim, error) {
-		s.Room = func(name string) (*int64, string) { return l.room(p.key, each, name, byName[name].Spec.Limits) }
+		s.Room = func(name string) (*int64, string) { return l.room(p.key, each, name, p.clusters[name].Spec.Limits) }
 		plan, err := p.wish.Plan(s)
 		if err != nil {
 			return claim{}, err
@@ -118,9 +114,9 @@ func (p *pass) plan(
 }
 
 // situation is what the plan depends on beside the wish.
-func (p *pass) situation(a *v1alpha1.Assignment, clusters []policy.Cluster) policy.Situation {
+func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
 	s := policy.Situation{
-		Clusters: clusters, Has: map[string]int64{},
+		Clusters: p.candidates(), Has: map[string]int64{},
 		Same: a.Spec.Decision.Digest == p.wish.Digest(),
 	}
 	if n, ok := replicasOf(p.object); ok {
@@ -162,6 +158,3 @@ func deref(n *int32) int64 {
 	}
 	return int64(*n)
 }
-
-// states of package mover and of the API have the same names.
-func stateOf(s v1alpha1.TargetState) mover.State { return mover.State(s) }

@@ -45,7 +45,7 @@ type hub struct {
 
 	kinds    *kinds
 	ledger   *ledger
-	writes   sync.Map // of Key: written
+	recent   sync.Map // of Key: memory
 	compiled sync.Map // of namespace: *ruleSet
 
 	loading sync.Mutex
@@ -64,9 +64,6 @@ func (h *hub) load(ctx context.Context) error {
 	system.SetGroupVersionKind(namespaceKind())
 	if err := h.direct.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
 		return fmt.Errorf("read the hub's UID: %w", err)
-	}
-	if err := inert(ctx, h.direct); err != nil {
-		return err
 	}
 	h.uid = system.UID
 	var list v1alpha1.AssignmentList

@@ -10,9 +10,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -25,17 +27,68 @@ var ErrActive = errors.New("this API server's Deployments get ReplicaSets of the
 	"whose kube-controller-manager runs no workload controllers (--controllers, see docs/placement.md)")
 
 // How the hub finds out: a Deployment without replicas is seen by its controller at
-// once, if there is one.
+// once, if there is one. Nothing waits for that.
 const (
 	probeName = "patchbay-hub-probe"
-	probeWait = 2 * time.Second
-	probePoll = 100 * time.Millisecond
+	probeLife = 10 * time.Second
 )
 
+// addRefusal makes a manager end where somebody else runs workloads.
+func (h *hub) addRefusal(m manager.Manager) error {
+	c, err := client.NewWithWatch(m.GetConfig(), client.Options{
+		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		if err := inert(ctx, c); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}))
+}
+
 // inert makes sure that nobody else runs workloads here.
-func inert(ctx context.Context, c client.Client) error {
+func inert(ctx context.Context, c client.WithWatch) (err error) {
+	probe := newProbe()
+	if err := client.IgnoreNotFound(c.Delete(ctx, probe.DeepCopy())); err != nil { // of a hub that was killed
+		return fmt.Errorf("clean up the probe: %w", err)
+	}
+	if err := c.Create(ctx, probe); err != nil {
+		return fmt.Errorf("probe for workload controllers: %w", err)
+	}
+	defer func() { // also when the hub is asked to end
+		cleaned := c.Delete(context.WithoutCancel(ctx), probe)
+		err = errors.Join(err, client.IgnoreNotFound(cleaned))
+	}()
+	ctx, cancel := context.WithTimeout(ctx, probeLife)
+	defer cancel()
+	_, err = toolswatch.Until(ctx, probe.ResourceVersion, probes(c), func(e watch.Event) (bool, error) {
+		d, ok := e.Object.(*appsv1.Deployment)
+		return ok && e.Type == watch.Modified && d.Status.ObservedGeneration > 0, nil
+	})
+	switch {
+	case err == nil:
+		return ErrActive
+	case wait.Interrupted(err), errors.Is(err, toolswatch.ErrWatchClosed): // both come at the end of ctx
+		return nil
+	}
+	return fmt.Errorf("probe for workload controllers: %w", err)
+}
+
+// probes watches the probe alone.
+func probes(c client.WithWatch) *cache.ListWatch {
+	return &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		return c.Watch(ctx, &appsv1.DeploymentList{}, &client.ListOptions{Raw: &o},
+			client.InNamespace(v1alpha1.SystemNamespace), client.MatchingFields{"metadata.name": probeName})
+	}}
+}
+
+func newProbe() *appsv1.Deployment {
 	labels := map[string]string{"app.kubernetes.io/name": probeName}
-	probe := &appsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: probeName},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -45,37 +98,4 @@ func inert(ctx context.Context, c client.Client) error {
 			},
 		},
 	}
-	if err := client.IgnoreNotFound(c.Delete(ctx, probe.DeepCopy())); err != nil { // of a hub that was killed
-		return fmt.Errorf("clean up the probe: %w", err)
-	}
-	if err := c.Create(ctx, probe); err != nil {
-		return fmt.Errorf("probe for workload controllers: %w", err)
-	}
-	seen := false
-	err := wait.PollUntilContextTimeout(ctx, probePoll, probeWait, false, func(ctx context.Context) (bool, error) {
-		err := c.Get(ctx, client.ObjectKeyFromObject(probe), probe)
-		seen = err == nil && probe.Status.ObservedGeneration > 0
-		return seen, client.IgnoreNotFound(err)
-	})
-	if err != nil && !wait.Interrupted(err) {
-		return fmt.Errorf("probe for workload controllers: %w", err)
-	}
-	if err := c.Delete(ctx, probe); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("clean up the probe: %w", err)
-	}
-	if seen {
-		return ErrActive
-	}
-	return ctx.Err()
-}
-
-// addRefusal makes a manager end where there are workload controllers.
-func (h *hub) addRefusal(m manager.Manager) error {
-	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if err := h.load(ctx); errors.Is(err, ErrActive) {
-			return err
-		}
-		<-ctx.Done()
-		return nil
-	}))
 }

@@ -18,16 +18,23 @@ type kind struct {
 }
 
 // metadata returns an empty object, for watches of this kind.
-func (k kind) metadata() *metav1.PartialObjectMetadata {
+func metadata(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{}
-	o.SetGroupVersionKind(k.GroupVersionKind)
+	o.SetGroupVersionKind(gvk)
 	return o
 }
 
 // kinds are the placeable kinds that are served now.
 type kinds struct {
 	mu    sync.RWMutex
-	known map[schema.GroupKind]kind
+	known map[schema.GroupKind]kind // nil: nobody has looked yet
+}
+
+// looked says whether the API server was asked yet.
+func (k *kinds) looked() bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.known != nil
 }
 
 // get returns a kind, and whether it is placeable and served.

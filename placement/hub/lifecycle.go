@@ -38,7 +38,7 @@ func (p *pass) release(ctx context.Context) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Assignment %s/%s: %w", p.record.Namespace, p.record.Name, err)
 	}
-	p.writes.Delete(p.key)
+	p.recent.Delete(p.key)
 	return nil
 }
 

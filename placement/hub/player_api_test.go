@@ -41,8 +41,9 @@ func TestMain(m *testing.M) {
 
 // bench is a hub that runs, and clusters that are played.
 type bench struct {
-	t      *testing.T
-	client client.WithWatch
+	t        *testing.T
+	client   client.WithWatch
+	patience time.Duration // with what is to come
 }
 
 var hubOnce sync.Once
@@ -51,6 +52,13 @@ var hubOnce sync.Once
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	env := apitest.Start(t)
+	b := newBenchOn(t, env, 30*time.Second)
+	hubOnce.Do(func() { startHub(t, env) })
+	return b
+}
+
+func newBenchOn(t *testing.T, env *apitest.Env, patience time.Duration) *bench {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -61,8 +69,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hubOnce.Do(func() { startHub(t, env) })
-	return &bench{t: t, client: c}
+	return &bench{t: t, client: c, patience: patience}
 }
 
 func startHub(t *testing.T, env *apitest.Env) {
@@ -189,7 +196,7 @@ func (b *bench) create(o client.Object) {
 // eventually polls until try succeeds.
 func (b *bench) eventually(what string, try func(context.Context) error) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), b.patience)
 	defer cancel()
 	for {
 		err := try(ctx)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,27 +18,35 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/policy"
 )
 
-// staleWait is how long to wait for a cache that is behind our own writes.
-const staleWait = 20 * time.Millisecond
+const (
+	// staleWait is how long to wait for a cache that is behind our own writes.
+	staleWait = 20 * time.Millisecond
+	// namespaceWait is how long to wait for the namespace of a new Cluster.
+	namespaceWait = 500 * time.Millisecond
+)
 
-// namespaceWait is how long to wait for the namespace of a new Cluster.
-const namespaceWait = 500 * time.Millisecond
-
-// errNoNamespace says that a Cluster's namespace is not there yet.
-var errNoNamespace = errors.New("the cluster's namespace is not there yet")
+var (
+	// errNoNamespace says that a Cluster's namespace is not there yet.
+	errNoNamespace = errors.New("the cluster's namespace is not there yet")
+	// errStale says that a Work is not what the cache has.
+	errStale = errors.New("it has been changed since")
+)
 
 // pass is one way of one object through placement.
 type pass struct {
 	*hub
-	key    Key
-	kind   kind
-	object *unstructured.Unstructured // nil: there is none
-	record *v1alpha1.Assignment       // as stored; without resourceVersion: there is none
-	works  map[string]*v1alpha1.Work  // by cluster
-	wish   *policy.Wish               // nil: nobody wants it placed
-	after  time.Duration              // when to look again
-	done   bool                       // all is as wanted, as far as orders go
-	said   conditions                 // what Assignment.status is to say
+	key      Key
+	kind     kind
+	object   *unstructured.Unstructured   // nil: there is none
+	record   *v1alpha1.Assignment         // as stored; without UID: there is none
+	works    map[string]*v1alpha1.Work    // by cluster
+	facts    map[string]facts             // by cluster: what the Works report
+	clusters map[string]*v1alpha1.Cluster // all that exist
+	wish     *policy.Wish                 // nil: nobody wants it placed
+	after    time.Duration                // when to look again
+	done     bool                         // all is as wanted, as far as orders go
+	said     conditions                   // what Assignment.status is to say
+	ordered  atomic.Bool                  // a Work was written: there will be news soon
 }
 
 // Reconcile takes one object through placement.
@@ -46,38 +55,34 @@ func (h *hub) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) 
 		return reconcile.Result{}, err
 	}
 	k, served := h.kinds.get(key.GroupKind)
-	if !served { // its definition is gone or not there yet: what is placed stays
+	switch {
+	case !h.kinds.looked():
+		return reconcile.Result{RequeueAfter: lookSoon}, nil
+	case !served: // its definition is gone: what is placed stays
 		return reconcile.Result{}, nil
 	}
 	p := &pass{hub: h, key: key, kind: k}
 	concerned, err := p.read(ctx)
 	if err != nil || !concerned {
-		return reconcile.Result{}, h.soften(err)
+		return reconcile.Result{}, err
 	}
-	if h.behind(p) {
+	if p.behind() {
 		return reconcile.Result{RequeueAfter: staleWait}, nil
 	}
-	if err := p.run(ctx); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			return reconcile.Result{RequeueAfter: staleWait}, nil
-		}
-		if errors.Is(err, errNoNamespace) { // the Cluster is new
-			return reconcile.Result{RequeueAfter: namespaceWait}, nil
-		}
-		return reconcile.Result{}, fmt.Errorf("place %s: %w", key, err)
+	err = p.run(ctx)
+	switch {
+	case err == nil:
+		return reconcile.Result{RequeueAfter: p.after}, nil
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), errors.Is(err, errStale):
+		return reconcile.Result{RequeueAfter: staleWait}, nil
+	case errors.Is(err, errNoNamespace): // the Cluster is new
+		return reconcile.Result{RequeueAfter: namespaceWait}, nil
 	}
-	return reconcile.Result{RequeueAfter: p.after}, nil
+	return reconcile.Result{}, fmt.Errorf("place %s: %w", key, err)
 }
 
-// soften takes a cache that does not yet know a new kind as no error.
-func (h *hub) soften(err error) error {
-	if err != nil && apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
-}
-
-// run is one pass over an object that concerns us.
+// run is one pass over an object that concerns us. The hub may be killed between any two
+// of its writes: each leaves what the next pass goes on from.
 func (p *pass) run(ctx context.Context) error {
 	// A mistake of a person leaves everything as it is, and is said at the end.
 	mistake := p.resolve(ctx)
@@ -93,21 +98,19 @@ func (p *pass) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.assign(ctx, next); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{
+		func(ctx context.Context) error { return p.assign(ctx, next) }, p.render, p.report, p.release,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	if err := p.render(ctx); err != nil {
-		return err
-	}
-	if err := p.report(ctx); err != nil {
-		return err
-	}
-	return p.release(ctx)
+	return nil
 }
 
 // read gets what is stored, and says whether the object concerns us at all.
 func (p *pass) read(ctx context.Context) (bool, error) {
-	meta := p.kind.metadata()
+	meta := metadata(p.kind.GroupVersionKind)
 	err := p.cached.Get(ctx, p.key.object(), meta)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("look for %s: %w", p.key, err)
@@ -119,11 +122,10 @@ func (p *pass) read(ctx context.Context) (bool, error) {
 	if err := p.cached.Get(ctx, p.key.assignment(), p.record); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("look for the Assignment of %s: %w", p.key, err)
 	}
-	if p.works, err = p.worksOf(ctx); err != nil {
+	if err = p.readWorks(ctx); err != nil {
 		return false, err
 	}
-	known := p.record.UID != "" || len(p.works) > 0
-	if !known {
+	if p.record.UID == "" && len(p.works) == 0 {
 		concerned, err := p.concerns(ctx, meta)
 		if err != nil || !concerned {
 			return false, err
@@ -134,8 +136,7 @@ func (p *pass) read(ctx context.Context) (bool, error) {
 
 // readObject reads the object itself: what is stored decides, not a cache.
 func (p *pass) readObject(ctx context.Context) error {
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(p.kind.GroupVersionKind)
+	o := empty(p.kind.GroupVersionKind)
 	err := p.direct.Get(ctx, p.key.object(), o)
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/render"
@@ -23,32 +23,42 @@ import (
 // agent may have seen some later ones.
 const reviveBy = 1000
 
+// ordersAtOnce is how many Works of one object are written at a time.
+const ordersAtOnce = 8
+
 // render brings each target's Work to what is asked now.
 func (p *pass) render(ctx context.Context) error {
 	rules, err := p.rules(ctx)
 	if err != nil {
 		return err
 	}
-	var mistakes []error
+	mistakes := make([]error, len(p.record.Spec.Targets))
+	var g errgroup.Group
+	g.SetLimit(ordersAtOnce)
 	for i := range p.record.Spec.Targets {
 		t := &p.record.Spec.Targets[i]
-		w := p.works[string(t.Cluster)]
-		switch {
-		case w != nil && (t.State == v1alpha1.TargetRemoving || w.Spec.Removal != nil || p.otherLife(w)):
-			err = p.remove(ctx, w)
-		case t.State == v1alpha1.TargetRemoving, t.State == v1alpha1.TargetPending, p.object == nil:
-		default:
-			var mistake error
-			if mistake, err = p.sync(ctx, t, w, rules); mistake != nil {
-				mistakes = append(mistakes, fmt.Errorf("for %s: %w", t.Cluster, mistake))
+		g.Go(func() (err error) {
+			if mistakes[i], err = p.order(ctx, t, rules); mistakes[i] != nil {
+				mistakes[i] = fmt.Errorf("for %s: %w", t.Cluster, mistakes[i])
 			}
-		}
-		if err != nil {
 			return err
-		}
+		})
 	}
+	err = g.Wait()
 	p.saidRendered(errors.Join(mistakes...))
-	return nil
+	return err
+}
+
+// order brings one target's Work to what is asked now. A mistake is a person's.
+func (p *pass) order(ctx context.Context, t *v1alpha1.Target, rules *ruleSet) (mistake, err error) {
+	w := p.works[string(t.Cluster)]
+	switch {
+	case w != nil && (t.State == v1alpha1.TargetRemoving || w.Spec.Removal != nil || p.otherLife(w)):
+		return nil, p.remove(ctx, w)
+	case t.State == v1alpha1.TargetRemoving, t.State == v1alpha1.TargetPending, p.object == nil:
+		return nil, nil
+	}
+	return p.sync(ctx, t, w, rules)
 }
 
 // otherLife says that a Work carries an earlier object of the same name: that one is
@@ -60,9 +70,9 @@ func (p *pass) otherLife(w *v1alpha1.Work) bool {
 // sync writes a target's Work if it is not as it should be. A mistake leaves the
 // last good manifest, with the replicas that are asked now.
 func (p *pass) sync(ctx context.Context, t *v1alpha1.Target, w *v1alpha1.Work, rules *ruleSet) (mistake, err error) {
-	cluster := &v1alpha1.Cluster{}
-	if err := p.cached.Get(ctx, client.ObjectKey{Name: string(t.Cluster)}, cluster); err != nil {
-		return nil, client.IgnoreNotFound(err) // gone: nothing can be sent there
+	cluster, ok := p.clusters[string(t.Cluster)]
+	if !ok {
+		return nil, nil // gone: nothing can be sent there
 	}
 	raw, mistake := p.manifest(t, cluster, rules)
 	generation := p.object.GetGeneration()
@@ -82,38 +92,34 @@ func (p *pass) sync(ctx context.Context, t *v1alpha1.Target, w *v1alpha1.Work, r
 
 // put creates the Work or updates it.
 func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, raw []byte, generation int64) error {
-	key := p.key.work(string(t.Cluster))
-	next := &v1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	var s v1alpha1.WorkSpec
 	if w != nil {
-		next = w.DeepCopy()
+		s = *w.Spec.DeepCopy()
 	}
-	s := &next.Spec
 	s.HubUID, s.Source, s.SourceGeneration = p.uid, p.reference(), generation
 	s.Manifests = []v1alpha1.Manifest{{Object: runtime.RawExtension{Raw: raw}, Resource: p.kind.resource}}
 	if p.wish != nil {
 		s.Apply, s.Associated = p.wish.Spec.Apply, p.wish.Spec.Status.Associated
 	}
-	if w == nil {
-		s.Revision = 1
-		if last := p.lastRevision(string(t.Cluster)); last > 0 {
-			s.Revision = last + reviveBy
+	if w != nil {
+		if sameSpec(&w.Spec, &s) {
+			return nil
 		}
-		next.Labels = map[string]string{v1alpha1.SourceUIDLabel: string(p.object.GetUID())}
-		err := p.direct.Create(ctx, next)
-		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("create Work %s: %w", key, errNoNamespace)
-		}
-		if err != nil {
-			return fmt.Errorf("create Work %s: %w", key, err)
-		}
-		return nil
+		return p.change(ctx, w, s)
 	}
-	if sameSpec(&w.Spec, s) {
-		return nil
+	if s.Revision = 1; p.lastRevision(string(t.Cluster)) > 0 {
+		s.Revision = p.lastRevision(string(t.Cluster)) + reviveBy
 	}
-	s.Revision++
-	if err := p.direct.Update(ctx, next); err != nil {
-		return fmt.Errorf("update Work %s: %w", key, err)
+	p.ordered.Store(true)
+	key := p.key.work(string(t.Cluster))
+	err := p.direct.Create(ctx, &v1alpha1.Work{Spec: s, ObjectMeta: metav1.ObjectMeta{
+		Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{v1alpha1.SourceUIDLabel: string(p.object.GetUID())},
+	}})
+	if apierrors.IsNotFound(err) {
+		err = errNoNamespace
+	}
+	if err != nil {
+		return fmt.Errorf("create Work %s: %w", key, err)
 	}
 	return nil
 }

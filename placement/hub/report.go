@@ -19,30 +19,23 @@ func (p *pass) report(ctx context.Context) error {
 		return nil
 	}
 	var rows []summary.Row
-	status := v1alpha1.AssignmentStatus{ObservedGeneration: p.record.Generation}
+	status := v1alpha1.AssignmentStatus{ObservedGeneration: p.record.Generation, Summary: inShort(p.record.Spec.Targets)}
 	gone := false
 	for i := range p.record.Spec.Targets {
 		t := &p.record.Spec.Targets[i]
-		w := p.works[string(t.Cluster)]
-		report := v1alpha1.ClusterReport{Cluster: t.Cluster, Revision: p.lastRevision(string(t.Cluster))}
-		if w != nil {
-			f := factsOf(p.key.GroupKind, w)
-			report.Revision, report.Applied, report.Ready = w.Spec.Revision, f.applied, f.ready
-			report.Message, report.Associated = f.message, f.associated
-			if t.Replicas != nil && f.status != nil {
-				report.Replicas = &f.counts
-			}
-			if t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining {
-				rows = append(rows, p.summaryRow(ctx, t, f))
-			}
-			gone = gone || f.gone
+		status.Clusters = append(status.Clusters, p.clusterReport(t))
+		f, reported := p.facts[string(t.Cluster)]
+		gone = gone || f.gone
+		if reported && (t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining) {
+			rows = append(rows, p.summaryRow(t, f))
 		}
-		status.Clusters = append(status.Clusters, report)
 	}
-	p.tell(ctx)
+	mistaken := p.tell()
 	status.Conditions = p.said.merge(p.record.Status.Conditions, p.record.Generation)
-	if err := p.writeReport(ctx, status); err != nil {
-		return err
+	if !equality.Semantic.DeepEqual(p.record.Status, status) && (mistaken || p.due()) {
+		if err := p.writeReport(ctx, status); err != nil {
+			return err
+		}
 	}
 	if gone {
 		return p.evict(ctx)
@@ -50,34 +43,40 @@ func (p *pass) report(ctx context.Context) error {
 	return p.summarise(ctx, rows)
 }
 
+// clusterReport is what the Assignment says of one cluster.
+func (p *pass) clusterReport(t *v1alpha1.Target) v1alpha1.ClusterReport {
+	r := v1alpha1.ClusterReport{Cluster: t.Cluster, Revision: p.lastRevision(string(t.Cluster))}
+	if w := p.works[string(t.Cluster)]; w != nil {
+		f := p.facts[string(t.Cluster)]
+		r.Revision, r.Applied, r.Ready, r.Message, r.Associated = w.Spec.Revision, f.applied, f.ready, f.message, f.associated
+		if t.Replicas != nil && f.status != nil {
+			r.Replicas = &f.counts
+		}
+	}
+	return r
+}
+
 // summaryRow is what the summary knows of one cluster.
-func (p *pass) summaryRow(ctx context.Context, t *v1alpha1.Target, f facts) summary.Row {
+func (p *pass) summaryRow(t *v1alpha1.Target, f facts) summary.Row {
+	c := p.clusters[string(t.Cluster)]
 	row := summary.Row{
 		Cluster: string(t.Cluster), Observed: f.observed, Generation: f.generation,
-		Asked: t.Asked, Wanted: t.Replicas, Ready: f.ready, Status: f.status,
+		Asked: t.Asked, Wanted: t.Replicas, Ready: f.ready, Status: f.status, Reachable: c != nil && reachable(c),
 	}
 	if row.Asked == nil {
 		row.Asked = t.Replicas
 	}
-	c := &v1alpha1.Cluster{}
-	if err := p.cached.Get(ctx, client.ObjectKey{Name: row.Cluster}, c); err == nil {
-		row.Reachable = reachable(c)
-	}
 	return row
 }
 
-// writeReport stores the Assignment's status if it is another.
+// writeReport stores the Assignment's status.
 func (p *pass) writeReport(ctx context.Context, status v1alpha1.AssignmentStatus) error {
-	if equality.Semantic.DeepEqual(p.record.Status, status) {
-		return nil
-	}
 	next := p.record.DeepCopy()
 	next.Status = status
 	if err := p.direct.Status().Update(ctx, next); err != nil {
 		return fmt.Errorf("report in Assignment %s/%s: %w", next.Namespace, next.Name, err)
 	}
-	next.Status.DeepCopyInto(&p.record.Status)
-	p.record.ResourceVersion = next.ResourceVersion
+	p.record.Status, p.record.ResourceVersion = status, next.ResourceVersion
 	return nil
 }
 

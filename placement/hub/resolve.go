@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,29 +68,34 @@ func (p *pass) namespaceLabels(ctx context.Context) (map[string]string, error) {
 	if !p.kind.namespaced {
 		return nil, nil
 	}
-	n := &metav1.PartialObjectMetadata{}
-	n.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	n := metadata(namespaceKind())
 	if err := p.cached.Get(ctx, client.ObjectKey{Name: p.key.Namespace}, n); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("look for namespace %s: %w", p.key.Namespace, err)
 	}
 	return n.Labels, nil
 }
 
-// inventory returns all clusters that exist.
-func (p *pass) inventory(ctx context.Context) ([]policy.Cluster, map[string]*v1alpha1.Cluster, error) {
+// inventory finds all clusters that exist.
+func (p *pass) inventory(ctx context.Context) error {
 	var list v1alpha1.ClusterList
 	if err := p.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("list Clusters: %w", err)
+		return fmt.Errorf("list Clusters: %w", err)
 	}
-	all := make([]policy.Cluster, len(list.Items))
-	byName := make(map[string]*v1alpha1.Cluster, len(list.Items))
+	p.clusters = make(map[string]*v1alpha1.Cluster, len(list.Items))
 	for i := range list.Items {
-		c := &list.Items[i]
-		byName[c.Name] = c
-		all[i] = policy.Cluster{
+		p.clusters[list.Items[i].Name] = &list.Items[i]
+	}
+	return nil
+}
+
+// candidates are the clusters as the policy sees them.
+func (p *pass) candidates() []policy.Cluster {
+	all := make([]policy.Cluster, 0, len(p.clusters))
+	for _, c := range p.clusters {
+		all = append(all, policy.Cluster{
 			Name: c.Name, Labels: c.Labels, Spec: &c.Spec,
 			Leaving: c.DeletionTimestamp != nil || p.lost(c),
-		}
+		})
 	}
-	return all, byName, nil
+	return all
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // step lets the mover take the targets one step on.
-func (p *pass) step(ctx context.Context, a *v1alpha1.Assignment, w wanted, clusters map[string]*v1alpha1.Cluster) {
+func (p *pass) step(ctx context.Context, a *v1alpha1.Assignment, w wanted) {
 	targets := map[string]v1alpha1.Target{}
 	for _, t := range a.Spec.Targets {
 		targets[string(t.Cluster)] = t
@@ -30,7 +30,7 @@ func (p *pass) step(ctx context.Context, a *v1alpha1.Assignment, w wanted, clust
 		in.Since = d.Since.Time
 	}
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		in.Rows = append(in.Rows, p.row(ctx, targets[name], w, clusters[name]))
+		in.Rows = append(in.Rows, p.row(ctx, targets[name], w))
 	}
 	out := mover.Step(in)
 	p.after, p.done = out.After, out.Done
@@ -57,11 +57,12 @@ func (p *pass) target(m mover.Move, w wanted) v1alpha1.Target {
 }
 
 // row is what the mover knows of one cluster.
-func (p *pass) row(ctx context.Context, t v1alpha1.Target, w wanted, c *v1alpha1.Cluster) mover.Row {
+func (p *pass) row(ctx context.Context, t v1alpha1.Target, w wanted) mover.Row {
 	name := string(t.Cluster)
+	c := p.clusters[name]
 	want, isWanted := w.replicas[name]
-	r := mover.Row{
-		Cluster: name, Wanted: isWanted, State: stateOf(t.State), Asked: int32(deref(t.Asked)),
+	r := mover.Row{ // the states of package mover and of the API have the same names
+		Cluster: name, Wanted: isWanted, State: mover.State(t.State), Asked: int32(deref(t.Asked)),
 		Reachable: c != nil && reachable(c),
 	}
 	if w.counted {
@@ -74,8 +75,10 @@ func (p *pass) row(ctx context.Context, t v1alpha1.Target, w wanted, c *v1alpha1
 		r.Since = t.Since.Time
 	}
 	if work := p.works[name]; work != nil {
-		f := factsOf(p.key.GroupKind, work)
-		r.Current, r.Ready, r.Available, r.Total = f.current, f.ready, f.counts.Available, f.counts.Total
+		f := p.facts[name]
+		r.Ready, r.Available, r.Total = f.ready, f.counts.Available, f.counts.Total
+		// A hub that was killed may have stored what is asked and not sent it.
+		r.Current = f.current && (t.Asked == nil || asks(work, *t.Asked))
 	} else if t.State == v1alpha1.TargetRemoving {
 		r.Gone = c == nil || p.gone(ctx, name)
 	}

@@ -5,9 +5,8 @@ package hub
 import (
 	"context"
 	"fmt"
-	"maps"
+	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,41 +15,50 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/render"
 )
 
+// gather is how long changes of an object's Works are gathered: after a change at the
+// hub all clusters report at about the same time, and one pass takes what they say.
+const gather = 100 * time.Millisecond
+
 // queue is where objects wait for their pass.
 type queue = workqueue.TypedRateLimitingInterface[Key]
 
-// on calls do for each event of an object: old is nil when it is new, now when it is
-// gone.
-func on[T client.Object](do func(ctx context.Context, old, now T, q queue)) handler.TypedEventHandler[T, Key] {
-	var none T
-	return handler.TypedFuncs[T, Key]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q queue) { do(ctx, none, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q queue) { do(ctx, e.ObjectOld, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[T], q queue) { do(ctx, e.Object, none, q) },
-	}
-}
-
 // watch queues objects when what their placement depends on changes.
 func (h *hub) watch(ctl controller.TypedController[Key]) error {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(namespaceKind())
 	sources := map[string]source.TypedSource[Key]{
-		"Works":             source.TypedKind(h.cached, &v1alpha1.Work{}, on(onWork)),
-		"Assignments":       source.TypedKind(h.cached, &v1alpha1.Assignment{}, on(onAssignment)),
-		"Clusters":          source.TypedKind(h.cached, &v1alpha1.Cluster{}, on(h.onCluster)),
-		"Customizations":    source.TypedKind(h.cached, &v1alpha1.Customization{}, on(h.onCustomization)),
-		"Placements":        source.TypedKind(h.cached, &v1alpha1.Placement{}, on(h.onPlacement)),
-		"ClusterPlacements": source.TypedKind(h.cached, &v1alpha1.ClusterPlacement{}, on(h.onClusterPlacement)),
-		"Namespaces":        source.TypedKind(h.cached, namespace, on(h.onNamespace)),
+		"Works": source.TypedKind(h.cached, &v1alpha1.Work{}, handler.TypedFuncs[*v1alpha1.Work, Key]{
+			CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.Work], q queue) { onWork(e.Object, q) },
+			UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.Work], q queue) { onWork(e.ObjectNew, q) },
+			DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.Work], q queue) { onWork(e.Object, q) },
+		}),
+		"Assignments": source.TypedKind(h.cached, &v1alpha1.Assignment{}, handler.TypedEnqueueRequestsFromMapFunc(concerned),
+			predicate.TypedGenerationChangedPredicate[*v1alpha1.Assignment]{}),
+		"Clusters": queues(h, &v1alpha1.Cluster{}, differs, func(ctx context.Context, _ *v1alpha1.Cluster) []Key {
+			return h.assigned(ctx, "")
+		}),
+		"Customizations": queues(h, &v1alpha1.Customization{}, newer, func(ctx context.Context, c *v1alpha1.Customization) []Key {
+			return h.assigned(ctx, customized(c))
+		}),
+		"Placements": queues(h, &v1alpha1.Placement{}, newer, func(ctx context.Context, p *v1alpha1.Placement) []Key {
+			return h.all(ctx, p.Namespace)
+		}),
+		"ClusterPlacements": queues(h, &v1alpha1.ClusterPlacement{}, newer, func(ctx context.Context, _ *v1alpha1.ClusterPlacement) []Key {
+			return h.all(ctx, "")
+		}),
+		"Namespaces": queues(h, metadata(namespaceKind()), relabelled, func(ctx context.Context, n *metav1.PartialObjectMetadata) []Key {
+			return h.all(ctx, n.Name)
+		}),
 	}
-	for _, gvk := range render.Along() {
-		sources[gvk.Kind] = source.TypedKind(h.cached, empty(gvk), on(h.onAlong))
+	for _, gvk := range render.Along() { // the workloads that it may be for
+		sources[gvk.Kind] = queues(h, empty(gvk), respecified, func(ctx context.Context, o *unstructured.Unstructured) []Key {
+			return h.assigned(ctx, o.GetNamespace())
+		})
 	}
 	for name, s := range sources {
 		if err := ctl.Watch(s); err != nil {
@@ -60,82 +68,30 @@ func (h *hub) watch(ctl controller.TypedController[Key]) error {
 	return nil
 }
 
-func onWork(_ context.Context, old, now *v1alpha1.Work, q queue) {
-	if now == nil {
-		now = old
-	}
-	q.Add(keyOf(now.Spec.Source))
+// queues is a watch of what many objects depend on. Those that are there at the start
+// queue nothing: each object comes by itself then.
+func queues[T client.Object](h *hub, o T, changed func(old, now T) bool, keys handler.TypedMapFunc[T, Key]) source.TypedSource[Key] {
+	return source.TypedKind(h.cached, o, handler.TypedEnqueueRequestsFromMapFunc(keys), predicate.TypedFuncs[T]{
+		CreateFunc: func(e event.TypedCreateEvent[T]) bool { return !e.IsInInitialList },
+		UpdateFunc: func(e event.TypedUpdateEvent[T]) bool { return changed(e.ObjectOld, e.ObjectNew) },
+	})
 }
 
-// onAssignment queues the object, and what follows it when it goes elsewhere.
-func onAssignment(_ context.Context, old, now *v1alpha1.Assignment, q queue) {
-	follows := map[v1alpha1.FollowReference]int{}
-	var where [2]string
-	for i, a := range []*v1alpha1.Assignment{old, now} {
-		if a == nil {
-			continue
-		}
-		q.Add(keyOf(a.Spec.Object))
-		for _, f := range a.Spec.Follows {
-			follows[f] |= i + 1
-		}
-		for _, t := range a.Spec.Targets {
-			where[i] += string(t.Cluster) + ","
-		}
+func onWork(w *v1alpha1.Work, q queue) { q.AddAfter(keyOf(w.Spec.Source), gather) }
+
+// concerned are the object, and what follows it and may have to go elsewhere.
+func concerned(_ context.Context, a *v1alpha1.Assignment) []Key {
+	keys := []Key{keyOf(a.Spec.Object)}
+	for _, f := range a.Spec.Follows {
+		keys = append(keys, Key{GroupKind: schema.GroupKind{Group: f.Group, Kind: f.Kind}, Namespace: a.Namespace, Name: f.Name})
 	}
-	for f, in := range follows {
-		if in != 3 || where[0] != where[1] {
-			a := now
-			if a == nil {
-				a = old
-			}
-			q.Add(Key{GroupKind: schema.GroupKind{Group: f.Group, Kind: f.Kind}, Namespace: a.Namespace, Name: f.Name})
-		}
-	}
+	return keys
 }
 
-// onCluster queues all that is placed when what a decision depends on changes.
-func (h *hub) onCluster(ctx context.Context, old, now *v1alpha1.Cluster, q queue) {
-	if old != nil && now != nil && old.Generation == now.Generation && maps.Equal(old.Labels, now.Labels) &&
-		maps.Equal(old.Annotations, now.Annotations) && reachable(old) == reachable(now) {
-		return
+// customized is the namespace that a Customization is for; empty: all.
+func customized(c *v1alpha1.Customization) string {
+	if c.Namespace == v1alpha1.SystemNamespace {
+		return ""
 	}
-	h.queueAssigned(ctx, "", q)
-}
-
-func (h *hub) onCustomization(ctx context.Context, old, now *v1alpha1.Customization, q queue) {
-	if old != nil && now != nil && old.Generation == now.Generation {
-		return
-	}
-	if now == nil {
-		now = old
-	}
-	namespace := now.Namespace
-	if namespace == v1alpha1.SystemNamespace {
-		namespace = ""
-	}
-	h.queueAssigned(ctx, namespace, q)
-}
-
-// onAlong queues the workloads that it may be for.
-func (h *hub) onAlong(ctx context.Context, old, now *unstructured.Unstructured, q queue) {
-	if old != nil && now != nil && same(old.Object["spec"], now.Object["spec"]) {
-		return
-	}
-	if now == nil {
-		now = old
-	}
-	h.queueAssigned(ctx, now.GetNamespace(), q)
-}
-
-// queueAssigned queues what has an Assignment, of one namespace or of all.
-func (h *hub) queueAssigned(ctx context.Context, namespace string, q queue) {
-	var list v1alpha1.AssignmentList
-	if err := h.cached.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "Cannot list Assignments")
-		return
-	}
-	for i := range list.Items {
-		q.Add(keyOf(list.Items[i].Spec.Object))
-	}
+	return c.Namespace
 }

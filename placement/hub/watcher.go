@@ -13,6 +13,9 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
@@ -37,11 +40,9 @@ func newWatcher(h *hub, ctl controller.TypedController[Key], d discovery.Discove
 
 // Start looks for kinds until ctx ends.
 func (w *watcher) Start(ctx context.Context) error {
-	definitions := &metav1.PartialObjectMetadata{}
-	definitions.SetGroupVersionKind(schema.GroupVersionKind{
+	informer, err := w.cached.GetInformer(ctx, metadata(schema.GroupVersionKind{
 		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition",
-	})
-	informer, err := w.cached.GetInformer(ctx, definitions)
+	}))
 	if err != nil {
 		return fmt.Errorf("watch definitions: %w", err)
 	}
@@ -89,14 +90,25 @@ func (w *watcher) look(ctx context.Context) error {
 	}
 	added, gone := w.kinds.set(served)
 	for _, k := range gone {
-		if err := w.cached.RemoveInformer(ctx, k.metadata()); err != nil {
+		if err := w.cached.RemoveInformer(ctx, metadata(k.GroupVersionKind)); err != nil {
 			return fmt.Errorf("end watch of %s: %w", k.GroupVersionKind, err)
 		}
 	}
 	for _, k := range added {
-		if err := w.ctl.Watch(source.TypedKind(w.cached, k.metadata(), on(onObject(k)))); err != nil {
+		if err := w.ctl.Watch(w.objects(k)); err != nil {
 			return fmt.Errorf("watch %s: %w", k.GroupVersionKind, err)
 		}
 	}
 	return nil
+}
+
+// objects queues the objects of a kind.
+func (w *watcher) objects(k kind) source.TypedSource[Key] {
+	return source.TypedKind(w.cached, metadata(k.GroupVersionKind),
+		handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o *metav1.PartialObjectMetadata) []Key {
+			return []Key{{GroupKind: k.GroupKind(), Namespace: o.Namespace, Name: o.Name}}
+		}),
+		predicate.TypedFuncs[*metav1.PartialObjectMetadata]{UpdateFunc: func(e event.TypedUpdateEvent[*metav1.PartialObjectMetadata]) bool {
+			return edited(e.ObjectOld, e.ObjectNew)
+		}})
 }

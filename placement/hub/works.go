@@ -3,13 +3,18 @@
 package hub
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -19,20 +24,22 @@ import (
 // byName is the index of Works by their names: one object's Works share it.
 const byName = "metadata.name"
 
-// worksOf finds the object's Works in all clusters. They are the cache's: not to be
-// changed.
-func (p *pass) worksOf(ctx context.Context) (map[string]*v1alpha1.Work, error) {
+// readWorks finds the object's Works in all clusters, and what they report. They are the
+// cache's: not to be changed.
+func (p *pass) readWorks(ctx context.Context) error {
 	var list v1alpha1.WorkList
 	if err := p.cached.List(ctx, &list, client.MatchingFields{byName: p.key.record()}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Works of %s: %w", p.key, err)
+		return fmt.Errorf("list Works of %s: %w", p.key, err)
 	}
-	works := make(map[string]*v1alpha1.Work, len(list.Items))
+	p.works = make(map[string]*v1alpha1.Work, len(list.Items))
+	p.facts = make(map[string]facts, len(list.Items))
 	for i := range list.Items {
-		if cluster, ok := clusterOf(list.Items[i].Namespace); ok {
-			works[cluster] = &list.Items[i]
+		w := &list.Items[i]
+		if cluster, ok := clusterOf(w.Namespace); ok {
+			p.works[cluster], p.facts[cluster] = w, factsOf(p.key.GroupKind, w)
 		}
 	}
-	return works, nil
+	return nil
 }
 
 // clusterOf is the cluster whose namespace this is.
@@ -46,8 +53,8 @@ func (p *pass) gone(ctx context.Context, cluster string) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// ordered says that the agent has carried out the order to remove.
-func ordered(w *v1alpha1.Work) bool {
+// removed says that the agent has carried out the order to remove.
+func removed(w *v1alpha1.Work) bool {
 	c := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionApplied)
 	return w.Spec.Removal != nil && w.Status.Revision >= w.Spec.Revision && c != nil && c.Reason == v1alpha1.ReasonOrdered
 }
@@ -55,23 +62,42 @@ func ordered(w *v1alpha1.Work) bool {
 // remove orders the removal, and deletes the Work when that is done.
 func (p *pass) remove(ctx context.Context, w *v1alpha1.Work) error {
 	if w.Spec.Removal == nil {
-		next := w.DeepCopy()
-		next.Spec.Revision++
-		next.Spec.Removal = &v1alpha1.Removal{Policy: p.record.Spec.Decision.OnDelete, SourceUID: w.Spec.Source.UID}
-		if next.Spec.Removal.Policy == "" {
-			next.Spec.Removal.Policy = v1alpha1.OnDeleteDelete
+		s := w.Spec.DeepCopy()
+		s.Removal = &v1alpha1.Removal{
+			Policy: cmp.Or(p.record.Spec.Decision.OnDelete, v1alpha1.OnDeleteDelete), SourceUID: w.Spec.Source.UID,
 		}
-		if err := p.direct.Update(ctx, next); err != nil {
-			return fmt.Errorf("order removal by Work %s/%s: %w", w.Namespace, w.Name, err)
-		}
-		return nil
+		return p.change(ctx, w, *s)
 	}
-	if !ordered(w) {
+	if !removed(w) {
 		return nil
 	}
 	err := p.direct.Delete(ctx, w, client.Preconditions{UID: &w.UID, ResourceVersion: &w.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Work %s/%s: %w", w.Namespace, w.Name, err)
+	}
+	return nil
+}
+
+// change gives a Work another spec, if it has the one that we know. What the agent
+// reports meanwhile does not matter.
+func (p *pass) change(ctx context.Context, w *v1alpha1.Work, s v1alpha1.WorkSpec) error {
+	s.Revision = w.Spec.Revision + 1
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": w.UID},
+		{"op": "test", "path": "/spec/revision", "value": w.Spec.Revision},
+		{"op": "replace", "path": "/spec", "value": s},
+	})
+	if err != nil {
+		return fmt.Errorf("encode Work %s/%s: %w", w.Namespace, w.Name, err)
+	}
+	p.ordered.Store(true)
+	next := &v1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
+	err = p.direct.Patch(ctx, next, client.RawPatch(types.JSONPatchType, patch))
+	if s, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsInvalid(err) && (s.ErrStatus.Details == nil || len(s.ErrStatus.Details.Causes) == 0) {
+		err = errStale // a test has failed; a spec that is refused has causes
+	}
+	if err != nil {
+		return fmt.Errorf("change Work %s/%s: %w", w.Namespace, w.Name, err)
 	}
 	return nil
 }
@@ -83,6 +109,12 @@ func replicasIn(w *v1alpha1.Work) (int32, bool) {
 		return 0, false
 	}
 	return render.Replicas(o)
+}
+
+// asks says whether a Work asks for so many replicas.
+func asks(w *v1alpha1.Work, asked int32) bool {
+	raw, err := lastGood(w, &asked)
+	return err == nil && len(w.Spec.Manifests) > 0 && sameJSON(raw, w.Spec.Manifests[0].Object.Raw)
 }
 
 // manifestOf reads the manifest of a Work; nil when it has none.

@@ -12,6 +12,11 @@ type AssignmentStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
+	// Summary of the targets in one line, for tables: each cluster with the replicas
+	// that it is asked for, and its state unless that is Active.
+	// +optional
+	Summary string `json:"summary,omitempty"`
+
 	// Clusters have a row each.
 	// +optional
 	// +listType=map

@@ -14,9 +14,7 @@ import (
 // +kubebuilder:resource:scope=Namespaced,categories=placement
 // +kubebuilder:printcolumn:name=Kind,type=string,JSONPath=`.spec.object.kind`
 // +kubebuilder:printcolumn:name=Object,type=string,JSONPath=`.spec.object.name`
-// +kubebuilder:printcolumn:name=Clusters,type=string,JSONPath=`.spec.targets[*].cluster`
-// +kubebuilder:printcolumn:name=Replicas,type=string,JSONPath=`.spec.targets[*].replicas`
-// +kubebuilder:printcolumn:name=States,type=string,JSONPath=`.spec.targets[*].state`
+// +kubebuilder:printcolumn:name=Clusters,type=string,JSONPath=`.status.summary`
 // +kubebuilder:printcolumn:name=Placed,type=string,JSONPath=`.status.conditions[?(@.type=="Placed")].reason`
 // +kubebuilder:printcolumn:name=Blocked,type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="MoveBlocked")].message`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`

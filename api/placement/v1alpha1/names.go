@@ -40,8 +40,6 @@ const (
 const (
 	// PlacedFinalizer on an object at the hub stays until no cluster has it.
 	PlacedFinalizer = "placement.patchbay.io/placed"
-	// ClusterFinalizer on a Cluster stays until it has no Works.
-	ClusterFinalizer = "placement.patchbay.io/cluster"
 )
 
 // Identities of agents at the hub.

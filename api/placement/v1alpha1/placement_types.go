@@ -11,7 +11,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:scope=Namespaced,categories=placement
 // +kubebuilder:printcolumn:name=Clusters,type=string,JSONPath=`.spec.clusters.names`
 // +kubebuilder:printcolumn:name=Mode,type=string,JSONPath=`.spec.replicas.mode`
-// +kubebuilder:printcolumn:name=Objects,type=integer,JSONPath=`.status.objects`
 // +kubebuilder:printcolumn:name=Valid,type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type Placement struct {
@@ -33,7 +32,6 @@ type Placement struct {
 // +kubebuilder:resource:scope=Cluster,categories=placement
 // +kubebuilder:printcolumn:name=Clusters,type=string,JSONPath=`.spec.clusters.names`
 // +kubebuilder:printcolumn:name=Mode,type=string,JSONPath=`.spec.replicas.mode`
-// +kubebuilder:printcolumn:name=Objects,type=integer,JSONPath=`.status.objects`
 // +kubebuilder:printcolumn:name=Valid,type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterPlacement struct {
@@ -49,17 +47,13 @@ type ClusterPlacement struct {
 	Status PolicyStatus `json:"status,omitempty"`
 }
 
-// PolicyStatus says whether a policy can be used, and for how many objects it is.
+// PolicyStatus says whether a policy can be used.
 type PolicyStatus struct {
 	// Conditions: Valid.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// Objects that this policy places or customizes.
-	// +optional
-	Objects int32 `json:"objects,omitempty"`
 
 	// ObservedGeneration is the generation that the conditions speak of.
 	// +optional

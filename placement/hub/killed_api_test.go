@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
+)
+
+// errDead is what a process that was killed would not even get.
+var errDead = errors.New("killed")
+
+// mortal lets a hub make one write, and kills it then.
+type mortal struct {
+	next  http.RoundTripper
+	kill  context.CancelFunc
+	wrote *atomic.Bool
+}
+
+func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+	ours := r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/events") &&
+		!strings.Contains(r.URL.Path, v1alpha1.SystemNamespace+"/deployments") // the probe comes first each time
+	if ours && m.wrote.Load() {
+		return nil, errDead
+	}
+	response, err := m.next.RoundTrip(r)
+	if ours && err == nil && response.StatusCode < http.StatusMultipleChoices {
+		m.wrote.Store(true)
+		m.kill()
+	}
+	return response, err
+}
+
+// live runs a hub until it has made one write.
+func live(ctx context.Context, config *rest.Config) error {
+	ctx, kill := context.WithCancel(logr.NewContext(ctx, logr.Discard()))
+	defer kill()
+	config = rest.CopyConfig(config)
+	wrote := &atomic.Bool{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return mortal{next, kill, wrote} })
+	opts, err := Options()
+	if err != nil {
+		return err
+	}
+	opts.Logger = logr.Discard()
+	opts.GracefulShutdownTimeout = new(time.Duration) // nothing is waited for
+	m, err := manager.New(config, opts)
+	if err != nil {
+		return err
+	}
+	if err := Add(ctx, m, Config{}); err != nil {
+		return err
+	}
+	_ = m.Start(ctx) // it did not end well
+	return nil
+}
+
+// A hub that is killed after any of its writes goes on where it was: here none lives
+// longer than one write.
+func TestKilledAfterEveryWrite(t *testing.T) {
+	env := apitest.New(t)
+	b := newBenchOn(t, env, 3*time.Minute)
+	if err := bed.Install(t.Context(), env.Config, "placement", "CustomResourceDefinition"); err != nil {
+		t.Fatal(err)
+	}
+	lives := 0
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		for ctx.Err() == nil {
+			if err := live(ctx, env.Config); err != nil && ctx.Err() == nil {
+				ended <- err
+				return
+			}
+			lives++
+		}
+		ended <- nil
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		t.Logf("%d hubs, each killed at its first write", lives)
+	})
+	ns := b.namespace("killed")
+	b.cluster("killed-east", v1alpha1.ClusterSpec{})
+	b.cluster("killed-west", v1alpha1.ClusterSpec{})
+	orders := b.follow()
+	b.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}})
+	d := deployment(ns, "web", "killed-east", 3)
+	b.create(d)
+	key, config := deploymentKey(ns, "web"), Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: ns, Name: "web"}
+	b.runs(key, map[string]int32{"killed-east": 3})
+	orders.keep(3)
+	b.annotate(d, "killed-west")
+	b.runs(key, map[string]int32{"killed-west": 3})
+	b.runs(config, map[string]int32{"killed-west": 0})
+	b.annotate(d, "killed-east=1,killed-west=2")
+	b.runs(key, map[string]int32{"killed-east": 1, "killed-west": 2})
+	b.gone(d, orders)
+	b.runs(key, map[string]int32{})
+	b.runs(config, map[string]int32{})
+	b.eventually("all records to go", func(ctx context.Context) error {
+		var list v1alpha1.AssignmentList
+		if err := b.client.List(ctx, &list, client.InNamespace(ns)); err != nil || len(list.Items) > 0 {
+			return fmt.Errorf("%w: %d Assignments, %w", errNotYet, len(list.Items), err)
+		}
+		err := b.client.Get(ctx, client.ObjectKeyFromObject(d), &appsv1.Deployment{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%w: the Deployment is there: %w", errNotYet, err)
+		}
+		return nil
+	})
+	orders.check(map[string]int{"killed-east Deployment": 2, "killed-west Deployment": 1, "killed-east ConfigMap": 2, "killed-west ConfigMap": 1})
+}
+
+// gone deletes the Deployment.
+func (b *bench) gone(d *appsv1.Deployment, o *orders) {
+	b.t.Helper()
+	o.keep(0)
+	if err := b.client.Delete(b.t.Context(), d); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// orders are what a watch sees of Works: what was asked, created and deleted.
+type orders struct {
+	*bench
+	least   atomic.Int32 // replicas that must be asked for at any time
+	watch   watch.Interface
+	created map[string]int
+	wrong   []string
+	ended   chan struct{}
+}
+
+func (b *bench) follow() *orders {
+	b.t.Helper()
+	var none v1alpha1.WorkList
+	if err := b.client.List(b.t.Context(), &none); err != nil {
+		b.t.Fatal(err)
+	}
+	w, err := toolswatch.NewRetryWatcherWithContext(b.t.Context(), none.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return b.client.Watch(ctx, &v1alpha1.WorkList{}, &client.ListOptions{Raw: &o})
+		},
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	o := &orders{bench: b, watch: w, created: map[string]int{}, ended: make(chan struct{})}
+	go o.read()
+	return o
+}
+
+func (o *orders) keep(n int32) { o.least.Store(n) }
+
+func (o *orders) read() {
+	defer close(o.ended)
+	asked := map[string]int32{}
+	for e := range o.watch.ResultChan() {
+		w, ok := e.Object.(*v1alpha1.Work)
+		if !ok {
+			continue
+		}
+		cluster, _ := clusterOf(w.Namespace)
+		switch e.Type {
+		case watch.Added:
+			o.created[cluster+" "+w.Spec.Source.Kind]++
+		case watch.Deleted:
+			if w.Spec.Removal == nil {
+				o.wrong = append(o.wrong, w.Namespace+"/"+w.Name+" was deleted without an order")
+			}
+		}
+		if w.Spec.Source.Kind != "Deployment" {
+			continue
+		}
+		n, _ := replicasIn(w)
+		if asked[cluster] = n; e.Type == watch.Deleted || w.Spec.Removal != nil {
+			delete(asked, cluster)
+		}
+		sum := int32(0)
+		for _, n := range asked {
+			sum += n
+		}
+		if sum < o.least.Load() {
+			o.wrong = append(o.wrong, fmt.Sprintf("%d replicas asked for, %v", sum, asked))
+		}
+	}
+}
+
+// check says what was wrong, and how often Works were made.
+func (o *orders) check(created map[string]int) {
+	o.t.Helper()
+	o.watch.Stop()
+	<-o.ended
+	for _, text := range o.wrong {
+		o.t.Error(text)
+	}
+	if fmt.Sprint(o.created) != fmt.Sprint(created) {
+		o.t.Errorf("Works made: got %v, want %v", o.created, created)
+	}
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+const (
+	// forget is how long a cache may be behind at most: after that somebody has undone
+	// our write.
+	forget = 5 * time.Second
+	// reportPace is how often what clusters report is written, at most.
+	reportPace = time.Second
+)
+
+// memory is what we remember of our last writes of an object's Assignment. It only
+// saves work: a hub that starts anew does without.
+type memory struct {
+	uid        types.UID
+	generation int64
+	wrote      time.Time // the spec
+	reported   time.Time // the status
+}
+
+func (p *pass) remembered() memory {
+	value, _ := p.recent.Load(p.key)
+	m, _ := value.(memory)
+	return m
+}
+
+// wrote remembers our own write, until the cache has it.
+func (p *pass) wrote(a *v1alpha1.Assignment) {
+	p.record = a
+	m := p.remembered()
+	m.uid, m.generation, m.wrote = a.UID, a.Generation, p.now()
+	p.recent.Store(p.key, m)
+}
+
+// behind says that the cache does not have our last write yet.
+func (p *pass) behind() bool {
+	last := p.remembered()
+	missing := p.record.UID == "" || p.record.UID == last.uid && p.record.Generation < last.generation
+	return missing && last.uid != "" && p.now().Sub(last.wrote) < forget
+}
+
+// due says whether a report is to be written now. Right after an order clusters are
+// about to report, and many of them do so one after the other.
+func (p *pass) due() bool {
+	m, now := p.remembered(), p.now()
+	first := m.reported.IsZero()
+	if left := reportPace - now.Sub(m.reported); !first && left > 0 {
+		p.again(left)
+		return false
+	}
+	m.reported = now
+	p.recent.Store(p.key, m)
+	if first && p.ordered.Load() {
+		p.again(reportPace)
+		return false
+	}
+	return true
+}
+
+// again looks at the object after a while at the latest.
+func (p *pass) again(after time.Duration) {
+	if p.after == 0 || after < p.after {
+		p.after = after
+	}
+}
