@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/test/lab/process"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
+)
+
+// KubeStellar, a product: one command makes a hub, what it prints makes a cluster join,
+// and neither the hub's end nor the agent's changes what runs there. Then the same with a
+// hub of production, where the hub's definitions go while the agent works on.
+func TestKubeStellarProduct(t *testing.T) {
+	t.Parallel()
+	store, err := shared.SpareCluster(t.Context(), "store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeAll(t, store.Close) })
+	p := &product{terminal: &terminal{t: t, dir: t.TempDir()}, store: store}
+	p.tryingOut(t)
+	p.production(t)
+	p.refused(t)
+}
+
+// product is a cluster that joins one hub after the other.
+type product struct {
+	*terminal
+
+	store *bed.Cluster
+	agent process.ID
+}
+
+// tryingOut is `patchbay-hub up`.
+func (p *product) tryingOut(t *testing.T) {
+	t.Helper()
+	up := []string{
+		"up", "--bin-dir=" + p.path("bin/kubernetes"), "--data-dir=" + filepath.Join(p.dir, "hub"),
+		"--port=" + freePort(t), "--http-address=127.0.0.1:0", "--cluster=store",
+	}
+	hub, printed := p.background("up", "patchbay-hub", up...)
+	var lines []string
+	eventually(t, "up says what to do", func() error {
+		if lines = commands(read(t, printed)); len(lines) != 3 {
+			return fmt.Errorf("printed %q", read(t, printed))
+		}
+		return nil
+	})
+	kubeconfig := strings.TrimPrefix(lines[0], "export KUBECONFIG=")
+	p.sh(p.store.Control.AdminKubeconfig(), lines[1])
+	p.startAgent(t)
+	p.sh(kubeconfig, lines[2])
+	p.sh(kubeconfig, "kubectl wait --for=condition=Reachable cluster/store --timeout=100s")
+	p.fill(kubeconfig, "tried")
+	before := p.settled(t, "tried")
+
+	p.end(t, hub)
+	p.same(t, "the hub has ended", "tried", before)
+	hub, printed = p.background("up-again", "patchbay-hub", up...)
+	eventually(t, "the same command brings the hub back", func() error {
+		if n := len(commands(read(t, printed))); n != 3 {
+			return fmt.Errorf("%d commands", n)
+		}
+		return nil
+	})
+	p.sh(kubeconfig, "kubectl -n tried rollout status deployment/web --timeout=100s")
+	p.leave(t)
+	p.same(t, "the agent is gone", "tried", before)
+	p.end(t, hub)
+	if err := os.RemoveAll(filepath.Join(p.dir, "hub")); err != nil {
+		t.Error(err)
+	}
+	p.same(t, "hub and agent are uninstalled", "tried", before)
+}
+
+// production is two replicas beside an API server that is there.
+func (p *product) production(t *testing.T) {
+	t.Helper()
+	server, err := shared.SpareHub(t.Context(), "office")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeAll(t, server.Close) })
+	admin, own := server.Control.AdminKubeconfig(), filepath.Join(p.dir, "hub.kubeconfig")
+	p.sh(admin, "kubectl apply -k deployments/placement/hub")
+	p.sh(admin, ownKubeconfig(own))
+	replicas := map[string]process.ID{}
+	for _, name := range []string{"one", "two"} {
+		replicas[name], _ = p.background(name, "patchbay-hub", "--kubeconfig="+own, "--http-address=127.0.0.1:0")
+	}
+	join := commands(p.sh(admin, "kubectl patchbay hub token store"))
+	p.sh(p.store.Control.AdminKubeconfig(), join[0])
+	p.startAgent(t)
+	p.sh(admin, join[1])
+	p.sh(admin, "kubectl wait --for=condition=Reachable cluster/store --timeout=100s")
+	p.fill(admin, "made")
+	before := p.settled(t, "made")
+
+	p.takeOver(t, server, replicas)
+	p.sh(admin, "kubectl -n made annotate deployment/web touched=yes")
+	eventually(t, "the other replica works", func() error {
+		d := &appsv1.Deployment{}
+		err := p.store.Client.Get(t.Context(), client.ObjectKey{Namespace: "made", Name: "web"}, d)
+		if err == nil && d.Annotations["touched"] != "yes" {
+			err = fmt.Errorf("annotations %v", d.Annotations)
+		}
+		return err
+	})
+	before = p.settled(t, "made")
+	if out, err := p.try(admin, "kubectl patchbay hub release"); err == nil || !strings.Contains(out, "end it first") {
+		t.Errorf("release while the hub runs: got %q, %v, want it refused", out, err)
+	}
+	for _, id := range replicas {
+		p.end(t, id)
+	}
+	p.sh(admin, "kubectl patchbay hub release")
+	p.sh(admin, "kubectl delete -k deployments/placement/hub --timeout=100s")
+	p.sh(admin, "kubectl delete namespaces,clusterroles,clusterrolebindings -l placement.patchbay.io/managed=true --timeout=100s")
+	p.same(t, "the hub's definitions are gone, and the agent works", "made", before)
+	p.sh(admin, "kubectl delete namespace made --timeout=100s") // nothing holds its objects
+	p.leave(t)
+	p.same(t, "hub and agent are uninstalled", "made", before)
+}
+
+// takeOver ends who leads.
+func (p *product) takeOver(t *testing.T, server *bed.Plane, replicas map[string]process.ID) {
+	t.Helper()
+	leader := func() string {
+		lease := &coordinationv1.Lease{}
+		key := client.ObjectKey{Namespace: "patchbay-system", Name: "patchbay-hub"}
+		if err := server.Client.Get(t.Context(), key, lease); err != nil || lease.Spec.HolderIdentity == nil {
+			return ""
+		}
+		return *lease.Spec.HolderIdentity
+	}
+	was := leader()
+	for name, id := range replicas {
+		if strings.Contains(read(t, filepath.Join(p.dir, name+".log")), "Successfully acquired lease") {
+			p.end(t, id)
+			delete(replicas, name)
+			break
+		}
+	}
+	eventually(t, "the other replica leads", func() error {
+		if now := leader(); now == was || now == "" {
+			return fmt.Errorf("%q leads", now)
+		}
+		return nil
+	})
+}
+
+// refused is a hub on an API server whose Deployments get ReplicaSets.
+func (p *product) refused(t *testing.T) {
+	t.Helper()
+	admin, own := p.store.Control.AdminKubeconfig(), filepath.Join(p.dir, "store.kubeconfig")
+	p.sh(admin, "kubectl apply -k deployments/placement/hub")
+	p.sh(admin, ownKubeconfig(own))
+	out, err := p.try(admin, "timeout 100 patchbay-hub --http-address=127.0.0.1:0 --kubeconfig="+own)
+	if err == nil || !strings.Contains(out, "Deployments get ReplicaSets of their own") {
+		t.Errorf("a hub beside workload controllers: got %q, %v, want it refused", out, err)
+	}
+	for _, want := range []string{"--controllers", "docs/placement.md"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the refusal does not say what to do: %q is not in %q", want, out)
+		}
+	}
+}
+
+// ownKubeconfig is what docs/placement.md says: a kubeconfig of the service account.
+func ownKubeconfig(file string) string {
+	return `set -eu
+kubectl config view --raw --minify --flatten -o jsonpath='{.clusters[0].cluster.certificate-authority-data}' | base64 -d >` + file + `.ca
+kubectl config --kubeconfig=` + file + ` set-cluster hub --embed-certs --certificate-authority=` + file + `.ca \
+  --server="$(kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}')"
+kubectl config --kubeconfig=` + file + ` set-credentials hub --token="$(kubectl -n patchbay-system create token patchbay-hub --duration=8760h)"
+kubectl config --kubeconfig=` + file + ` set-context hub --cluster=hub --user=hub
+kubectl config --kubeconfig=` + file + ` use-context hub`
+}
+
+// startAgent does what kubelet would: it runs the container of the agent's Deployment,
+// with its arguments, files and identity.
+func (p *product) startAgent(t *testing.T) {
+	t.Helper()
+	d, secret := &appsv1.Deployment{}, &corev1.Secret{}
+	for name, o := range map[string]client.Object{"patchbay-agent": d, "patchbay-agent-hub": secret} {
+		if err := p.store.Client.Get(t.Context(), client.ObjectKey{Namespace: "patchbay-system", Name: name}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	way := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(way, secret.Data["kubeconfig"], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	local, err := p.store.AccountKubeconfig(t.Context(), "patchbay-system", d.Spec.Template.Spec.ServiceAccountName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	container := d.Spec.Template.Spec.Containers[0]
+	env := []string{"POD_NAMESPACE=patchbay-system", "POD_NAME=agent-of-store"}
+	cluster := container.Env[slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "CLUSTER" })].Value
+	args := []string{p.program("patchbay-agent"), "--kubeconfig=" + local}
+	files := strings.NewReplacer("$(CLUSTER)", cluster, "/etc/patchbay/hub/kubeconfig", way, "$(POD_IP):9642", "127.0.0.1:0")
+	for _, arg := range container.Args {
+		args = append(args, files.Replace(arg))
+	}
+	if p.agent, err = p.store.Run("patchbay-agent", env, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leave takes the agent out while it runs; it ends later, as a Pod does.
+func (p *product) leave(t *testing.T) {
+	t.Helper()
+	p.sh(p.store.Control.AdminKubeconfig(), "kubectl patchbay cluster leave")
+	for _, name := range []string{"deployment/patchbay-agent", "secret/patchbay-agent-hub", "secret/patchbay-agent-certificate", "clusterrole/patchbay-agent"} {
+		if out, err := p.try(p.store.Control.AdminKubeconfig(), "kubectl -n patchbay-system get "+name); err == nil || !strings.Contains(out, "NotFound") {
+			t.Errorf("%s after leave: got %q, %v", name, out, err)
+		}
+	}
+	p.end(t, p.agent)
+}
+
+// fill applies an unchanged app to a hub and waits until it runs.
+func (p *product) fill(kubeconfig, ns string) {
+	file := filepath.Join(p.dir, ns+".yaml")
+	text := placement("store", "store") + "---\n" + plain("web", 3) + `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {a: b}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	p.sh(kubeconfig, "kubectl create namespace "+ns)
+	p.sh(kubeconfig, "kubectl -n "+ns+" apply -f "+file)
+	p.sh(kubeconfig, "kubectl -n "+ns+" rollout status deployment/web --timeout=100s")
+}
+
+// settled is all that a namespace of the cluster has, once nothing changes there.
+func (p *product) settled(t *testing.T, ns string) string {
+	t.Helper()
+	var last string
+	eventually(t, "nothing changes in "+ns, func() error {
+		was := last
+		if last = p.all(ns); last != was || !strings.Contains(last, `"kind": "Pod"`) {
+			<-time.After(2 * time.Second)
+			return fmt.Errorf("it changes")
+		}
+		return nil
+	})
+	return last
+}
+
+// same looks for a while whether the cluster has what it had, byte for byte.
+func (p *product) same(t *testing.T, when, ns, want string) {
+	t.Helper()
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); <-time.After(time.Second) {
+		if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(p.all(ns), "\n")); diff != "" {
+			t.Fatalf("%s: -before +now\n%s", when, diff)
+		}
+	}
+}
+
+// all is what a namespace of the cluster has, but Events.
+func (p *product) all(ns string) string {
+	return p.sh(p.store.Control.AdminKubeconfig(),
+		"kubectl -n "+ns+" get deployments,replicasets,pods,services,endpointslices,configmaps,secrets,serviceaccounts -o json --show-managed-fields")
+}
+
+// freePort is one that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+func closeAll(t *testing.T, end func(context.Context) error) {
+	t.Helper()
+	if err := end(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-cni/patchbay/test/lab/process"
+	"github.com/patchbay-cni/patchbay/test/source"
+)
+
+// terminal is a person's terminal in the repository, with our programs in the PATH.
+type terminal struct {
+	t   *testing.T
+	dir string
+}
+
+// path is a path of the repository.
+func (s *terminal) path(name string) string {
+	s.t.Helper()
+	path, err := source.Path(name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+// program is where a program of ours is.
+func (s *terminal) program(name string) string {
+	s.t.Helper()
+	if *programs != "" {
+		return filepath.Join(*programs, name)
+	}
+	return s.path(filepath.Join("bin", name))
+}
+
+func (s *terminal) env(kubeconfig string) []string {
+	return []string{
+		"PATH=" + *programs + ":" + s.path("bin") + ":" + s.path("bin/kubernetes") + ":" + os.Getenv("PATH"),
+		"HOME=" + filepath.Join(s.dir, filepath.Base(filepath.Dir(kubeconfig))), "KUBECONFIG=" + kubeconfig,
+	}
+}
+
+// sh runs what somebody pastes, with a kubeconfig, and returns what it prints.
+func (s *terminal) sh(kubeconfig, text string) string {
+	s.t.Helper()
+	out, err := s.try(kubeconfig, text)
+	if err != nil {
+		s.t.Fatalf("%s: %v\n%s", text, err, out)
+	}
+	return out
+}
+
+// try does so, and it may fail.
+func (s *terminal) try(kubeconfig, text string) (string, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", text)
+	cmd.Dir, cmd.Env = s.path("."), append(os.Environ(), s.env(kubeconfig)...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// background starts a program that goes on; what it prints is in the file.
+func (s *terminal) background(name, program string, args ...string) (process.ID, string) {
+	s.t.Helper()
+	log := filepath.Join(s.dir, name+".log")
+	id, err := process.Start(process.Spec{Args: append([]string{s.program(program)}, args...), Dir: s.dir, Log: log, Tied: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = id.Kill(context.WithoutCancel(s.t.Context())) })
+	return id, log
+}
+
+// end asks a program to end, and waits until it has.
+func (s *terminal) end(t *testing.T, id process.ID) {
+	t.Helper()
+	if err := id.Stop(t.Context(), 30*time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// commands are the lines of a text that can be pasted.
+func commands(text string) []string {
+	var found []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "export ") || strings.HasPrefix(line, "kubectl ") {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
