@@ -7,6 +7,7 @@ package summary
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,6 +245,20 @@ func TestNoStatusOfOtherKindsIsRefused(t *testing.T) {
 				"name": "x", "ready": true, "restartCount": int64(0), "image": "x", "imageID": "x", "state": map[string]any{"running": map[string]any{"startedAt": stamp(time.Now())}},
 			}}}},
 		},
+		"Scaler": {
+			reason: "times and counts", text: "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nspec: {maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: x}}",
+			statuses: []map[string]any{
+				{"currentReplicas": int64(3), "desiredReplicas": int64(4), "lastScaleTime": stamp(time.Now()), "observedGeneration": int64(1)},
+				{"desiredReplicas": int64(1), "conditions": []any{map[string]any{"type": "ScalingLimited", "status": yes, "lastTransitionTime": stamp(time.Now())}}}, nil,
+			},
+		},
+		"Budget": {
+			reason: "counts", text: "apiVersion: policy/v1\nkind: PodDisruptionBudget\nspec: {minAvailable: 1, selector: {matchLabels: {app: x}}}",
+			statuses: []map[string]any{
+				{"currentHealthy": int64(3), "desiredHealthy": int64(2), "disruptionsAllowed": int64(1), "expectedPods": int64(3), "disruptedPods": map[string]any{"x-1": stamp(time.Now())}},
+				{"currentHealthy": int64(0), "desiredHealthy": int64(2), "disruptionsAllowed": int64(0), "expectedPods": int64(3)}, nil,
+			},
+		},
 		"Network": {
 			reason: "of ours", text: "apiVersion: danm.io/v1\nkind: DanmNet\nspec: {NetworkID: lan, NetworkType: macvlan, Options: {host_device: ens4, cidr: 10.9.0.0/24}}",
 			statuses: []map[string]any{
@@ -262,6 +277,78 @@ func TestNoStatusOfOtherKindsIsRefused(t *testing.T) {
 					rows[i] = Row{Cluster: fmt.Sprint("c", i), Observed: 1, Generation: 1, Ready: true, Reachable: true, Status: tc.statuses[i]}
 				}
 				report(t, env, object, rows, fmt.Sprintf("%s: %d clusters", tc.reason, n))
+			}
+		})
+	}
+}
+
+// What people and scripts wait with holds on summaries: kubectl says that it is not done
+// while one cluster is behind, and that it is when all have come.
+func TestKubectlWaits(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	now := stamp(time.Now())
+	say := func(kind, status string) []any {
+		return []any{map[string]any{"type": kind, "status": status, "reason": "Because", "lastTransitionTime": now, "lastProbeTime": now}}
+	}
+	workload := "spec: {replicas: 4, serviceName: x, selector: {matchLabels: {app: x}}, template: " + fmt.Sprintf(podTemplate, "Always") + "}"
+	cases := map[string]struct {
+		reason, text string
+		busy, done   map[string]any // of each cluster: 2 of the 4
+		rollout      bool
+		condition    string
+	}{
+		"Deployment": {
+			reason: "by roll-out and by condition", text: "apiVersion: apps/v1\nkind: Deployment\n" + strings.Replace(workload, "serviceName: x, ", "", 1), rollout: true, condition: "Available",
+			busy: map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(1), "conditions": say("Progressing", yes)},
+			done: map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(2), "readyReplicas": int64(2), "availableReplicas": int64(2), "conditions": say("Progressing", yes)},
+		},
+		"StatefulSet": {
+			reason: "its revisions are the same in the end", text: "apiVersion: apps/v1\nkind: StatefulSet\n" + workload, rollout: true,
+			busy: map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "readyReplicas": int64(2), "updatedReplicas": int64(1), "currentRevision": "x-1", "updateRevision": "x-2"},
+			done: map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "readyReplicas": int64(2), "updatedReplicas": int64(2), "currentRevision": "x-2", "updateRevision": "x-2"},
+		},
+		"DaemonSet": {
+			reason: "its nodes add up", text: "apiVersion: apps/v1\nkind: DaemonSet\nspec: {selector: {matchLabels: {app: x}}, template: " + fmt.Sprintf(podTemplate, "Always") + "}", rollout: true,
+			busy: map[string]any{"observedGeneration": int64(1), "currentNumberScheduled": int64(2), "desiredNumberScheduled": int64(2), "numberMisscheduled": int64(0), "numberReady": int64(1), "updatedNumberScheduled": int64(2), "numberAvailable": int64(1)},
+			done: map[string]any{"observedGeneration": int64(1), "currentNumberScheduled": int64(2), "desiredNumberScheduled": int64(2), "numberMisscheduled": int64(0), "numberReady": int64(2), "updatedNumberScheduled": int64(2), "numberAvailable": int64(2)},
+		},
+		"Job": {
+			reason: "complete when it is everywhere", text: "apiVersion: batch/v1\nkind: Job\nspec: {completions: 2, template: " + fmt.Sprintf(podTemplate, "Never") + "}", condition: "Complete",
+			busy: map[string]any{"startTime": now, "active": int64(1), "ready": int64(1), "terminating": int64(0)},
+			done: map[string]any{
+				"startTime": now, "completionTime": now, "succeeded": int64(1), "ready": int64(0), "terminating": int64(0),
+				"conditions": append(say(jobSucceeds, yes), say(jobComplete, yes)...),
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := makeObject(t, env, tc.text)
+			rows := make([]Row, 2)
+			for i := range rows {
+				rows[i] = Row{Cluster: fmt.Sprint("c", i), Observed: object.GetGeneration(), Generation: 1, Ready: true, Reachable: true, Status: tc.done}
+			}
+			rows[1].Status = tc.busy
+			target := []string{"-n", object.GetNamespace(), strings.ToLower(object.GetKind()) + "/" + object.GetName()}
+			rollout := func() string {
+				return env.Kubectl(t, append([]string{"rollout", "status", "--watch=false"}, target...)...)
+			}
+			report(t, env, object, rows, "one is behind")
+			if tc.rollout && !strings.Contains(rollout(), "Waiting") {
+				t.Errorf("%s: one cluster is behind, and kubectl says: %s", tc.reason, rollout())
+			}
+			if tc.condition != "" && holds(statusOf(object), tc.condition) {
+				t.Errorf("%s: %s, and one cluster is behind", tc.reason, tc.condition)
+			}
+			rows[1].Status = tc.done
+			report(t, env, object, rows, "all have come")
+			if tc.rollout && strings.Contains(rollout(), "Waiting") {
+				t.Errorf("%s: all have come, and kubectl says: %s", tc.reason, rollout())
+			}
+			if tc.condition != "" { // it fails the test itself
+				env.Kubectl(t, append([]string{"wait", "--timeout=5s", "--for=condition=" + tc.condition}, target...)...)
 			}
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // balancers is the status of a Service or an Ingress: the addresses of the load
@@ -38,25 +37,4 @@ func text(value any) string {
 		return "" // not from JSON, so from no API server
 	}
 	return string(raw)
-}
-
-// cronJob is the status of a CronJob: what runs in any cluster, and when it last did.
-func cronJob(rows []Row) map[string]any {
-	status := map[string]any{}
-	var active []any
-	for _, row := range rows {
-		list, _, err := unstructured.NestedSlice(row.Status, "active")
-		if err == nil {
-			active = append(active, list...)
-		}
-		for _, field := range []string{"lastScheduleTime", "lastSuccessfulTime"} {
-			if at := words(row.Status, field); before(words(status, field), at) {
-				status[field] = at
-			}
-		}
-	}
-	if len(active) > 0 {
-		status["active"] = active
-	}
-	return runtime.DeepCopyJSON(status)
 }

@@ -17,6 +17,8 @@ var (
 	daemonSets   = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
 	replicaSets  = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
 	jobs         = schema.GroupKind{Group: "batch", Kind: "Job"}
+	scalers      = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
+	budgets      = schema.GroupKind{Group: "policy", Kind: "PodDisruptionBudget"}
 	cronJobs     = schema.GroupKind{Group: "batch", Kind: "CronJob"}
 	services     = schema.GroupKind{Kind: "Service"}
 	ingresses    = schema.GroupKind{Group: "networking.k8s.io", Kind: "Ingress"}
@@ -39,6 +41,10 @@ func counted(gk schema.GroupKind) []string {
 		}
 	case replicaSets:
 		return []string{"replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas"}
+	case scalers:
+		return []string{"currentReplicas", "desiredReplicas"}
+	case budgets:
+		return []string{"currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"}
 	case jobs:
 		return []string{"active", "ready", "terminating", "succeeded", "failed"}
 	}

@@ -2,8 +2,6 @@
 
 package summary
 
-import "time"
-
 // A Job's conditions.
 const (
 	jobComplete  = "Complete"
@@ -28,20 +26,9 @@ func job(in *input, status map[string]any) map[string]any {
 	}
 	in.setConditions(status, in.jobConditions(status))
 	if holds(status, jobComplete) {
-		for _, row := range in.rows {
-			if end := words(row.Status, "completionTime"); before(words(status, "completionTime"), end) {
-				status["completionTime"] = end
-			}
-		}
+		latest(status, in.rows, "completionTime")
 	}
 	return keepJob(in.object, status)
-}
-
-// before tells whether one time as text is before another; no time is before any.
-func before(a, b string) bool {
-	x, errX := time.Parse(time.RFC3339, a)
-	y, errY := time.Parse(time.RFC3339, b)
-	return errY == nil && (errX != nil || x.Before(y))
 }
 
 // jobConditions decides what is said of a Job.

@@ -3,7 +3,6 @@
 package summary
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -61,7 +60,7 @@ func (in *input) tell(at int, message string) string {
 	if !row.Reachable {
 		message = strings.TrimSpace(message + " (unreachable: this is the last report)")
 	}
-	return fmt.Sprintf("%s: %s", row.Cluster, message)
+	return strings.TrimSuffix(row.Cluster+": "+message, ": ")
 }
 
 // bad tells whether a type of condition says that something is wrong when it is true,

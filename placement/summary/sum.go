@@ -63,6 +63,8 @@ func sum(in *input) (map[string]any, error) {
 		return status, in.deployment(status)
 	case statefulSets:
 		in.revisions(status)
+	case scalers:
+		latest(status, in.rows, "lastScaleTime")
 	}
 	in.setConditions(status, in.merged())
 	return status, nil
