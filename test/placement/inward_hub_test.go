@@ -61,7 +61,7 @@ func hubReplicas(t *testing.T) {
 // replica starts a hub that competes for the lead, until the test ends.
 func (w *world) replica(t *testing.T, name string) process.ID {
 	t.Helper()
-	id, err := w.StartHubReplica(name)
+	id, err := w.StartHubReplica(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}

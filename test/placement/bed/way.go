@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
 
@@ -42,7 +43,7 @@ func (b *Bed) StartAgentBy(ctx context.Context, name, identity string, way Way) 
 			return process.ID{}, fmt.Errorf("delete Secret %s: %w", secret, err)
 		}
 	}
-	local, err := c.UserKubeconfig(AgentUser, "system:serviceaccounts", "system:serviceaccounts:patchbay-system")
+	local, err := c.UserKubeconfig(AgentUser, Groups()...)
 	if err != nil {
 		return process.ID{}, err
 	}
@@ -90,11 +91,11 @@ func readdress(file, server string, ca []byte) error {
 }
 
 // StartHubReplica starts a patchbay-hub that competes with others for the lead.
-func (b *Bed) StartHubReplica(name string) (process.ID, error) {
-	kubeconfig, err := b.Hub.UserKubeconfig(HubUser, "system:masters")
+func (b *Bed) StartHubReplica(ctx context.Context, name string) (process.ID, error) {
+	kubeconfig, err := b.Hub.AccountKubeconfig(ctx, v1alpha1.SystemNamespace, "patchbay-hub")
 	if err != nil {
 		return process.ID{}, err
 	}
-	return b.Hub.runEnv(name, []string{"POD_NAME=" + name}, filepath.Join(b.config.Programs, "patchbay-hub"),
+	return b.Hub.run(name, filepath.Join(b.config.Programs, "patchbay-hub"),
 		"--kubeconfig="+kubeconfig, "--http-address=127.0.0.1:0", "--leader-elect=true")
 }
