@@ -9,10 +9,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -24,8 +22,8 @@ import (
 const (
 	// defaultLease is how long a heartbeat holds that does not say.
 	defaultLease = 40 * time.Second
-	// assignedPace is how often a Cluster says what is assigned to it, at most.
-	assignedPace = 5 * time.Second
+	// assignedPace is how often a Cluster says what is assigned to it.
+	assignedPace = 10 * time.Second
 )
 
 // clusters says of each Cluster whether it is in and alive, and what is placed on it.
@@ -37,31 +35,10 @@ type clusters struct {
 // addClusters makes a manager look after Clusters.
 func (h *hub) addClusters(m manager.Manager) error {
 	c := &clusters{hub: h, access: access{direct: m.GetClient()}}
-	return builder.ControllerManagedBy(m).For(&v1alpha1.Cluster{}).
+	return builder.ControllerManagedBy(m).
+		For(&v1alpha1.Cluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(byNamespace)).
-		Watches(&v1alpha1.Assignment{}, handler.Funcs{
-			CreateFunc: func(_ context.Context, e event.CreateEvent, q slowQueue) { later(e.Object, q) },
-			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q slowQueue) {
-				later(e.ObjectOld, q)
-				later(e.ObjectNew, q)
-			},
-			DeleteFunc: func(_ context.Context, e event.DeleteEvent, q slowQueue) { later(e.Object, q) },
-		}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(c)
-}
-
-// slowQueue is where Clusters wait to say what is assigned to them.
-type slowQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// later queues the clusters of an Assignment, not at once: many change together.
-func later(o client.Object, q slowQueue) {
-	a, ok := o.(*v1alpha1.Assignment)
-	if !ok {
-		return
-	}
-	for _, t := range a.Spec.Targets {
-		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: string(t.Cluster)}}, assignedPace)
-	}
 }
 
 // byNamespace is the Cluster whose namespace an object is in.
@@ -96,6 +73,9 @@ func (c *clusters) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	left := c.left(lease)
 	if err := c.write(ctx, cluster, c.conditions(cluster, lease, left > 0)); err != nil {
 		return reconcile.Result{}, err
+	}
+	if left == 0 || left > assignedPace {
+		left = assignedPace
 	}
 	return reconcile.Result{RequeueAfter: left}, nil
 }

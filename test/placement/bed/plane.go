@@ -3,6 +3,7 @@
 package bed
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -44,7 +45,11 @@ func (b *Bed) startPlane(ctx context.Context, config controlplane.Config) (*Plan
 		return nil, fmt.Errorf("make folder: %w", err)
 	}
 	policy := filepath.Join(config.Dir, "audit-policy.yaml")
-	if err := os.WriteFile(policy, auditPolicy, 0o600); err != nil {
+	rules := auditPolicy
+	if b.config.APIServersOnly { // what was written counts there, not its contents
+		rules = bytes.ReplaceAll(rules, []byte("level: RequestResponse"), []byte("level: Metadata"))
+	}
+	if err := os.WriteFile(policy, rules, 0o600); err != nil {
 		return nil, fmt.Errorf("write audit policy: %w", err)
 	}
 	if config.ExtraArgs == nil {
