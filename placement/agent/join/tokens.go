@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -149,7 +148,7 @@ func (t *Tokens) request(ctx context.Context, with string) (authenticationv1.Tok
 	}
 	namespace := v1alpha1.ClusterNamespacePrefix + t.cluster
 	answer, err := core.ServiceAccounts(namespace).CreateToken(ctx, v1alpha1.AgentAccount, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLife.Seconds()))},
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenLife.Seconds()))},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return authenticationv1.TokenRequestStatus{}, fmt.Errorf("get token of ServiceAccount %s/%s (is the Cluster accepted?): %w",
