@@ -3,16 +3,13 @@
 package hub
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -122,54 +119,6 @@ func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, ra
 		return fmt.Errorf("create Work %s: %w", key, err)
 	}
 	return nil
-}
-
-// sameSpec compares what Works say, whatever their manifests' bytes are.
-func sameSpec(a, b *v1alpha1.WorkSpec) bool {
-	x, y := *a, *b
-	if len(x.Manifests) != 1 || len(y.Manifests) != 1 || x.Manifests[0].Resource != y.Manifests[0].Resource ||
-		!sameJSON(x.Manifests[0].Object.Raw, y.Manifests[0].Object.Raw) {
-		return false
-	}
-	x.Manifests, y.Manifests = nil, nil
-	return equality.Semantic.DeepEqual(x, y)
-}
-
-func sameJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	var x, y unstructured.Unstructured
-	return x.UnmarshalJSON(a) == nil && y.UnmarshalJSON(b) == nil && equality.Semantic.DeepEqual(x.Object, y.Object)
-}
-
-// manifest renders the object for one cluster. Its errors are mistakes of people.
-func (p *pass) manifest(t *v1alpha1.Target, cluster *v1alpha1.Cluster, rules *ruleSet) ([]byte, error) {
-	o := p.object.DeepCopy()
-	render.Prune(o)
-	if err := rules.apply(o, cluster); err != nil {
-		return nil, err
-	}
-	if t.Asked != nil { // last: replicas are the mover's
-		if err := render.SetReplicas(o, *t.Asked); err != nil {
-			return nil, fmt.Errorf("ask for replicas: %w", err)
-		}
-	}
-	return render.Manifest(o)
-}
-
-// lastGood is a Work's manifest with the replicas that are asked now.
-func lastGood(w *v1alpha1.Work, asked *int32) ([]byte, error) {
-	o, err := manifestOf(w)
-	if err != nil {
-		return nil, err
-	}
-	if asked != nil {
-		if err := render.SetReplicas(o, *asked); err != nil {
-			return nil, fmt.Errorf("ask for replicas: %w", err)
-		}
-	}
-	return render.Manifest(o)
 }
 
 // lastRevision is the revision that a cluster's Work last had, as far as is known.

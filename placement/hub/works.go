@@ -13,12 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/placement/render"
 )
 
 // byName is the index of Works by their names: one object's Works share it.
@@ -100,31 +98,4 @@ func (p *pass) change(ctx context.Context, w *v1alpha1.Work, s v1alpha1.WorkSpec
 		return fmt.Errorf("change Work %s/%s: %w", w.Namespace, w.Name, err)
 	}
 	return nil
-}
-
-// replicasIn is how many replicas a Work asks for.
-func replicasIn(w *v1alpha1.Work) (int32, bool) {
-	o, err := manifestOf(w)
-	if err != nil || o == nil {
-		return 0, false
-	}
-	return render.Replicas(o)
-}
-
-// asks says whether a Work asks for so many replicas.
-func asks(w *v1alpha1.Work, asked int32) bool {
-	raw, err := lastGood(w, &asked)
-	return err == nil && len(w.Spec.Manifests) > 0 && sameJSON(raw, w.Spec.Manifests[0].Object.Raw)
-}
-
-// manifestOf reads the manifest of a Work; nil when it has none.
-func manifestOf(w *v1alpha1.Work) (*unstructured.Unstructured, error) {
-	if len(w.Spec.Manifests) == 0 {
-		return nil, nil
-	}
-	o := &unstructured.Unstructured{}
-	if err := o.UnmarshalJSON(w.Spec.Manifests[0].Object.Raw); err != nil {
-		return nil, fmt.Errorf("read manifest of Work %s/%s: %w", w.Namespace, w.Name, err)
-	}
-	return o, nil
 }
