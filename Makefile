@@ -113,8 +113,8 @@ test-placement: packages kubernetes kwok build ## tests of placement: a hub and 
 	go test -v -p 1 -count=1 -tags placement -timeout 30m $$(scripts/packages-with-tag placement)
 
 .PHONY: demo-placement
-demo-placement: packages kubernetes kwok build ## a hub and three clusters: place, divide, move; it ends by itself
-	go run ./test/placement/cmd/demo
+demo-placement: packages kubernetes kwok build ## a hub and three clusters: place, divide, move; it ends by itself, with KEEP=1 at Ctrl-C
+	go run ./test/placement/cmd/demo $(if $(KEEP),--stay)
 
 .PHONY: bench
 bench: packages kubernetes kwok build ## figures beside their peers, from one run

@@ -38,7 +38,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer flush()
 	cfg, err := restConfig(o.kubeconfig)
 	if err != nil {
-		return fmt.Errorf("read API server's address and credentials: %w", err)
+		return fmt.Errorf("flag --kubeconfig: want the file with the hub's API server and credentials, "+
+			"or `patchbay-hub up` to try it out without any: %w", err)
 	}
 	return serve(ctx, cfg, o)
 }

@@ -12,8 +12,11 @@ import (
 	"time"
 )
 
-// portPatience is how long a port may still be that of a hub which was killed just now.
-const portPatience = 2 * time.Second
+// Times that a hub which was killed just now may still keep port and folder.
+const (
+	portPatience = 2 * time.Second
+	lockPatience = 5 * time.Second
+)
 
 // Check refuses what can be seen to be wrong from the flags alone.
 func (c Config) Check() error {
@@ -53,8 +56,8 @@ func (c Config) free() error {
 	}
 }
 
-// lock makes the folder and takes it for as long as this process lives, or until the
-// file is closed.
+// lock makes the folder and takes it. It is free again when this process has ended and all
+// that it started, which have the file, too: a new etcd finds none of before.
 func (c Config) lock() (*os.File, error) {
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("flag --data-dir: make the folder (give one that can be written): %w", err)
@@ -63,8 +66,23 @@ func (c Config) lock() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("flag --data-dir: write in the folder (give one that can be written): %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("flag --data-dir: a hub runs on %s: end that, or give another folder: %w", c.DataDir, err), f.Close())
+	for end := time.Now().Add(lockPatience); ; <-time.After(pollInterval) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return f, c.sweep()
+		}
+		if time.Now().After(end) {
+			return nil, errors.Join(fmt.Errorf("flag --data-dir: a hub runs on %s: end that, or give another folder: %w", c.DataDir, err), f.Close())
+		}
 	}
-	return f, nil
+}
+
+// sweep removes what an etcd that was killed leaves: a new one cannot listen there.
+func (c Config) sweep() error {
+	for _, name := range []string{etcdSocket, peerSocket} {
+		if err := os.Remove(c.path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove socket of another life: %w", err)
+		}
+	}
+	return nil
 }

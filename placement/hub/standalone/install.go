@@ -24,7 +24,7 @@ import (
 // kinds are what a hub needs of its manifests, in this order: Pods do not run there.
 func kinds() []string {
 	return []string{
-		"CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding",
+		"CustomResourceDefinition", "Namespace", "ServiceAccount", "Role", "ClusterRole", "ClusterRoleBinding",
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 	}
 }

@@ -8,6 +8,13 @@ import (
 	"strconv"
 )
 
+// Sockets of etcd in DataDir, where programs run: the path is short so. etcd insists on the
+// form host:port, and then takes all of it for the name.
+const (
+	etcdSocket = "etcd.sock:0"
+	peerSocket = "peer.sock:0"
+)
+
 // program is one of those that are started, in order.
 type program struct {
 	name string
@@ -16,14 +23,12 @@ type program struct {
 
 // programs returns what makes up the API server itself.
 func (c Config) programs() []program {
-	// etcd insists on the form host:port, and then takes all of it for the name. Programs
-	// run in DataDir, so that the path is short.
-	const socket = "unix://etcd.sock:0"
+	const socket = "unix://" + etcdSocket
 	return []program{
 		{"etcd", []string{
 			"--name=hub", "--data-dir=etcd", "--logger=zap", "--log-level=warn",
 			"--listen-client-urls=" + socket, "--advertise-client-urls=" + socket,
-			"--listen-peer-urls=unix://peer.sock:0", "--initial-advertise-peer-urls=http://localhost:2380",
+			"--listen-peer-urls=unix://" + peerSocket, "--initial-advertise-peer-urls=http://localhost:2380",
 			"--initial-cluster=hub=http://localhost:2380",
 		}},
 		{"kube-apiserver", []string{

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 // Times of starting and ending.
 const (
 	startTimeout = 2 * time.Minute
+	serveTimeout = 20 * time.Second
 	endTimeout   = 15 * time.Second
 	pollInterval = 200 * time.Millisecond
 )
@@ -42,7 +44,7 @@ func Run(ctx context.Context, c Config, serve func(context.Context) error) error
 	programs, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	for _, p := range c.programs() {
-		if err := c.start(programs, group, p); err != nil {
+		if err := c.start(programs, group, lock, p); err != nil {
 			end()
 			return errors.Join(err, group.Wait())
 		}
@@ -52,10 +54,10 @@ func Run(ctx context.Context, c Config, serve func(context.Context) error) error
 		if err := c.await(ctx); err != nil {
 			return err
 		}
-		if err := c.start(programs, group, c.manager()); err != nil {
+		if err := c.start(programs, group, lock, c.manager()); err != nil {
 			return err
 		}
-		return serve(ctx)
+		return bounded(ctx, serve)
 	})
 	err = group.Wait()
 	if errors.Is(err, context.Canceled) {
@@ -64,8 +66,26 @@ func Run(ctx context.Context, c Config, serve func(context.Context) error) error
 	return err
 }
 
+// bounded gives serve some time to end after ctx has: a manager that waits for its first
+// caches does not look up.
+func bounded(ctx context.Context, serve func(context.Context) error) error {
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(serveTimeout):
+		return ctx.Err()
+	}
+}
+
 // start runs a program until ctx ends; that it ends before is an error.
-func (c Config) start(ctx context.Context, group *errgroup.Group, p program) error {
+func (c Config) start(ctx context.Context, group *errgroup.Group, lock *os.File, p program) error {
 	path, err := c.find(p.name)
 	if err != nil {
 		return fmt.Errorf("find %s in %s or the PATH: %w", p.name, c.BinDir, err)
@@ -76,6 +96,7 @@ func (c Config) start(ctx context.Context, group *errgroup.Group, p program) err
 	}
 	cmd := exec.CommandContext(ctx, path, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.DataDir, log, log
+	cmd.ExtraFiles = []*os.File{lock}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = endTimeout
 	// A group of its own: Ctrl-C is for us, and we end them in order. When we are killed

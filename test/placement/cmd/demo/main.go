@@ -43,7 +43,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return fmt.Errorf("parse flags: %w", err)
 	}
 	begun := time.Now()
-	fmt.Fprintln(out, "Starting a hub and the clusters east, west and south …")
+	fmt.Fprintln(out, "Starting a hub and the clusters east, west and south on this machine: API servers, controllers and\n"+
+		"schedulers are real, nodes and Pods are played by KWOK …")
 	clusters := []string{"east", "west", "south"}
 	b, err := bed.Launch(ctx, bed.Config{Clusters: clusters})
 	if err != nil {
@@ -59,8 +60,14 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	fmt.Fprintf(out, "\nThat took %s.\n", time.Since(begun).Round(time.Second))
 	if *stay {
-		fmt.Fprintf(out, "Look around with KUBECONFIG=%s; Ctrl-C ends all.\n", b.Hub.Control.AdminKubeconfig())
+		fmt.Fprintf(out, "\nAll of it runs until Ctrl-C. In another terminal (kubectl is in bin/kubernetes, and by\n"+
+			"PATH=$PATH:$PWD/bin:$PWD/bin/kubernetes it knows kubectl patchbay, too):\n\nexport KUBECONFIG=%s\n", b.Hub.Control.AdminKubeconfig())
+		for _, name := range clusters {
+			fmt.Fprintf(out, "# in %s: export KUBECONFIG=%s\n", name, b.Clusters[name].Control.AdminKubeconfig())
+		}
 		<-ctx.Done()
+	} else {
+		fmt.Fprintln(out, "Everything has ended. To have it stay: make demo-placement KEEP=1")
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ var app []byte
 var policy []byte
 
 // columns show all targets: the table of a definition shows the first only.
-const columns = "OBJECT:.spec.object.name,CLUSTERS:.spec.targets[*].cluster,REPLICAS:.spec.targets[*].replicas,STATES:.spec.targets[*].state"
+const columns = "KIND:.spec.object.kind,NAME:.spec.object.name,CLUSTERS:.spec.targets[*].cluster,REPLICAS:.spec.targets[*].replicas,STATES:.spec.targets[*].state"
 
 // stepTimeout bounds each step.
 const stepTimeout = 2 * time.Minute
@@ -49,16 +49,16 @@ func (s *show) play(ctx context.Context) error {
 		}
 	}
 	steps := []step{
-		{"The clusters have joined:", words("get clusters.placement.patchbay.io")},
-		{"One policy, then an ordinary Deployment with its Service:", []string{"apply", "-f", files["policy.yaml"]}},
+		{"The agents of three clusters have dialled the hub:", words("get clusters.placement.patchbay.io")},
+		{"A policy for this namespace: east and west, two to one. Then an unchanged Deployment of 6 replicas, with its\nService:", []string{"apply", "-f", files["policy.yaml"]}},
 		{"", []string{"apply", "-f", files["app.yaml"]}},
-		{"The hub sums the clusters up, so kubectl can wait for it:", words("rollout status deployment/shop --timeout=110s")},
+		{"The hub has no nodes; it sums up what the clusters report, so kubectl waits there as ever:", words("rollout status deployment/shop --timeout=110s")},
 		{"", words("get deployment,service shop")},
-		{"Where its replicas are:", words("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
-		{"One annotation moves it:", words("annotate deployment/shop placement.patchbay.io/clusters=south")},
+		{"Where they are. This is one of two commands to read; east has 4 replicas, west 2:", words("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
+		{"One annotation moves the Deployment, and its Service with it, to south:", words("annotate deployment/shop placement.patchbay.io/clusters=south")},
 		{"", []string{"wait", "--for=jsonpath={.spec.targets[0].cluster}=south", "assignment/" + assignment(), "--timeout=110s"}},
-		{"East and west gave theirs up only when south's were there:", words("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
-		{"", words("get deployment shop")},
+		{"East and west have given theirs up, each when south had one in its place:", words("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
+		{"The other command to read, the Deployment itself: it was available all the time:", words("get deployment shop")},
 	}
 	for _, one := range steps {
 		if err := s.step(ctx, one); err != nil {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standalone
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// folder is a configuration whose programs are there and do nothing.
+func folder(t *testing.T) Config {
+	t.Helper()
+	bin := t.TempDir()
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/false\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Config{BinDir: bin, DataDir: filepath.Join(t.TempDir(), "hub"), Address: net.IPv4(127, 0, 0, 1), Port: 6443}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(*Config)
+		want   string
+	}{
+		"Good":     {reason: "all is there", change: func(*Config) {}},
+		"Address":  {reason: "agents dial something", change: func(c *Config) { c.Address = nil }, want: "--address"},
+		"Anything": {reason: "nobody can dial all addresses", change: func(c *Config) { c.Address = net.IPv4zero }, want: "--address"},
+		"Listen":   {reason: "but one can listen on all", change: func(c *Config) { c.Listen = net.IPv4zero }},
+		"NoPort":   {reason: "agents dial a port", change: func(c *Config) { c.Port = 0 }, want: "--port: got 0"},
+		"NoFolder": {reason: "state is kept somewhere", change: func(c *Config) { c.DataDir = "" }, want: "--data-dir"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := folder(t)
+			tc.change(&c)
+			if err := c.Check(); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
+
+// The folder is one hub's at a time, and what a killed etcd leaves is swept.
+func TestLock(t *testing.T) {
+	t.Parallel()
+	c := folder(t)
+	first, err := c.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.lock(); err == nil || !strings.Contains(err.Error(), c.DataDir) {
+		t.Errorf("a second hub: got %v, want the folder named", err)
+	}
+	if err := os.WriteFile(c.path(etcdSocket), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := c.lock()
+	if err != nil {
+		t.Fatalf("the folder is free again: %v", err)
+	}
+	defer second.Close()
+	if _, err := os.Stat(c.path(etcdSocket)); !os.IsNotExist(err) {
+		t.Errorf("a socket of before: got %v", err)
+	}
+}
+
+// Agents know the hub by its authority, so it stays; everything else is signed by it.
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	c := folder(t)
+	lock, err := c.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	var authorities [2]string
+	for i := range authorities {
+		if err := c.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(c.path("ca.crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		authorities[i] = string(raw)
+	}
+	if authorities[0] != authorities[1] {
+		t.Error("another authority after a restart")
+	}
+	for _, name := range []string{"ca.key", "admin.key", "hub.key", "server.key", "accounts.key", "admin.kubeconfig"} {
+		if info, err := os.Stat(c.path(name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v, want a file of its owner alone", name, info, err)
+		}
+	}
+	admin, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil || admin.Host != "https://127.0.0.1:6443" || len(admin.CertData) == 0 {
+		t.Errorf("admin: %v, %v", admin, err)
+	}
+	hub, err := c.Hub()
+	if err != nil || hub.CertFile != c.path("hub.crt") || len(hub.CertData) > 0 {
+		t.Errorf("the hub has not its own rights: %v, %v", hub, err)
+	}
+}
+
+// A key that is none is named, and not replaced: it may be all that opens something.
+func TestBrokenAuthority(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ca.key"), []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadAuthority(dir); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "ca.key")) {
+		t.Errorf("got %v, want the file named", err)
+	}
+}
