@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,18 +37,88 @@ func (b *bench) says(k Key, kind, reason, text string) {
 	if reason == v1alpha1.ReasonSettled {
 		return
 	}
+	b.tells(k.Namespace, k.Kind, k.Name, reason, text)
+}
+
+// tells waits for an Event.
+func (b *bench) tells(namespace, kind, name, reason, text string) {
+	b.t.Helper()
 	b.eventually("an Event "+reason, func(ctx context.Context) error {
 		var events corev1.EventList
-		if err := b.client.List(ctx, &events, client.InNamespace(k.Namespace)); err != nil {
+		if err := b.client.List(ctx, &events, client.InNamespace(namespace)); err != nil {
 			return err
 		}
 		for _, e := range events.Items {
-			if e.Reason == reason && e.InvolvedObject.Name == k.Name && strings.Contains(e.Message, text) {
+			if e.Reason == reason && e.InvolvedObject.Kind == kind && e.InvolvedObject.Name == name && strings.Contains(e.Message, text) {
 				return nil
 			}
 		}
 		return errNotYet
 	})
+}
+
+// isValid waits until a policy says whether it can be used, and why not.
+func (b *bench) isValid(o client.Object, conditions func() []metav1.Condition, status metav1.ConditionStatus, reason, text string) {
+	b.t.Helper()
+	b.eventually(fmt.Sprintf("%T %s to say %s %q", o, o.GetName(), reason, text), func(ctx context.Context) error {
+		if err := b.client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(conditions(), v1alpha1.ConditionValid)
+		if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, text) {
+			return fmt.Errorf("%w: %+v", errNotYet, c)
+		}
+		return nil
+	})
+}
+
+// A Customization says itself what is wrong with it, in a condition and an Event with the
+// rule and its path, and what it matches stays as it was until it is mended.
+func TestBadRules(t *testing.T) {
+	b := newBench(t)
+	ns := b.namespace("rules")
+	b.cluster("rules-east", v1alpha1.ClusterSpec{})
+	b.create(deployment(ns, "web", "rules-east", 2))
+	key, good := deploymentKey(ns, "web"), map[string]int32{"rules-east": 2}
+	b.runs(key, good)
+	cases := map[string]struct {
+		reason string
+		rule   v1alpha1.Rule
+		text   string
+		late   bool // found out when it is carried out
+	}{
+		"syntax":  {"It does not compile.", v1alpha1.Rule{Path: "spec.x", CEL: "1 +"}, `spec.rules[0] (path "spec.x"): cel: ERROR`, false},
+		"both":    {"Which one?", v1alpha1.Rule{Path: "spec.x", CEL: "1", Value: &apiextensionsv1.JSON{Raw: []byte("1")}}, `spec.rules[0] (path "spec.x"): op "set": give either cel or value`, false},
+		"neither": {"What?", v1alpha1.Rule{Path: "spec.x"}, `spec.rules[0] (path "spec.x"): op "set": give either cel or value`, false},
+		"costly": {
+			"It would take too long.",
+			v1alpha1.Rule{Path: "spec.x", CEL: "[1,1,1,1,1,1,1,1,1,1].map(a, [1,1,1,1,1,1,1,1,1,1].map(b, true" +
+				strings.Repeat(" && object == object", 90) + "))"}, "cost limit exceeded", true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := &v1alpha1.Customization{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+				Spec:       v1alpha1.CustomizationSpec{Match: v1alpha1.CustomizationMatch{Kinds: []v1alpha1.KindName{"Deployment.apps"}}, Rules: []v1alpha1.Rule{tc.rule}},
+			}
+			b.create(c)
+			conditions := func() []metav1.Condition { return c.Status.Conditions }
+			if tc.late {
+				b.isValid(c, conditions, metav1.ConditionTrue, "Valid", "")
+			} else {
+				b.isValid(c, conditions, metav1.ConditionFalse, v1alpha1.ReasonInvalidRule, tc.text)
+				b.tells(ns, "Customization", name, v1alpha1.ReasonInvalidRule, tc.text)
+			}
+			b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonInvalidRule, "Deployment rules/web: Customization rules/"+name+": spec.rules[0]")
+			b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonInvalidRule, tc.text)
+			b.runs(key, good)
+			if err := b.client.Delete(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonSettled, "")
+		})
+	}
 }
 
 // Each mistake is said by condition and Event, with object and field, and leaves what
@@ -99,17 +170,9 @@ func TestMistakesLeaveTheLastGoodState(t *testing.T) {
 	config := Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: ns, Name: "tied"}
 	b.says(config, v1alpha1.ConditionPlaced, v1alpha1.ReasonPolicyTie, "Placement wrong/a: spec.objects: Placement wrong/b")
 	b.runs(config, map[string]int32{})
-	b.eventually("the policy to say that Roles stay", func(ctx context.Context) error {
-		p := &v1alpha1.Placement{}
-		if err := b.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, p); err != nil {
-			return err
-		}
-		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionValid)
-		if c == nil || c.Reason != v1alpha1.ReasonNotPlaceable || !strings.Contains(c.Message, "spec.objects[1].kind") {
-			return fmt.Errorf("%w: %+v", errNotYet, c)
-		}
-		return nil
-	})
+	p := &v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}
+	b.isValid(p, func() []metav1.Condition { return p.Status.Conditions }, metav1.ConditionFalse, v1alpha1.ReasonNotPlaceable, "spec.objects[1].kind")
+	b.tells(ns, "Placement", "a", v1alpha1.ReasonNotPlaceable, "spec.objects[1].kind: objects of the kind Role.rbac.authorization.k8s.io stay")
 
 	large := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "large", Annotations: map[string]string{v1alpha1.ClustersAnnotation: "wrong-east"}},
