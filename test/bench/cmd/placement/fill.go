@@ -17,7 +17,7 @@ import (
 // fill makes that many objects, each in one of the clusters, waits until all have
 // arrived, and prints how long that took.
 func (l *lab) fill(ctx context.Context, prefix string, n int, clusters []string) error {
-	const parallel = 4
+	const parallel = 8
 	begun := time.Now()
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/test/bench/measure"
 	"github.com/patchbay-cni/patchbay/test/lab/process"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
@@ -80,40 +79,28 @@ func (l *lab) list(ctx context.Context, works *v1alpha1.WorkList) error {
 
 // measure runs all parts and prints the figures.
 func (l *lab) measure(ctx context.Context) error {
-	if err := l.spread(ctx, "no other Works"); err != nil {
-		return err
+	for _, part := range []func(context.Context) error{
+		func(ctx context.Context) error { return l.spread(ctx, "no other Works") },
+		func(ctx context.Context) error { return l.fill(ctx, "idle", l.idle, l.names[:1]) },
+		func(ctx context.Context) error {
+			return l.resident(ctx, fmt.Sprintf("agent with %d Works", l.idle), l.agents[0])
+		},
+		func(ctx context.Context) error { return l.fill(ctx, "busy", l.options.works-l.idle, l.names[1:]) },
+		l.settled,
+		func(ctx context.Context) error {
+			return l.resident(ctx, fmt.Sprintf("hub with %d Works", l.options.works), l.hub)
+		},
+		func(ctx context.Context) error {
+			return l.spread(ctx, fmt.Sprintf("%d other Works", l.options.works))
+		},
+		l.restart,
+		func(ctx context.Context) error { return l.resident(ctx, "hub started anew with as many", l.hub) },
+	} {
+		if err := part(ctx); err != nil {
+			return err
+		}
 	}
-	memory := measure.Table{Title: "resident memory at rest", Columns: []string{"MiB"}, Alone: true}
-	read := func(name string, id process.ID) error {
-		size, err := resident(ctx, id)
-		memory.Rows = append(memory.Rows, measure.Row{Name: name, Columns: []measure.Series{{size}}})
-		return err
-	}
-	if err := l.fill(ctx, "idle", l.idle, l.names[:1]); err != nil {
-		return err
-	}
-	if err := read(fmt.Sprintf("agent with %d Works", l.idle), l.agents[0]); err != nil {
-		return err
-	}
-	if err := l.fill(ctx, "busy", l.options.works-l.idle, l.names[1:]); err != nil {
-		return err
-	}
-	if err := read(fmt.Sprintf("hub with %d Works", l.options.works), l.hub); err != nil {
-		return err
-	}
-	if err := l.settled(ctx); err != nil {
-		return err
-	}
-	if err := l.spread(ctx, fmt.Sprintf("%d other Works", l.options.works)); err != nil {
-		return err
-	}
-	if err := l.restart(ctx); err != nil {
-		return err
-	}
-	if err := read("hub started anew with as many", l.hub); err != nil {
-		return err
-	}
-	return memory.Write(l.out)
+	return nil
 }
 
 // restart kills the hub and starts it again.

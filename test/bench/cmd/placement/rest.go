@@ -28,21 +28,26 @@ func (l *lab) settled(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := pause(ctx, l.quiet); err != nil {
-		return err
-	}
-	var all []bed.Write
-	for _, log := range logs {
-		writes, err := log.Writes()
+	begun := time.Now()
+	for window := l.quiet / 6; ; { // what the clusters have reported is written yet
+		writes, err := watched(ctx, logs, window)
 		if err != nil {
 			return err
 		}
-		all = append(all, writes...)
+		if len(writes) == 0 {
+			break
+		}
 	}
-	if _, err := fmt.Fprintf(l.out, "%d writes at the hub and in %d clusters in %s of quiet, heartbeats aside\n", len(all), len(l.names), l.quiet); err != nil {
+	after := time.Since(begun)
+	writes, err := watched(ctx, logs, l.quiet)
+	if err != nil {
 		return err
 	}
-	for _, w := range all[:min(len(all), 20)] {
+	if _, err := fmt.Fprintf(l.out, "settled after %.0f s; %d writes at the hub and in %d clusters in the %s after that, heartbeats aside\n",
+		after.Seconds(), len(writes), len(l.names), l.quiet); err != nil {
+		return err
+	}
+	for _, w := range writes[:min(len(writes), 20)] {
 		if _, err := fmt.Fprintln(l.out, " ", w); err != nil {
 			return err
 		}
@@ -50,22 +55,41 @@ func (l *lab) settled(ctx context.Context) error {
 	return nil
 }
 
-// resident reads the memory of a process that was left alone, in MiB.
-func resident(ctx context.Context, id process.ID) (float64, error) {
+// watched is what the logs have after a while.
+func watched(ctx context.Context, logs []*bed.Log, while time.Duration) (all []bed.Write, err error) {
+	if err := pause(ctx, while); err != nil {
+		return nil, err
+	}
+	for _, log := range logs {
+		writes, err := log.Writes()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, writes...)
+	}
+	return all, nil
+}
+
+// resident prints the memory of a process that was left alone.
+func (l *lab) resident(ctx context.Context, name string, id process.ID) error {
 	if err := pause(ctx, rest); err != nil {
-		return 0, err
+		return err
 	}
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id.PID))
 	if err != nil {
-		return 0, fmt.Errorf("read memory: %w", err)
+		return fmt.Errorf("read memory of the %s: %w", name, err)
 	}
 	for line := range bytes.Lines(raw) {
 		if rest, ok := bytes.CutPrefix(line, []byte("VmRSS:")); ok {
 			kib, err := strconv.Atoi(string(bytes.Fields(rest)[0]))
-			return float64(kib) / 1024, err
+			if err != nil {
+				return fmt.Errorf("read memory of the %s: %w", name, err)
+			}
+			_, err = fmt.Fprintf(l.out, "%s: %.0f MiB resident at rest\n", name, float64(kib)/1024)
+			return err
 		}
 	}
-	return 0, fmt.Errorf("read memory of process %d: no VmRSS", id.PID)
+	return fmt.Errorf("read memory of the %s: process %d has none", name, id.PID)
 }
 
 func pause(ctx context.Context, d time.Duration) error {
