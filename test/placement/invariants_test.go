@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -19,10 +18,9 @@ import (
 // level is how one Deployment stands in one cluster.
 type level struct{ asked, available int64 }
 
-// checkAvailable is I1: no write of ours takes available replicas away while fewer are
+// brokenAvailable is I1: no write of ours takes available replicas away while fewer are
 // available elsewhere than are desired.
-func (x *watcher) checkAvailable(t *testing.T) {
-	t.Helper()
+func (x *watcher) brokenAvailable() (broken []string) {
 	levels := map[string]map[string]level{} // by object, then cluster
 	desired := map[string]int64{}           // at the hub, by object
 	for _, one := range x.all {
@@ -57,11 +55,13 @@ func (x *watcher) checkAvailable(t *testing.T) {
 			had := total(levels[key])
 			left := had - before.available + min(before.available, now.asked)
 			if left < had && left < desired[key] {
-				t.Errorf("I1: %s in %s leaves %d available of %d that there were, and %d are desired", one, one.cluster, left, had, desired[key])
+				broken = append(broken, fmt.Sprintf("I1: %s in %s leaves %d available of %d that there were, and %d are desired",
+					one, one.cluster, left, had, desired[key]))
 			}
 		}
 		levels[key][one.cluster] = now
 	}
+	return broken
 }
 
 func total(levels map[string]level) (sum int64) {
@@ -71,20 +71,19 @@ func total(levels map[string]level) (sum int64) {
 	return sum
 }
 
-// checkFields is I4: our writes in clusters are server-side apply without force, and
+// brokenFields is I4: our writes in clusters are server-side apply without force, and
 // leave the fields of other managers as they were.
-func (x *watcher) checkFields(t *testing.T) {
-	t.Helper()
+func (x *watcher) brokenFields() (broken []string) {
 	before := map[string]unstructured.Unstructured{}
 	for _, one := range x.all {
 		at := one.cluster + " " + one.Key()
 		if one.applied() && one.Verb == "patch" && !x.force {
 			if strings.Contains(one.URI, "force=true") && !strings.Contains(one.URI, "-ceded") {
-				t.Errorf("I4: %s in %s by force: %s", one, one.cluster, one.URI)
+				broken = append(broken, fmt.Sprintf("I4: %s in %s by force: %s", one, one.cluster, one.URI))
 			}
 			if old, ok := before[at]; ok && old.GetUID() == one.Object.GetUID() {
 				for _, changed := range foreignChanges(old, one.Object) {
-					t.Errorf("I4: %s in %s changed %s", one, one.cluster, changed)
+					broken = append(broken, fmt.Sprintf("I4: %s in %s changed %s", one, one.cluster, changed))
 				}
 			}
 		}
@@ -92,6 +91,7 @@ func (x *watcher) checkFields(t *testing.T) {
 			before[at] = one.Object
 		}
 	}
+	return broken
 }
 
 // foreignChanges names fields of other managers that are not what they were.

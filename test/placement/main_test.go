@@ -93,7 +93,10 @@ func (w *world) start(ctx context.Context) error {
 		return err
 	}
 	var g errgroup.Group
-	ids := map[string]*process.ID{"east": {}, "west": {}, "south": {}}
+	ids := map[string]*process.ID{}
+	for name := range w.Clusters {
+		ids[name] = &process.ID{}
+	}
 	for name, id := range ids {
 		g.Go(func() error {
 			if err := w.Accept(ctx, name, v1alpha1.ClusterSpec{}); err != nil {

@@ -7,7 +7,6 @@ package placement
 import (
 	"fmt"
 	"strings"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +29,11 @@ type held struct {
 type ledger struct {
 	spots   map[spot]*held
 	decided map[string]string // the last decision by object
+	broken  []string          // what is against I2 or I3
+}
+
+func (l *ledger) breaks(format string, args ...any) {
+	l.broken = append(l.broken, fmt.Sprintf(format, args...))
 }
 
 func (l *ledger) at(cluster, key string) *held {
@@ -40,23 +44,22 @@ func (l *ledger) at(cluster, key string) *held {
 	return l.spots[s]
 }
 
-// checkOrders is I2 and I3: whatever we delete has an order for its UID, and each decision
+// brokenOrders is I2 and I3: whatever we delete has an order for its UID, and each decision
 // makes at most one creation, where it newly wants the object, and one deletion, where it
 // no longer does. A creation more is for each time that somebody else deletes the object,
 // unless it is a Pod.
-func (x *watcher) checkOrders(t *testing.T) {
-	t.Helper()
+func (x *watcher) brokenOrders() []string {
 	l := &ledger{spots: map[spot]*held{}, decided: map[string]string{}}
 	for _, one := range x.all {
 		switch {
 		case one.cluster == "" && one.Resource == "works":
 			l.order(one)
 		case one.cluster == "" && one.Resource == "assignments" && one.Subresource == "":
-			l.decide(t, one)
+			l.decide(one)
 		case one.applied() && strings.HasPrefix(one.Verb, "delete"):
-			l.removed(t, one)
+			l.removed(one)
 		case one.applied() && one.Created:
-			l.created(t, one)
+			l.created(one)
 		case one.cluster != "" && strings.HasPrefix(one.Verb, "delete"):
 			l.at(one.cluster, one.Key()).mayCreate = one.Resource != "pods" // these are never made again
 		}
@@ -65,6 +68,7 @@ func (x *watcher) checkOrders(t *testing.T) {
 			h.uid, h.source = uid, types.UID(one.Object.GetAnnotations()[v1alpha1.SourceUIDAnnotation])
 		}
 	}
+	return l.broken
 }
 
 // order notes what a Work orders to delete.
@@ -80,8 +84,7 @@ func (l *ledger) order(one write) {
 }
 
 // decide notes where an Assignment wants its object now.
-func (l *ledger) decide(t *testing.T, one write) {
-	t.Helper()
+func (l *ledger) decide(one write) {
 	ref, _, _ := unstructured.NestedStringMap(one.Object.Object, "spec", "object")
 	if ref["name"] == "" {
 		return // deleted
@@ -103,7 +106,7 @@ func (l *ledger) decide(t *testing.T, one write) {
 			continue
 		}
 		if l.decided[key] == decision {
-			t.Errorf("I3: %s changes whether %s is wanted in %s by no new decision", one, key, s.cluster)
+			l.breaks("I3: %s changes whether %s is wanted in %s by no new decision", one, key, s.cluster)
 		}
 		h.wanted = wanted[s.cluster]
 		if h.wanted {
@@ -115,24 +118,22 @@ func (l *ledger) decide(t *testing.T, one write) {
 	l.decided[key] = decision
 }
 
-func (l *ledger) created(t *testing.T, one write) {
-	t.Helper()
+func (l *ledger) created(one write) {
 	h := l.at(one.cluster, one.Key())
 	if !h.mayCreate {
-		t.Errorf("I3: %s in %s is one creation more than decisions", one, one.cluster)
+		l.breaks("I3: %s in %s is one creation more than decisions", one, one.cluster)
 	}
 	h.mayCreate = false
 }
 
-func (l *ledger) removed(t *testing.T, one write) {
-	t.Helper()
+func (l *ledger) removed(one write) {
 	h := l.at(one.cluster, one.Key())
 	if one.Verb != "delete" || one.Precondition == "" || one.Precondition != h.uid || !h.orders[h.source] {
-		t.Errorf("I2: %s in %s without an order for its UID (precondition %q, last seen %q of source %q, orders for %v)",
+		l.breaks("I2: %s in %s without an order for its UID (precondition %q, last seen %q of source %q, orders for %v)",
 			one, one.cluster, one.Precondition, h.uid, h.source, h.orders)
 	}
 	if !h.mayDelete {
-		t.Errorf("I3: %s in %s is one deletion more than decisions", one, one.cluster)
+		l.breaks("I3: %s in %s is one deletion more than decisions", one, one.cluster)
 	}
 	h.mayDelete = false
 }

@@ -77,8 +77,13 @@ rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]
 	w.awaitWhere(t, settings, "east,west") // the object's own
 	w.annotate(t, object("v1", "ConfigMap", ns, "settings"), "")
 	w.awaitWhere(t, settings, "") // nowhere
-	if got := w.where(t, object("rbac.authorization.k8s.io/v1", "Role", ns, "reader")); got != "" {
+	role := object("rbac.authorization.k8s.io/v1", "Role", ns, "reader")
+	if got := w.where(t, role); got != "" {
 		t.Errorf("Role: is in %s, want it at the hub only", got)
+	}
+	clusters := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"placement.patchbay.io/clusters":"east"}}}`))
+	if err := w.Hub.Client.Patch(t.Context(), role, clusters); err == nil || !strings.Contains(err.Error(), "stay at the hub") {
+		t.Errorf("Role with the annotation: got %v, want a refusal that says that roles stay at the hub", err)
 	}
 }
 

@@ -7,6 +7,7 @@ package placement
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,7 +65,9 @@ func watch(t *testing.T, w *world, namespaces ...string) *watcher {
 	t.Cleanup(func() {
 		if !t.Failed() {
 			x.settle(t)
-			x.check(t)
+			for _, what := range x.broken() {
+				t.Error(what)
+			}
 		}
 		for _, ns := range namespaces { // nobody waits for it: the next test has another
 			if err := w.Hub.Client.Delete(context.Background(), object("v1", "Namespace", "", ns)); err != nil {
@@ -152,22 +155,18 @@ func (w write) version() uint64 {
 	return n
 }
 
-// check judges all writes.
-func (x *watcher) check(t *testing.T) {
-	t.Helper()
+// broken judges all writes, and says what is against I1 to I4.
+func (x *watcher) broken() []string {
 	inOrder(x.all)
-	x.checkOrders(t)
-	x.checkAvailable(t)
-	x.checkFields(t)
-	x.checkInventory(t)
+	return slices.Concat(x.brokenOrders(), x.brokenAvailable(), x.brokenFields(), x.brokenInventory())
 }
 
-// checkInventory: our programs write a Cluster's status and nothing else of it.
-func (x *watcher) checkInventory(t *testing.T) {
-	t.Helper()
+// brokenInventory: our programs write a Cluster's status and nothing else of it.
+func (x *watcher) brokenInventory() (broken []string) {
 	for _, one := range x.all {
 		if one.cluster == "" && one.ours() && one.Resource == "clusters" && one.Subresource != "status" {
-			t.Errorf("inventory: %s", one)
+			broken = append(broken, fmt.Sprintf("inventory: %s", one))
 		}
 	}
+	return broken
 }

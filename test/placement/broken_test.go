@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
+)
+
+// history makes writes, one second after the other, of the Deployment ns/web and what is
+// said of it at the hub.
+type history struct {
+	t   *testing.T
+	all []write
+}
+
+func (h *history) add(cluster, user, verb, group, resource, subresource, body string) *write {
+	h.t.Helper()
+	o := unstructured.Unstructured{}
+	raw, err := yaml.YAMLToJSON([]byte(body))
+	if err == nil {
+		err = utiljson.Unmarshal(raw, &o.Object)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	at := time.Unix(int64(len(h.all)), 0)
+	h.all = append(h.all, write{cluster, bed.Write{
+		Time: at, User: user, Verb: verb, Group: group, Resource: resource, Subresource: subresource,
+		Namespace: "ns", Name: "web", Object: o, URI: "/",
+	}})
+	return &h.all[len(h.all)-1]
+}
+
+// decide is an Assignment: the decision's number, and the state in east.
+func (h *history) decide(number, state string) *history {
+	h.add("", bed.HubUser, "update", "placement.patchbay.io", "assignments", "",
+		`{metadata: {uid: a}, spec: {object: {group: apps, resource: deployments, namespace: ns, name: web}, decision: {number: `+
+			number+`}, targets: [{cluster: east, state: `+state+`}]}}`)
+	return h
+}
+
+// order is a Work in east that orders the removal of what was made from source s.
+func (h *history) order() *history {
+	h.add("", bed.HubUser, "update", "placement.patchbay.io", "works", "",
+		`{spec: {removal: {policy: Delete, sourceUID: s}, manifests: [{resource: deployments, object: {apiVersion: apps/v1, metadata: {namespace: ns, name: web}}}]}}`).
+		Namespace = "cluster-east"
+	return h
+}
+
+// there is the Deployment in a cluster: who wrote it, replicas asked and available.
+func (h *history) there(cluster, user, uid, asked, available string) *write {
+	return h.add(cluster, user, "patch", "apps", "deployments", "",
+		`{metadata: {uid: `+uid+`, annotations: {placement.patchbay.io/source-uid: s}}, spec: {replicas: `+asked+`}, status: {availableReplicas: `+available+`}}`)
+}
+
+func (h *history) create(uid string) *history {
+	h.there("east", bed.AgentUser, uid, "2", "0").Created = true
+	return h
+}
+
+func (h *history) remove(user, uid string) *history {
+	h.add("east", user, "delete", "apps", "deployments", "", `{}`).Precondition = types.UID(uid)
+	return h
+}
+
+// here is the Deployment at the hub.
+func (h *history) here(replicas string) *history {
+	h.add("", "somebody", "update", "apps", "deployments", "", `{spec: {replicas: `+replicas+`}}`)
+	return h
+}
+
+// What the watcher lets pass, and what not: it must not be blind.
+func TestWatcherSees(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		write  func(*history)
+		want   string
+	}{
+		"Life": {"Made, ordered to go, gone.", func(h *history) {
+			h.decide("1", "Active").create("u").decide("2", "Removing").order().remove(bed.AgentUser, "u")
+		}, ""},
+		"NoOrder": {"Nobody said so.", func(h *history) {
+			h.decide("1", "Active").create("u").decide("2", "Removing").remove(bed.AgentUser, "u")
+		}, "I2"},
+		"OtherUID": {"The order was for another object.", func(h *history) {
+			h.decide("1", "Active").create("u").decide("2", "Removing").order().remove(bed.AgentUser, "v")
+		}, "I2"},
+		"Twice":      {"One creation for a decision.", func(h *history) { h.decide("1", "Active").create("u").create("v") }, "I3"},
+		"Repaired":   {"Somebody deleted it.", func(h *history) { h.decide("1", "Active").create("u").remove("somebody", "u").create("v") }, ""},
+		"Undecided":  {"It is not wanted there.", func(h *history) { h.create("u") }, "I3"},
+		"SameNumber": {"What is wanted changes by a decision.", func(h *history) { h.decide("1", "Active").decide("1", "Removing") }, "I3"},
+		"Covered": {"West has taken over.", func(h *history) {
+			h.here("2").there("east", bed.AgentUser, "u", "2", "2")
+			h.there("west", "somebody", "w", "2", "2")
+			h.there("east", bed.AgentUser, "u", "0", "2")
+		}, ""},
+		"Uncovered": {"West has one of two.", func(h *history) {
+			h.here("2").there("east", bed.AgentUser, "u", "2", "2")
+			h.there("west", "somebody", "w", "2", "1")
+			h.there("east", bed.AgentUser, "u", "0", "2")
+		}, "I1"},
+		"Late": {"The hub's answer came after the order was carried out.", func(h *history) {
+			h.decide("1", "Active").create("u").decide("2", "Removing").order().remove(bed.AgentUser, "u")
+			h.all[3].Object.SetResourceVersion("9")
+		}, ""},
+		"Inventory": {"Only people write it.", func(h *history) { h.add("", bed.HubUser, "update", "placement.patchbay.io", "clusters", "", `{}`) }, "inventory"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &history{t: t}
+			tc.write(h)
+			got := strings.Join((&watcher{all: h.all}).broken(), "\n")
+			if tc.want == "" && got != "" || !strings.HasPrefix(got, tc.want) {
+				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// kcp policy: an object that is deleted at the hub is removed from its cluster, or let go.
+func TestKCPPolicyOnDelete(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ reason, policy, want string }{
+		"Delete": {"What nobody has any more is nowhere.", "Delete", ""},
+		"Orphan": {"The policy says that it stays where it runs.", "Orphan", "east"},
+	}
+	w := shared
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := w.namespace(t)
+			watch(t, w, ns)
+			w.apply(t, w.Hub.Client, ns, fmt.Sprintf(`
+apiVersion: placement.patchbay.io/v1alpha1
+kind: Placement
+metadata: {name: p}
+spec: {clusters: {names: [east]}, onDelete: %s}
+---
+%s`, tc.policy, plain("web", 2)))
+			w.available(t, ns, "web", 2)
+			web := object("apps/v1", "Deployment", ns, "web")
+			if err := w.Hub.Client.Delete(t.Context(), web); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the hub has forgotten it", func() error { return w.forgotten(t, web) })
+			if got := w.where(t, web); got != tc.want {
+				t.Fatalf("%s\nis in %q, want %q", tc.reason, got, tc.want)
+			}
+			if tc.want != "" {
+				checkLetGo(t, web)
+			}
+		})
+	}
+}
+
+// forgotten tells what of an object is left at the hub.
+func (w *world) forgotten(t *testing.T, o client.Object) error {
+	t.Helper()
+	err := w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o), object("apps/v1", "Deployment", "", ""))
+	if err == nil {
+		return errors.New("it is there still")
+	}
+	works := &v1alpha1.WorkList{}
+	if err := errors.Join(client.IgnoreNotFound(err), w.Hub.Client.List(t.Context(), works)); err != nil {
+		return err
+	}
+	for _, one := range works.Items {
+		if one.Spec.Source.Namespace == o.GetNamespace() {
+			return fmt.Errorf("Work %s/%s is there still", one.Namespace, one.Name)
+		}
+	}
+	return nil
+}
+
+// checkLetGo looks for signs that an object is ours.
+func checkLetGo(t *testing.T, o *unstructured.Unstructured) {
+	t.Helper()
+	if _, ok := o.GetLabels()[v1alpha1.ManagedLabel]; ok || o.GetAnnotations()[v1alpha1.SourceUIDAnnotation] != "" {
+		t.Errorf("let go: got labels %v, annotations %v, want none of ours", o.GetLabels(), o.GetAnnotations())
+	}
+	for _, entry := range o.GetManagedFields() {
+		if entry.Manager == v1alpha1.AgentManager {
+			t.Errorf("let go: fields are still ours: %s", entry.FieldsV1)
+		}
+	}
+}
+
+// kcp controllers: a Pod that its cluster loses is not made again anywhere. Evicted, it
+// has Failed at the hub too; deleted, it is deleted there, as when a node is gone: whoever
+// made it decides what comes next.
+func TestKCPControllersLostPods(t *testing.T) {
+	t.Parallel()
+	w := shared
+	ns := w.namespace(t)
+	watch(t, w, ns)
+	const pod = `---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  containers: [{name: c, image: "registry.example/app:1"}]
+`
+	w.apply(t, w.Hub.Client, ns, placement("two", "east, west")+fmt.Sprintf(pod, "evicted")+fmt.Sprintf(pod, "deleted"))
+	evicted, deleted := w.running(t, ns, "evicted"), w.running(t, ns, "deleted")
+	at := w.where(t, evicted)
+	before := evicted.GetUID()
+	failed := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed","reason":"Evicted","message":"no room"}}`))
+	if err := w.Clusters[at].Client.Status().Patch(t.Context(), evicted, failed); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Clusters[w.where(t, deleted)].Client.Delete(t.Context(), deleted); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the evicted Pod has failed at the hub", func() error {
+		o := &corev1.Pod{}
+		err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "evicted"}, o)
+		if err == nil && (o.Status.Phase != corev1.PodFailed || o.Status.Reason != "Evicted") {
+			err = fmt.Errorf("phase %s, reason %q", o.Status.Phase, o.Status.Reason)
+		}
+		return err
+	})
+	eventually(t, "the deleted Pod is gone at the hub", func() error {
+		err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "deleted"}, &corev1.Pod{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	if got := w.where(t, deleted); got != "" {
+		t.Errorf("deleted Pod: is in %s, want it nowhere", got)
+	}
+	if got := w.where(t, evicted); got != at || evicted.GetUID() != before {
+		t.Errorf("evicted Pod: is in %s with UID %s, want %s in %s", got, evicted.GetUID(), before, at)
+	}
+}
+
+// running waits until a Pod runs, as the hub sees it, and returns it as its cluster has it.
+func (w *world) running(t *testing.T, ns, name string) *unstructured.Unstructured {
+	t.Helper()
+	eventually(t, "Pod "+name+" runs, as the hub sees it", func() error {
+		o := &corev1.Pod{}
+		err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, o)
+		if err == nil && o.Status.Phase != corev1.PodRunning {
+			err = fmt.Errorf("phase %q", o.Status.Phase)
+		}
+		return err
+	})
+	o := object("v1", "Pod", ns, name)
+	w.where(t, o)
+	return o
+}
