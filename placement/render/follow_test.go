@@ -43,7 +43,7 @@ spec:
   - {name: debug, image: x, envFrom: [{secretRef: {name: debug-secret}}]}
 `
 
-func indent(text, by string) string { return strings.ReplaceAll(text, "\n", "\n"+by) }
+func richPodAt(by string) string { return strings.ReplaceAll(richPod, "\n", "\n"+by) }
 
 func TestFollow(t *testing.T) {
 	t.Parallel()
@@ -57,11 +57,11 @@ func TestFollow(t *testing.T) {
 		reason, text string
 		want         []string
 	}{
-		"Deployment":  {reason: "all that a template can name", text: "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:" + indent(richPod, "    "), want: rich},
+		"Deployment":  {reason: "all that a template can name", text: "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:" + richPodAt("    "), want: rich},
 		"Pod":         {reason: "a Pod is its own template", text: "apiVersion: v1\nkind: Pod" + richPod, want: rich},
-		"CronJob":     {reason: "the template is two deeper", text: "apiVersion: batch/v1\nkind: CronJob\nspec:\n  jobTemplate:\n    spec:\n      template:" + indent(richPod, "        "), want: rich},
-		"DaemonSet":   {reason: "as in a Deployment", text: "apiVersion: apps/v1\nkind: DaemonSet\nspec:\n  template:" + indent(richPod, "    "), want: rich},
-		"Job":         {reason: "as in a Deployment", text: "apiVersion: batch/v1\nkind: Job\nspec:\n  template:" + indent(richPod, "    "), want: rich},
+		"CronJob":     {reason: "the template is two deeper", text: "apiVersion: batch/v1\nkind: CronJob\nspec:\n  jobTemplate:\n    spec:\n      template:" + richPodAt("        "), want: rich},
+		"DaemonSet":   {reason: "as in a Deployment", text: "apiVersion: apps/v1\nkind: DaemonSet\nspec:\n  template:" + richPodAt("    "), want: rich},
+		"Job":         {reason: "as in a Deployment", text: "apiVersion: batch/v1\nkind: Job\nspec:\n  template:" + richPodAt("    "), want: rich},
 		"Clones":      {reason: "a StatefulSet's claims are made in the cluster, of claims there", text: "apiVersion: apps/v1\nkind: StatefulSet\nspec: {volumeClaimTemplates: [{metadata: {name: data}, spec: {dataSource: {kind: PersistentVolumeClaim, name: golden}}}], template: {spec: {containers: [{name: x}]}}}", want: []string{"PersistentVolumeClaim/golden"}},
 		"Clone":       {reason: "a claim that is copied from another", text: "apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {dataSource: {kind: PersistentVolumeClaim, name: golden}}", want: []string{"PersistentVolumeClaim/golden"}},
 		"Snapshot":    {reason: "snapshots are the cluster's", text: "apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: golden}}"},

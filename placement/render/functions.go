@@ -3,6 +3,7 @@
 package render
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -50,7 +51,7 @@ func (weights) CallCost(function, _ string, args []ref.Val, result ref.Val) *uin
 		}
 		seen = v1alpha1.MaxManifestBytes - left
 	default:
-		for _, value := range append(args[:len(args):len(args)], result) {
+		for _, value := range append(slices.Clip(args), result) {
 			if text, ok := value.(types.String); ok {
 				seen += len(text)
 			}
