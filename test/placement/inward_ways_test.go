@@ -7,7 +7,6 @@ package placement
 import (
 	"flag"
 	"net"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -66,51 +65,33 @@ func closing(t *testing.T, c interface{ Close() error }) {
 }
 
 // through has one cluster's agent behind a balancer that forgets, one behind a proxy that
-// wants a password, one behind a balancer that ends TLS, and does all with each.
+// wants a password, one behind a balancer that ends TLS, and does all with each at once.
 func through(t *testing.T) {
 	w := shared
-	hub, err := url.Parse(w.Hub.Config.Host)
-	if err != nil {
-		t.Fatal(err)
+	parts := map[string]func(*testing.T, string){
+		"L4Balancer": w.behindL4(t), "Proxy": w.behindProxy(t), "TLSBalancer": w.behindTLS(t),
 	}
-	log, err := w.Hub.AuditLog()
-	if err != nil {
-		t.Fatal(err)
+	for name, part := range parts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := w.namespace(t)
+			watch(t, w, ns)
+			part(t, ns)
+		})
 	}
+}
 
+// behindL4 has east's agent behind a balancer of layer 4. What it returns is done in a
+// namespace: no connection in use is forgotten; one that is forgotten all the same is
+// made anew before the hub takes the cluster for unreachable.
+func (w *world) behindL4(t *testing.T) func(*testing.T, string) {
+	t.Helper()
 	east, front := landing(t, w, "east")
-	balancer := bed.NewBalancer(front, hub.Host, *idle)
+	balancer := bed.NewBalancer(front, strings.TrimPrefix(w.Hub.Config.Host, "https://"), *idle)
 	closing(t, balancer)
 	east.way.Hub = "https://" + balancer.Address()
 	w.agentBy(t, "east", east.way)
-
-	// No name server knows these names; of the second the proxy does not either.
-	const known, dead = "kubernetes.default.svc:6443", "kubernetes.default:6443"
-	west, front := landing(t, w, "west")
-	proxy := bed.NewProxy(front, "agent", "it's a secret", map[string]string{known: hub.Host, dead: "127.0.0.1:1"})
-	closing(t, proxy)
-	west.way.Hub, west.way.Further = "https://"+dead, []string{"https://" + known}
-	west.way.Proxy = proxy.URL("a guess")
-	w.rejoin(t, "west", west.way)
-	eventually(t, "the proxy refuses a wrong password", func() error {
-		return unless(proxy.Refused() > 0 && proxy.Tunnels() == 0, "%d refused", proxy.Refused())
-	})
-	west.way.Proxy = proxy.URL("it's a secret")
-	w.agentBy(t, "west", west.way)
-
-	south, front := landing(t, w, "south")
-	terminator, err := bed.NewTerminator(front, w.Hub.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closing(t, terminator)
-	south.way.Hub, south.way.CA, south.way.TokenAuth = terminator.URL(), terminator.CA, true
-	w.agentBy(t, "south", south.way)
-
-	t.Run("L4Balancer", func(t *testing.T) {
-		t.Parallel()
-		ns := w.namespace(t)
-		watch(t, w, ns)
+	return func(t *testing.T, ns string) {
 		w.suite(t, ns, "east", "south")
 		w.quiet(t, balancer)
 		w.scale(t, ns, "web", 5)
@@ -128,23 +109,52 @@ func through(t *testing.T) {
 		})
 		w.available(t, ns, "web", 3)
 		w.nothingDials(t, "east", east, balancer.Address())
+	}
+}
+
+// behindProxy has west's agent behind a proxy, which knows the second of two names for
+// the hub that no name server does, and wants a password.
+func (w *world) behindProxy(t *testing.T) func(*testing.T, string) {
+	t.Helper()
+	const unknown, known = "kubernetes.default:6443", "kubernetes.default.svc:6443"
+	west, front := landing(t, w, "west")
+	proxy := bed.NewProxy(front, "agent", "it's a secret", map[string]string{known: strings.TrimPrefix(w.Hub.Config.Host, "https://")})
+	closing(t, proxy)
+	west.way.Hub, west.way.Further = "https://"+unknown, []string{"https://" + known}
+	west.way.Proxy = proxy.URL("a guess")
+	w.agentBy(t, "west", west.way)
+	eventually(t, "the proxy refuses a wrong password", func() error {
+		return unless(proxy.Refused() > 0 && proxy.Tunnels() == 0, "%d refused", proxy.Refused())
 	})
-	t.Run("Proxy", func(t *testing.T) {
-		t.Parallel()
-		ns := w.namespace(t)
-		watch(t, w, ns)
+	west.way.Proxy = proxy.URL("it's a secret")
+	w.rejoin(t, "west", west.way)
+	return func(t *testing.T, ns string) {
 		w.suite(t, ns, "west", "east")
 		if proxy.Tunnels() == 0 {
 			t.Error("nothing went through the proxy")
 		}
 		w.nothingDials(t, "west", west, proxy.Address())
-	})
-	t.Run("TLSBalancer", func(t *testing.T) {
-		t.Parallel()
-		ns := w.namespace(t)
-		watch(t, w, ns)
+	}
+}
+
+// behindTLS has south's agent behind a balancer that ends TLS: it is a ServiceAccount.
+func (w *world) behindTLS(t *testing.T) func(*testing.T, string) {
+	t.Helper()
+	log, err := w.Hub.AuditLog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	south, front := landing(t, w, "south")
+	balancer, err := bed.NewTerminator(front, w.Hub.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing(t, balancer)
+	south.way.Hub, south.way.CA, south.way.TokenAuth = balancer.URL(), balancer.CA, true
+	w.agentBy(t, "south", south.way)
+	return func(t *testing.T, ns string) {
 		w.suite(t, ns, "south", "west")
-		w.nothingDials(t, "south", south, strings.TrimPrefix(terminator.URL(), "https://"))
+		w.nothingDials(t, "south", south, strings.TrimPrefix(balancer.URL(), "https://"))
 		users := map[string]bool{}
 		writes, err := log.Writes(`"namespace":"cluster-south"`)
 		if err != nil {
@@ -156,7 +166,7 @@ func through(t *testing.T) {
 		if !users["system:serviceaccount:cluster-south:agent"] || users[v1alpha1.ClusterUserPrefix+"south"] {
 			t.Errorf("who wrote as south's agent: got %v, want the ServiceAccount only", users)
 		}
-	})
+	}
 }
 
 // quiet lets more than the balancer's limit pass: it must forget no connection in use.
