@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,14 +18,6 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
-
-// refusal is why a target is not as the Work says, in the words of a condition.
-type refusal struct {
-	reason, message string
-}
-
-// Error implements error.
-func (r *refusal) Error() string { return r.reason + ": " + r.message }
 
 // applier writes objects in the cluster.
 type applier struct {
@@ -184,38 +175,4 @@ func (a *applier) turn(ctx context.Context, t target, live *unstructured.Unstruc
 
 func (a *applier) write(ctx context.Context, t target, o *unstructured.Unstructured, manager string, force bool) (*unstructured.Unstructured, error) {
 	return a.resource(t).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: manager, Force: force})
-}
-
-// refused turns what the API server refuses into a refusal; other errors pass.
-func refused(t target, err error) error {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return fmt.Errorf("apply %s: %w", t, err)
-	}
-	switch {
-	case apierrors.IsConflict(err):
-		if conflicts := conflictingFields(status); conflicts != "" {
-			return &refusal{v1alpha1.ReasonConflict, fmt.Sprintf("%s: %s", t, conflicts)}
-		}
-	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
-		return &refusal{v1alpha1.ReasonRefused, fmt.Sprintf("%s: %s", t, status.Status().Message)}
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsRequestEntityTooLargeError(err):
-		return &refusal{string(apierrors.ReasonForError(err)), fmt.Sprintf("%s: %s", t, status.Status().Message)}
-	}
-	return fmt.Errorf("apply %s: %w", t, err)
-}
-
-// conflictingFields names the fields and their owners.
-func conflictingFields(status apierrors.APIStatus) string {
-	details := status.Status().Details
-	if details == nil {
-		return ""
-	}
-	var parts []string
-	for _, cause := range details.Causes {
-		if cause.Type == metav1.CauseTypeFieldManagerConflict {
-			parts = append(parts, fmt.Sprintf("field %s: %s", strings.TrimPrefix(cause.Field, "."), cause.Message))
-		}
-	}
-	return strings.Join(parts, "; ")
 }

@@ -5,6 +5,8 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,17 +22,13 @@ import (
 type records struct {
 	client client.Client
 
-	mu       sync.Mutex
-	byName   map[string]*v1alpha1.AppliedWork
-	byObject map[string]string
-	byUID    map[types.UID]string
+	mu     sync.Mutex
+	byName map[string]*v1alpha1.AppliedWork
+	works  map[string]string // by objectKey, and by UID
 }
 
 func newRecords(c client.Client) *records {
-	return &records{
-		client: c, byName: map[string]*v1alpha1.AppliedWork{},
-		byObject: map[string]string{}, byUID: map[types.UID]string{},
-	}
+	return &records{client: c, byName: map[string]*v1alpha1.AppliedWork{}, works: map[string]string{}}
 }
 
 // objectKey names an object in the cluster, whatever version it is read in.
@@ -61,11 +59,7 @@ func (r *records) get(name string) *v1alpha1.AppliedWork {
 func (r *records) all() []*v1alpha1.AppliedWork {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]*v1alpha1.AppliedWork, 0, len(r.byName))
-	for _, rec := range r.byName {
-		all = append(all, rec)
-	}
-	return all
+	return slices.Collect(maps.Values(r.byName))
 }
 
 // any returns some record; nil when there is none.
@@ -83,10 +77,10 @@ func (r *records) any() *v1alpha1.AppliedWork {
 func (r *records) workOf(key string, uid types.UID) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if name, ok := r.byUID[uid]; ok {
+	if name, ok := r.works[string(uid)]; ok {
 		return name, true
 	}
-	name, ok := r.byObject[key]
+	name, ok := r.works[key]
 	return name, ok
 }
 
@@ -156,9 +150,9 @@ func (r *records) keep(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedWork {
 	defer r.mu.Unlock()
 	r.byName[rec.Name] = rec
 	for _, o := range rec.Status.Objects {
-		r.byObject[objectKey(o.Group, o.Resource, o.Namespace, o.Name)] = rec.Name
+		r.works[objectKey(o.Group, o.Resource, o.Namespace, o.Name)] = rec.Name
 		if o.UID != "" {
-			r.byUID[o.UID] = rec.Name
+			r.works[string(o.UID)] = rec.Name
 		}
 	}
 	return rec
@@ -168,14 +162,5 @@ func (r *records) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byName, name)
-	for key, work := range r.byObject {
-		if work == name {
-			delete(r.byObject, key)
-		}
-	}
-	for uid, work := range r.byUID {
-		if work == name {
-			delete(r.byUID, uid)
-		}
-	}
+	maps.DeleteFunc(r.works, func(_, work string) bool { return work == name })
 }
