@@ -24,7 +24,7 @@ type history struct {
 	all []write
 }
 
-func (h *history) add(cluster, user, verb, group, resource, subresource, body string) *write {
+func (h *history) add(cluster, user, verb, group, resource, body string) *write {
 	h.t.Helper()
 	o := unstructured.Unstructured{}
 	raw, err := yaml.YAMLToJSON([]byte(body))
@@ -36,7 +36,7 @@ func (h *history) add(cluster, user, verb, group, resource, subresource, body st
 	}
 	at := time.Unix(int64(len(h.all)), 0)
 	h.all = append(h.all, write{cluster, bed.Write{
-		Time: at, User: user, Verb: verb, Group: group, Resource: resource, Subresource: subresource,
+		Time: at, User: user, Verb: verb, Group: group, Resource: resource,
 		Namespace: "ns", Name: "web", Object: o, URI: "/",
 	}})
 	return &h.all[len(h.all)-1]
@@ -44,7 +44,7 @@ func (h *history) add(cluster, user, verb, group, resource, subresource, body st
 
 // decide is an Assignment: the decision's number, and the state in east.
 func (h *history) decide(number, state string) *history {
-	h.add("", bed.HubUser, "update", "placement.patchbay.io", "assignments", "",
+	h.add("", bed.HubUser, "update", "placement.patchbay.io", "assignments",
 		`{metadata: {uid: a}, spec: {object: {group: apps, resource: deployments, namespace: ns, name: web}, decision: {number: `+
 			number+`}, targets: [{cluster: east, state: `+state+`}]}}`)
 	return h
@@ -52,7 +52,7 @@ func (h *history) decide(number, state string) *history {
 
 // order is a Work in east that orders the removal of what was made from source s.
 func (h *history) order() *history {
-	h.add("", bed.HubUser, "update", "placement.patchbay.io", "works", "",
+	h.add("", bed.HubUser, "update", "placement.patchbay.io", "works",
 		`{spec: {removal: {policy: Delete, sourceUID: s}, manifests: [{resource: deployments, object: {apiVersion: apps/v1, metadata: {namespace: ns, name: web}}}]}}`).
 		Namespace = "cluster-east"
 	return h
@@ -60,7 +60,7 @@ func (h *history) order() *history {
 
 // there is the Deployment in a cluster: who wrote it, replicas asked and available.
 func (h *history) there(cluster, user, uid, asked, available string) *write {
-	return h.add(cluster, user, "patch", "apps", "deployments", "",
+	return h.add(cluster, user, "patch", "apps", "deployments",
 		`{metadata: {uid: `+uid+`, annotations: {placement.patchbay.io/source-uid: s}}, spec: {replicas: `+asked+`}, status: {availableReplicas: `+available+`}}`)
 }
 
@@ -70,13 +70,13 @@ func (h *history) create(uid string) *history {
 }
 
 func (h *history) remove(user, uid string) *history {
-	h.add("east", user, "delete", "apps", "deployments", "", `{}`).Precondition = types.UID(uid)
+	h.add("east", user, "delete", "apps", "deployments", `{}`).Precondition = types.UID(uid)
 	return h
 }
 
 // here is the Deployment at the hub.
 func (h *history) here(replicas string) *history {
-	h.add("", "somebody", "update", "apps", "deployments", "", `{spec: {replicas: `+replicas+`}}`)
+	h.add("", "somebody", "update", "apps", "deployments", `{spec: {replicas: `+replicas+`}}`)
 	return h
 }
 
@@ -115,7 +115,7 @@ func TestWatcherSees(t *testing.T) {
 			h.decide("1", "Active").create("u").decide("2", "Removing").order().remove(bed.AgentUser, "u")
 			h.all[3].Object.SetResourceVersion("9")
 		}, ""},
-		"Inventory": {"Only people write it.", func(h *history) { h.add("", bed.HubUser, "update", "placement.patchbay.io", "clusters", "", `{}`) }, "inventory"},
+		"Inventory": {"Only people write it.", func(h *history) { h.add("", bed.HubUser, "update", "placement.patchbay.io", "clusters", `{}`) }, "inventory"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

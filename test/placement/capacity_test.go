@@ -30,9 +30,9 @@ func TestKCP7Capacity(t *testing.T) {
 	w.awaitReplicas(t, ns, map[string]int32{"east": 1, "west": 1})
 	w.available(t, ns, "web", 2)
 	w.cluster(t, "east", `{"spec":{"limits":{"replicas":1}}}`)
-	w.scale(t, ns, "web", 4)
+	w.scale(t, ns, 4)
 	w.awaitReplicas(t, ns, map[string]int32{"east": 1, "west": 3})
-	w.scale(t, ns, "web", 6)
+	w.scale(t, ns, 6)
 	eventually(t, "two replicas fit nowhere", func() error {
 		a, err := w.assignment(t.Context(), ns, "Deployment", "web")
 		if err != nil {
@@ -56,11 +56,11 @@ func (w *world) cluster(t *testing.T, name, patch string) {
 	}
 }
 
-// scale sets the replicas of a Deployment at the hub.
-func (w *world) scale(t *testing.T, ns, name string, n int) {
+// scale sets the replicas of the Deployment web at the hub.
+func (w *world) scale(t *testing.T, ns string, n int) {
 	t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
-	if err := w.Hub.Client.Patch(t.Context(), object("apps/v1", "Deployment", ns, name), patch); err != nil {
+	if err := w.Hub.Client.Patch(t.Context(), object("apps/v1", "Deployment", ns, "web"), patch); err != nil {
 		t.Fatal(err)
 	}
 }

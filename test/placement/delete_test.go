@@ -36,18 +36,18 @@ kind: Placement
 metadata: {name: p}
 spec: {clusters: {names: [east]}, onDelete: %s}
 ---
-%s`, tc.policy, plain("web", 2)))
-			w.available(t, ns, "web", 2)
-			web := object("apps/v1", "Deployment", ns, "web")
-			if err := w.Hub.Client.Delete(t.Context(), web); err != nil {
+%s`, tc.policy, plain("shop", 2)))
+			w.available(t, ns, "shop", 2)
+			shop := object("apps/v1", "Deployment", ns, "shop")
+			if err := w.Hub.Client.Delete(t.Context(), shop); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the hub has forgotten it", func() error { return w.forgotten(t, web) })
-			if got := w.where(t, web); got != tc.want {
+			eventually(t, "the hub has forgotten it", func() error { return w.forgotten(t, shop) })
+			if got := w.where(t, shop); got != tc.want {
 				t.Fatalf("%s\nis in %q, want %q", tc.reason, got, tc.want)
 			}
 			if tc.want != "" {
-				checkLetGo(t, web)
+				checkLetGo(t, shop)
 			}
 		})
 	}

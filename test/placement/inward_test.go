@@ -61,7 +61,7 @@ func linkCut(t *testing.T) {
 		}
 		return err
 	})
-	w.scale(t, ns, "web", 3)
+	w.scale(t, ns, 3)
 	time.Sleep(*away)
 	east.Link.Mend()
 	mended := time.Now()

@@ -94,11 +94,11 @@ func (w *world) behindL4(t *testing.T) func(*testing.T, string) {
 	return func(t *testing.T, ns string) {
 		w.suite(t, ns, "east", "south")
 		w.quiet(t, balancer)
-		w.scale(t, ns, "web", 5)
+		w.scale(t, ns, 5)
 		w.awaitReplicas(t, ns, map[string]int32{"east": 5})
 		w.available(t, ns, "web", 5)
 		balancer.Forget()
-		w.scale(t, ns, "web", 3)
+		w.scale(t, ns, 3)
 		eventually(t, "the agent finds out that its connection is dead", func() error {
 			w.reachable(t, "east")
 			found, err := w.replicas(t.Context(), ns, "web")

@@ -32,7 +32,7 @@ type ledger struct {
 	broken  []string          // what is against I2 or I3
 }
 
-func (l *ledger) breaks(format string, args ...any) {
+func (l *ledger) breaksf(format string, args ...any) {
 	l.broken = append(l.broken, fmt.Sprintf(format, args...))
 }
 
@@ -106,7 +106,7 @@ func (l *ledger) decide(one write) {
 			continue
 		}
 		if l.decided[key] == decision {
-			l.breaks("I3: %s changes whether %s is wanted in %s by no new decision", one, key, s.cluster)
+			l.breaksf("I3: %s changes whether %s is wanted in %s by no new decision", one, key, s.cluster)
 		}
 		h.wanted = wanted[s.cluster]
 		if h.wanted {
@@ -121,7 +121,7 @@ func (l *ledger) decide(one write) {
 func (l *ledger) created(one write) {
 	h := l.at(one.cluster, one.Key())
 	if !h.mayCreate {
-		l.breaks("I3: %s in %s is one creation more than decisions", one, one.cluster)
+		l.breaksf("I3: %s in %s is one creation more than decisions", one, one.cluster)
 	}
 	h.mayCreate = false
 }
@@ -129,11 +129,11 @@ func (l *ledger) created(one write) {
 func (l *ledger) removed(one write) {
 	h := l.at(one.cluster, one.Key())
 	if one.Verb != "delete" || one.Precondition == "" || one.Precondition != h.uid || !h.orders[h.source] {
-		l.breaks("I2: %s in %s without an order for its UID (precondition %q, last seen %q of source %q, orders for %v)",
+		l.breaksf("I2: %s in %s without an order for its UID (precondition %q, last seen %q of source %q, orders for %v)",
 			one, one.cluster, one.Precondition, h.uid, h.source, h.orders)
 	}
 	if !h.mayDelete {
-		l.breaks("I3: %s in %s is one deletion more than decisions", one, one.cluster)
+		l.breaksf("I3: %s in %s is one deletion more than decisions", one, one.cluster)
 	}
 	h.mayDelete = false
 }

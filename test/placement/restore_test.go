@@ -37,7 +37,7 @@ func TestKubeStellarHubRestored(t *testing.T) {
 
 	backup := filepath.Join(t.TempDir(), "etcd")
 	w.offline(t, func() error { return os.CopyFS(backup, os.DirFS(w.Hub.Control.EtcdData())) })
-	w.scale(t, ns, "web", 3)
+	w.scale(t, ns, 3)
 	w.apply(t, w.Hub.Client, ns, settings("late", "east"))
 	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
 	w.awaitWhere(t, late, "east")
