@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -22,7 +21,10 @@ func TestWrongFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(bin, "etcd")
 	cases := map[string]struct {
 		reason string
