@@ -92,6 +92,7 @@ func (w *world) behindL4(t *testing.T) func(*testing.T, string) {
 	east.way.Hub = "https://" + balancer.Address()
 	w.agentBy(t, "east", east.way)
 	return func(t *testing.T, ns string) {
+		t.Helper()
 		w.suite(t, ns, "east", "south")
 		w.quiet(t, balancer)
 		w.scale(t, ns, 5)
@@ -129,6 +130,7 @@ func (w *world) behindProxy(t *testing.T) func(*testing.T, string) {
 	west.way.Proxy = proxy.URL("it's a secret")
 	w.rejoin(t, "west", west.way)
 	return func(t *testing.T, ns string) {
+		t.Helper()
 		w.suite(t, ns, "west", "east")
 		if proxy.Tunnels() == 0 {
 			t.Error("nothing went through the proxy")
@@ -153,6 +155,7 @@ func (w *world) behindTLS(t *testing.T) func(*testing.T, string) {
 	south.way.Hub, south.way.CA, south.way.TokenAuth = balancer.URL(), balancer.CA, true
 	w.agentBy(t, "south", south.way)
 	return func(t *testing.T, ns string) {
+		t.Helper()
 		w.suite(t, ns, "south", "west")
 		w.nothingDials(t, "south", south, strings.TrimPrefix(balancer.URL(), "https://"))
 		users := map[string]bool{}
