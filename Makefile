@@ -36,7 +36,7 @@ bin/kerneltest: FORCE
 	go build -o $@ ./test/lab/cmd/kerneltest
 
 .PHONY: images
-images: $(PROGRAMS:%=bin/%) ## make OCI archives in bin/images, without a container engine
+images: $(PROGRAMS:%=bin/%) kubernetes etcd ## make OCI archives in bin/images, without a container engine
 	go run ./scripts/images --version '$(VERSION)' --bin bin --out bin/images
 
 .PHONY: packages
@@ -46,6 +46,10 @@ packages: ## install the system packages that the lab needs (Debian 12, root)
 .PHONY: kubernetes
 kubernetes: ## build Kubernetes' own programs into bin/kubernetes
 	@scripts/build-kubernetes
+
+.PHONY: etcd
+etcd: ## build the etcd of the hub's image into bin/kubernetes
+	@scripts/build-etcd
 
 .PHONY: coredns
 coredns: ## build a CoreDNS that serves Services into bin/coredns

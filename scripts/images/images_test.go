@@ -33,6 +33,9 @@ func programs(t *testing.T) string {
 	}
 	for _, s := range specs() {
 		for _, p := range s.programs {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.Link(filepath.Join(dir, "program"), filepath.Join(dir, p)); err != nil && !errors.Is(err, os.ErrExist) {
 				t.Fatal(err)
 			}

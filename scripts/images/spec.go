@@ -14,7 +14,8 @@ const floating = "devel"
 type spec struct {
 	// name of the image and of its archive.
 	name string
-	// programs are copied to /<program>; the first is the entry point.
+	// programs are copied to /<program>, with their folder if they have one; the first is the
+	// entry point.
 	programs []string
 	// description for people who list images.
 	description string
@@ -36,8 +37,9 @@ func specs() []spec {
 		programs:    []string{"patchbay-agent"},
 		description: "Patchbay's agent in a workload cluster",
 	}, {
-		name:        "patchbay-hub",
-		programs:    []string{"patchbay-hub"},
+		name: "patchbay-hub",
+		// Also what `patchbay-hub up --bin-dir /kubernetes` starts, for trying it out.
+		programs:    []string{"patchbay-hub", "kubernetes/kube-apiserver", "kubernetes/kube-controller-manager", "kubernetes/etcd"},
 		description: "Patchbay's hub, beside an API server that runs no workload controllers",
 	}}
 }
