@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/lab/process"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
@@ -30,7 +31,7 @@ import (
 // hub of production, where the hub's definitions go while the agent works on.
 func TestKubeStellarProduct(t *testing.T) {
 	t.Parallel()
-	store, err := shared.SpareCluster(t.Context(), "store")
+	store, err := shared.SpareCluster(t.Context(), apitest.Name("store"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func (p *product) tryingOut(t *testing.T) {
 // production is two replicas beside an API server that is there.
 func (p *product) production(t *testing.T) {
 	t.Helper()
-	server, err := shared.SpareHub(t.Context(), "office")
+	server, err := shared.SpareHub(t.Context(), apitest.Name("office"))
 	if err != nil {
 		t.Fatal(err)
 	}
