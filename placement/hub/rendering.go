@@ -20,8 +20,9 @@ import (
 // agent may have seen some later ones.
 const reviveBy = 1000
 
-// ordersAtOnce is how many Works of one object are written at a time.
-const ordersAtOnce = 8
+// ordersAtOnce is how many Works of one object are written at a time: as many as it has
+// in all but the largest fleets, so that the last order is not behind the first reports.
+const ordersAtOnce = 32
 
 // render brings each target's Work to what is asked now.
 func (p *pass) render(ctx context.Context) error {
