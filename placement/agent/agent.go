@@ -106,11 +106,11 @@ func (a *Agent) connect(config *rest.Config) error {
 	if err := nodes.SetTransform(slimNode); err != nil {
 		return err
 	}
-	found, informers, err := newPods(lister(core.RESTClient(), "pods"), meta, a.owned)
-	if err != nil {
+	var found *pods
+	if found, a.informers, err = newPods(lister(core.RESTClient(), "pods"), meta, a.owned); err != nil {
 		return err
 	}
-	a.informers = append(informers, nodes)
+	a.informers = append(a.informers, nodes)
 	a.worker = &worker{
 		hub: a.hub, records: newRecords(local), halt: &halt{}, pods: found, all: a.enqueueAll,
 		applier: &applier{dynamic: objects, client: local, guard: a.config.Guard}, watcher: newWatcher(meta, a.changed),

@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -159,10 +158,10 @@ func (a *applier) update(ctx context.Context, t target, live *unstructured.Unstr
 // empties a cluster before it leaves it.
 func (a *applier) turn(ctx context.Context, t target, live *unstructured.Unstructured, c cession) (*unstructured.Unstructured, error) {
 	path := []string{"spec", "replicas"}
-	asked, ok, err := unstructured.NestedInt64(t.object.Object, path...)
-	has, _, errHas := unstructured.NestedInt64(live.Object, path...)
+	asked, said, _ := unstructured.NestedInt64(t.object.Object, path...)
+	has, there, _ := unstructured.NestedInt64(live.Object, path...)
 	ceded := slices.ContainsFunc(c.drop, func(p []string) bool { return slices.Equal(p, path) })
-	if !ok || !ceded || errors.Join(err, errHas) != nil || (asked == 0) == (has == 0) {
+	if !ceded || !said || !there || (asked == 0) == (has == 0) {
 		return live, nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"replicas":%d}}`, live.GetUID(), asked)

@@ -64,12 +64,12 @@ func (h *hub) uid(ctx context.Context) (string, error) {
 
 // get returns a Work, nil when there is none, and whether the cache has been filled at
 // all: before that a missing Work means nothing.
-func (h *hub) get(name string) (*v1alpha1.Work, bool) {
+func (h *hub) get(ctx context.Context, name string) (*v1alpha1.Work, bool) {
 	if !h.synced() {
 		return nil, false
 	}
 	work := &v1alpha1.Work{}
-	err := h.cache.Get(context.Background(), client.ObjectKey{Namespace: h.namespace, Name: name}, work) // from memory
+	err := h.cache.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, work) // from memory
 	if err != nil {
 		return nil, apierrors.IsNotFound(err)
 	}

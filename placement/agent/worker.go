@@ -37,7 +37,7 @@ type digests struct {
 // reconcile looks at one Work; later is when to do so again, 0 for not before something
 // happens.
 func (w *worker) reconcile(ctx context.Context, name string) (later time.Duration, err error) {
-	work, filled := w.hub.get(name)
+	work, filled := w.hub.get(ctx, name)
 	rec := w.records.get(name)
 	w.judge(ctx, name, work, rec)
 	why := w.halt.why()
