@@ -116,6 +116,7 @@ func (p *product) production(t *testing.T) {
 	before := p.settled(t, "made")
 
 	p.takeOver(t, server, replicas)
+	p.same(t, "another replica leads", "made", before)
 	p.sh(admin, "kubectl -n made annotate deployment/web touched=yes")
 	eventually(t, "the other replica works", func() error {
 		d := &appsv1.Deployment{}
