@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,6 +76,17 @@ func TestAClusterJoins(t *testing.T) {
 		if out, err := do("cluster", "accept", "east"); err != nil || out != "east is accepted\n" {
 			t.Errorf("%q, %v", out, err)
 		}
+	}
+	for range 2 { // so is leaving
+		if out, err := do("cluster", "leave"); err != nil || !strings.Contains(out, "the agent is gone") {
+			t.Errorf("%q, %v", out, err)
+		}
+	}
+	if err := env.Client.Get(ctx, key, agent); !apierrors.IsNotFound(err) {
+		t.Errorf("the agent after leave: %v", err)
+	}
+	if err := env.Client.Get(ctx, client.ObjectKey{Name: agentNamespace}, &corev1.Namespace{}); err != nil {
+		t.Errorf("the namespace, in which others may be, after leave: %v", err)
 	}
 	if out, err := do("cluster", "list"); err != nil || !strings.Contains(out, "east") {
 		t.Errorf("%q, %v", out, err)
