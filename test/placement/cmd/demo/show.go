@@ -55,10 +55,10 @@ func (s *show) play(ctx context.Context) error {
 		{"The hub has no nodes; it sums up what the clusters report, so kubectl waits there as ever:", words("rollout status deployment/shop --timeout=110s")},
 		{"", words("get deployment,service shop")},
 		{"Where they are. This is one of two commands to read; east has 4 replicas, west 2:", words("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
-		{"One annotation moves the Deployment, and its Service with it, to south:", words("annotate deployment/shop placement.patchbay.io/clusters=south")},
+		{"One annotation moves the Deployment to south. Its Service goes along, and stays where the policy says:", words("annotate deployment/shop placement.patchbay.io/clusters=south")},
 		{"", []string{"wait", "--for=jsonpath={.spec.targets[0].cluster}=south", "assignment/" + assignment(), "--timeout=110s"}},
-		{"East and west have given theirs up, each when south had one in its place:", words("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
-		{"The other command to read, the Deployment itself: it was available all the time:", words("get deployment shop")},
+		{"East and west gave up a replica only when south had another in its place:", words("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
+		{"The other command to read is the Deployment itself:", words("get deployment shop")},
 	}
 	for _, one := range steps {
 		if err := s.step(ctx, one); err != nil {
