@@ -431,6 +431,22 @@ func TestAgentHalts(t *testing.T) {
 	})
 }
 
+// Works that were there before the agent are carried out, too.
+func TestAgentFindsWorks(t *testing.T) {
+	b := start(t)
+	b.awaitWork(t, b.work(t, "first", nil, manifest(t, "configmaps", configMap("first", "v"))), "applied", applied(1))
+	b.stop()
+	var works []*v1alpha1.Work
+	for i := range 20 {
+		name := fmt.Sprint("early-", i)
+		works = append(works, b.work(t, name, nil, manifest(t, "configmaps", configMap(name, "v"))))
+	}
+	b.run(t)
+	for _, w := range works {
+		b.awaitWork(t, w, "applied", applied(1))
+	}
+}
+
 // condition is an error until the record has the condition.
 func (b *bench) condition(t *testing.T, record, kind string) error {
 	t.Helper()

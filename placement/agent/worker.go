@@ -42,6 +42,8 @@ func (w *worker) reconcile(ctx context.Context, name string) (later time.Duratio
 	w.judge(ctx, name, work, rec)
 	why := w.halt.why()
 	switch {
+	case work == nil && rec == nil && !filled:
+		return retryFirst, nil // its event came before the cache says that it has all
 	case work == nil && rec == nil:
 		w.hub.last.Delete(name)
 		return 0, nil
