@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -43,7 +44,7 @@ func (p *pass) read(ctx context.Context) (bool, error) {
 func (p *pass) readObject(ctx context.Context) error {
 	o := empty(p.kind.GroupVersionKind)
 	err := p.direct.Get(ctx, p.key.object(), o)
-	if apierrors.IsNotFound(err) {
+	if absent(err) {
 		return nil
 	}
 	if err != nil {
@@ -51,6 +52,13 @@ func (p *pass) readObject(ctx context.Context) error {
 	}
 	p.object = o
 	return nil
+}
+
+// absent says that the API server knows of no such object. When it does not serve the kind
+// (a version that is switched off, an extension that is away) its answer is 404, too, and
+// says nothing of the object.
+func absent(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // alive says that the object is there and to stay.

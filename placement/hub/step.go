@@ -33,7 +33,9 @@ func (p *pass) step(ctx context.Context, a *v1alpha1.Assignment, w wanted) {
 		in.Rows = append(in.Rows, p.row(ctx, targets[name], w))
 	}
 	out := mover.Step(in)
-	p.after, p.done = out.After, out.Done
+	if p.done = out.Done; out.After > 0 {
+		p.again(out.After)
+	}
 	p.saidBlocked(out.Blocked)
 	a.Spec.Targets = nil
 	for _, m := range out.Moves {

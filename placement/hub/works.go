@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -48,7 +49,10 @@ func clusterOf(namespace string) (string, bool) {
 // gone asks the API server whether a Work that the cache does not have is gone.
 func (p *pass) gone(ctx context.Context, cluster string) bool {
 	err := p.direct.Get(ctx, p.key.work(cluster), &v1alpha1.Work{})
-	return apierrors.IsNotFound(err)
+	if err != nil && !absent(err) {
+		p.again(time.Second)
+	}
+	return absent(err)
 }
 
 // removed says that the agent has carried out the order to remove.
