@@ -144,11 +144,15 @@ func (a *Agent) enqueueAll(ctx context.Context) {
 	for _, rec := range a.worker.records.all() {
 		a.queue.Add(rec.Name)
 	}
+	if !a.hub.synced() {
+		return
+	}
 	var list v1alpha1.WorkList
-	if a.hub.synced() && a.hub.cache.List(ctx, &list) == nil { // from memory
-		for i := range list.Items {
-			a.queue.Add(list.Items[i].Name)
-		}
+	if err := a.hub.cache.List(ctx, &list); err != nil { // from memory
+		log(ctx).Error(err, "Cannot list the Works that are to be looked at again")
+	}
+	for i := range list.Items {
+		a.queue.Add(list.Items[i].Name)
 	}
 }
 

@@ -421,8 +421,11 @@ func TestAgentHalts(t *testing.T) {
 		})
 	}
 	t.Run("Recovered", func(t *testing.T) {
-		set(6, "", "good")
 		b.run(t)
+		second := b.work(t, "second", nil, manifest(t, "configmaps", configMap("second", "v")))
+		b.awaitWork(t, second, "a Work without a record stands still, too", failed(v1alpha1.ConditionHubMismatch, "is of hub hub-2"))
+		set(6, "", "good")
+		b.awaitWork(t, second, "and goes on, too", applied(1))
 		w.Spec.Revision = 6
 		b.awaitWork(t, w, "applied again", applied(6))
 		if got := field(b.object(t, "v1", "ConfigMap", "default", "first"), "data", "key"); got != "good" {

@@ -29,6 +29,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	m.Add(v1alpha1.SchemeGroupVersion().WithKind("Work"), meta.RESTScopeNamespace)
+	m.Add(v1alpha1.SchemeGroupVersion().WithKind("WorkList"), meta.RESTScopeNamespace) // a cache of one namespace asks for the list's
 	m.Add(v1alpha1.SchemeGroupVersion().WithKind("AppliedWork"), meta.RESTScopeRoot)
 	m.Add(v1alpha1.SchemeGroupVersion().WithKind("Cluster"), meta.RESTScopeRoot)
 	return s, m, nil
