@@ -3,6 +3,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -24,8 +25,8 @@ import (
 const (
 	// tokenLife is asked for, so that a hub may be away for a weekend; it may give less.
 	tokenLife = 72 * time.Hour
-	// tokenRenew is when a token is renewed at the latest.
-	tokenRenew = time.Hour
+	// tokenRenew is when a token is renewed at the latest, tokenRenewLeast at the earliest.
+	tokenRenew, tokenRenewLeast = time.Hour, time.Minute
 	// tokenRetry is how long to wait after a failure at first, tokenRetryLast at last.
 	tokenRetry, tokenRetryLast = time.Second, 10 * time.Second
 	// tokenRequest bounds one request for a token.
@@ -64,8 +65,12 @@ func NewTokens(ctx context.Context, c Config) (*Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stored != "" {
+	switch {
+	case stored != "":
 		t.set(stored)
+	case t.joinToken == "":
+		return nil, fmt.Errorf("join as cluster %s: the hub's kubeconfig has no token, and Secret %s keeps none: get one with `kubectl patchbay hub token %s`",
+			c.Cluster, c.Secret, c.Cluster)
 	}
 	return t, nil
 }
@@ -117,12 +122,12 @@ func (t *Tokens) renew(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenRequest)
 	defer cancel()
 	present, _ := t.present()
-	answer, err := t.request(ctx, present)
-	if present == "" || apierrors.IsUnauthorized(err) {
+	answer, err := t.request(ctx, cmp.Or(present, t.joinToken))
+	if present != "" && t.joinToken != "" && apierrors.IsUnauthorized(err) {
 		answer, err = t.request(ctx, t.joinToken)
 	}
 	if apierrors.IsUnauthorized(err) {
-		return 0, fmt.Errorf("the join token is not, or no longer, valid: get another with `kubectl patchbay hub token %s`: %w", t.cluster, err)
+		return 0, fmt.Errorf("there is no join token that is valid, or is still: get another with `kubectl patchbay hub token %s`: %w", t.cluster, err)
 	}
 	if err != nil {
 		return 0, err
@@ -132,14 +137,12 @@ func (t *Tokens) renew(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	return min(tokenRenew, time.Until(answer.ExpirationTimestamp.Time)*2/3), nil
+	// By a clock ahead of the hub's the token may have run out already.
+	return max(tokenRenewLeast, min(tokenRenew, time.Until(answer.ExpirationTimestamp.Time)*2/3)), nil
 }
 
 // request asks for a token of the agent's account with a credential.
 func (t *Tokens) request(ctx context.Context, with string) (authenticationv1.TokenRequestStatus, error) {
-	if with == "" {
-		return authenticationv1.TokenRequestStatus{}, nil // the caller has another
-	}
 	config := rest.CopyConfig(t.bare)
 	config.BearerToken = with
 	core, err := corev1client.NewForConfig(config)
@@ -153,6 +156,10 @@ func (t *Tokens) request(ctx context.Context, with string) (authenticationv1.Tok
 	if err != nil {
 		return authenticationv1.TokenRequestStatus{}, fmt.Errorf("get token of ServiceAccount %s/%s (is the Cluster accepted?): %w",
 			namespace, v1alpha1.AgentAccount, err)
+	}
+	if answer.Status.Token == "" {
+		return authenticationv1.TokenRequestStatus{}, fmt.Errorf("get token of ServiceAccount %s/%s: the answer has none: is something else than the hub at its address?",
+			namespace, v1alpha1.AgentAccount)
 	}
 	return answer.Status, nil
 }
