@@ -450,6 +450,21 @@ func TestAgentFindsWorks(t *testing.T) {
 	}
 }
 
+// A record whose creation was stored, though its answer was lost, is found.
+func TestAgentFindsRecord(t *testing.T) {
+	b := start(t)
+	m := manifest(t, "configmaps", configMap("lost", "v"))
+	b.awaitWork(t, b.work(t, "first", nil, manifest(t, "configmaps", configMap("first", "v"))), "the records are read", applied(1))
+	rec := &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: "lost"}}
+	rec.Spec.Work = v1alpha1.WorkSpec{HubUID: "hub-1", Revision: 1, Source: v1alpha1.ObjectReference{
+		Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "default", Name: "lost", UID: "source-1",
+	}, SourceGeneration: 1, Manifests: []v1alpha1.Manifest{m}}
+	if err := b.Create(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitWork(t, b.work(t, "lost", nil, m), "applied", applied(1))
+}
+
 // condition is an error until the record has the condition.
 func (b *bench) condition(t *testing.T, record, kind string) error {
 	t.Helper()

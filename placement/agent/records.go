@@ -92,7 +92,7 @@ func (r *records) putSpec(ctx context.Context, name string, spec v1alpha1.WorkSp
 		rec := &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		spec.DeepCopyInto(&rec.Spec.Work)
 		if err := r.client.Create(ctx, rec); err != nil {
-			return nil, fmt.Errorf("create AppliedWork %s: %w", name, err)
+			return nil, r.failed(ctx, "create", rec, err)
 		}
 		return r.keep(rec), nil
 	}
@@ -115,11 +115,11 @@ func (r *records) putStatus(ctx context.Context, rec *v1alpha1.AppliedWork) erro
 	return nil
 }
 
-// failed wraps the error. After a conflict, somebody else's write, the record is read
-// anew, for the next attempt.
+// failed wraps the error. After a conflict, somebody else's write or one of ours whose
+// answer was lost, the record is read anew, for the next attempt.
 func (r *records) failed(ctx context.Context, verb string, rec *v1alpha1.AppliedWork, err error) error {
 	err = fmt.Errorf("%s AppliedWork %s: %w", verb, rec.Name, err)
-	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	fresh := &v1alpha1.AppliedWork{}
