@@ -81,6 +81,9 @@ func (p *pass) row(ctx context.Context, t v1alpha1.Target, w wanted) mover.Row {
 		r.Ready, r.Available, r.Total = f.ready, f.counts.Available, f.counts.Total
 		// A hub that was killed may have stored what is asked and not sent it.
 		r.Current = f.current && (t.Asked == nil || asks(work, *t.Asked))
+		if f.gone { // it is never made again there, whatever is asked
+			r.Current, r.Available, r.Total = true, 0, 0
+		}
 	} else if t.State == v1alpha1.TargetRemoving {
 		r.Gone = c == nil || p.gone(ctx, name)
 	}
