@@ -25,7 +25,7 @@ func (p *pass) report(ctx context.Context) error {
 		t := &p.record.Spec.Targets[i]
 		status.Clusters = append(status.Clusters, p.clusterReport(t))
 		f, reported := p.facts[string(t.Cluster)]
-		gone = gone || f.gone
+		gone = gone || p.lostPod(t, f)
 		if reported && (t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining) {
 			rows = append(rows, p.summaryRow(t, f))
 		}
@@ -41,6 +41,13 @@ func (p *pass) report(ctx context.Context) error {
 		return p.evict(ctx)
 	}
 	return p.summarise(ctx, rows)
+}
+
+// lostPod says that the cluster which is to run a Pod has lost it. That of an earlier Pod
+// of the same name says nothing of this one.
+func (p *pass) lostPod(t *v1alpha1.Target, f facts) bool {
+	pod := p.key.Group == "" && p.key.Kind == "Pod"
+	return pod && f.gone && t.State == v1alpha1.TargetActive && !p.otherLife(p.works[string(t.Cluster)])
 }
 
 // clusterReport is what the Assignment says of one cluster.
@@ -111,7 +118,7 @@ func (p *pass) summarise(ctx context.Context, rows []summary.Row) error {
 // evict deletes a Pod at the hub that its cluster has lost: whoever made it makes
 // another one. It is never made again in its cluster.
 func (p *pass) evict(ctx context.Context) error {
-	if p.key.Group != "" || p.key.Kind != "Pod" || !p.alive() {
+	if !p.alive() {
 		return nil
 	}
 	uid := p.object.GetUID()

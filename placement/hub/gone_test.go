@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+func TestLostPod(t *testing.T) {
+	t.Parallel()
+	pod, job := schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Group: "batch", Kind: "Job"}
+	for name, tc := range map[string]struct {
+		reason string
+		kind   schema.GroupKind
+		state  v1alpha1.TargetState
+		uid    string
+		gone   bool
+		want   bool
+	}{
+		"Lost":    {"Whoever made it makes another one.", pod, v1alpha1.TargetActive, "now", true, true},
+		"There":   {"It runs.", pod, v1alpha1.TargetActive, "now", false, false},
+		"Leaving": {"It runs elsewhere by now, or is to.", pod, v1alpha1.TargetDraining, "now", true, false},
+		"Removed": {"Its removal was ordered.", pod, v1alpha1.TargetRemoving, "now", true, false},
+		"Earlier": {"An earlier Pod of the same name is gone, not this one.", pod, v1alpha1.TargetActive, "before", true, false},
+		"Job":     {"What ran to its end is summed up as it was last.", job, v1alpha1.TargetActive, "now", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := gonePass(tc.kind, tc.uid)
+			if got := p.lostPod(&v1alpha1.Target{Cluster: "east", State: tc.state}, facts{gone: tc.gone}); got != tc.want {
+				t.Errorf("%s\nlostPod: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// What is gone in a cluster does not keep it from being left.
+func TestGoneCanLeave(t *testing.T) {
+	t.Parallel()
+	p := gonePass(schema.GroupKind{Group: "batch", Kind: "Job"}, "now")
+	p.facts = map[string]facts{"east": {gone: true, counts: v1alpha1.ReplicaCounts{Total: 2, Available: 2}}}
+	r := p.row(t.Context(), v1alpha1.Target{Cluster: "east", State: v1alpha1.TargetDraining, Asked: new(int32(0))}, wanted{counted: true})
+	if !r.Current || r.Total != 0 || r.Available != 0 {
+		t.Errorf("row: got %+v, want it current and empty", r)
+	}
+}
+
+// gonePass is of an object with the UID "now", whose Work in east carries that of uid.
+func gonePass(gk schema.GroupKind, uid string) *pass {
+	o := &unstructured.Unstructured{}
+	o.SetUID("now")
+	w := &v1alpha1.Work{}
+	w.Spec.Source.UID = types.UID(uid)
+	return &pass{key: Key{GroupKind: gk, Name: "once"}, object: o, works: map[string]*v1alpha1.Work{"east": w}}
+}
