@@ -50,7 +50,8 @@ type hub struct {
 
 	loading sync.Mutex
 	loaded  bool
-	uid     types.UID // of the hub
+	uid     types.UID     // of the hub
+	probed  chan struct{} // closed: nobody else runs workloads here
 }
 
 // load reads once, before the first decision, what all decisions depend on.
@@ -69,6 +70,11 @@ func (h *hub) load(ctx context.Context) error {
 	var list v1alpha1.AssignmentList
 	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Assignments: %w", err)
+	}
+	if len(list.Items) == 0 {
+		if err := h.awaitProbe(ctx); err != nil {
+			return err
+		}
 	}
 	for i := range list.Items {
 		h.ledger.put(keyOf(list.Items[i].Spec.Object), claimOf(&list.Items[i]))

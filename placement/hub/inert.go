@@ -10,12 +10,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -27,10 +29,15 @@ var ErrActive = errors.New("this API server's Deployments get ReplicaSets of the
 	"whose kube-controller-manager runs no workload controllers (--controllers, see docs/placement.md)")
 
 // How the hub finds out: a Deployment without replicas is seen by its controller at
-// once, if there is one. Nothing waits for that.
+// once, if there is one. Only a hub that has placed nothing yet waits for that.
 const (
-	probeName = "patchbay-hub-probe"
-	probeLife = 10 * time.Second
+	probeName  = "patchbay-hub-probe"
+	probeLife  = 10 * time.Second
+	probeRetry = 5 * time.Second
+	// probeCleanup is how long the probe's removal may take when the hub is asked to end.
+	probeCleanup = 5 * time.Second
+	// freshWait is how long a hub that has placed nothing yet waits for the answer.
+	freshWait = 3 * time.Second
 )
 
 // addRefusal makes a manager end where somebody else runs workloads.
@@ -42,12 +49,40 @@ func (h *hub) addRefusal(m manager.Manager) error {
 		return fmt.Errorf("make client: %w", err)
 	}
 	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if err := inert(ctx, c); err != nil {
+		if err := refuse(ctx, c); errors.Is(err, ErrActive) {
 			return err
 		}
+		close(h.probed)
 		<-ctx.Done()
 		return nil
 	}))
+}
+
+// awaitProbe keeps a new hub from touching anything where it should not run. One that
+// takes over from another hub goes on at once: it was found out before.
+func (h *hub) awaitProbe(ctx context.Context) error {
+	timer := time.NewTimer(freshWait)
+	defer timer.Stop()
+	select {
+	case <-h.probed:
+	case <-timer.C:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the probe: %w", ctx.Err())
+	}
+	return nil
+}
+
+// refuse finds out whether somebody else runs workloads here, however long the API server
+// is away meanwhile.
+func refuse(ctx context.Context, c client.WithWatch) error {
+	return wait.PollUntilContextCancel(ctx, probeRetry, true, func(ctx context.Context) (bool, error) {
+		err := inert(ctx, c)
+		if err == nil || errors.Is(err, ErrActive) {
+			return true, err
+		}
+		log.FromContext(ctx).Info("Cannot tell yet whether this API server runs workloads; trying again", "cause", err.Error())
+		return false, nil
+	})
 }
 
 // inert makes sure that nobody else runs workloads here.
@@ -60,7 +95,12 @@ func inert(ctx context.Context, c client.WithWatch) (err error) {
 		return fmt.Errorf("probe for workload controllers: %w", err)
 	}
 	defer func() { // also when the hub is asked to end
-		cleaned := c.Delete(context.WithoutCancel(ctx), probe)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeCleanup)
+		defer cancel()
+		cleaned := c.Delete(ctx, probe, client.Preconditions{UID: &probe.UID})
+		if apierrors.IsConflict(cleaned) {
+			cleaned = nil // it is another hub's by now
+		}
 		err = errors.Join(err, client.IgnoreNotFound(cleaned))
 	}()
 	ctx, cancel := context.WithTimeout(ctx, probeLife)
@@ -72,7 +112,7 @@ func inert(ctx context.Context, c client.WithWatch) (err error) {
 	switch {
 	case err == nil:
 		return ErrActive
-	case wait.Interrupted(err), errors.Is(err, toolswatch.ErrWatchClosed): // both come at the end of ctx
+	case ctx.Err() != nil && (wait.Interrupted(err) || errors.Is(err, toolswatch.ErrWatchClosed)): // nobody has seen it
 		return nil
 	}
 	return fmt.Errorf("probe for workload controllers: %w", err)

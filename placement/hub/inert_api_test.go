@@ -12,6 +12,9 @@ import (
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -40,6 +43,7 @@ func TestActiveServerIsRefused(t *testing.T) {
 	if err := Add(ctx, m, Config{}); err != nil {
 		t.Fatal(err)
 	}
+	b.create(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "early"}, Spec: v1alpha1.ClusterSpec{Accepted: true}})
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
 	probe := &appsv1.Deployment{}
@@ -48,6 +52,10 @@ func TestActiveServerIsRefused(t *testing.T) {
 	probe.Status.ObservedGeneration = probe.Generation // as its controller would
 	if err := b.client.Status().Update(t.Context(), probe); err != nil {
 		t.Fatal(err)
+	}
+	early := client.ObjectKey{Name: v1alpha1.ClusterNamespacePrefix + "early"}
+	if err := b.client.Get(t.Context(), early, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the hub acts before it knows: namespace %s: got %v, want none", early.Name, err)
 	}
 	if err := <-ended; !errors.Is(err, ErrActive) {
 		t.Errorf("Start: got %v, want %v", err, ErrActive)
