@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -360,6 +361,34 @@ func TestAgentRemoves(t *testing.T) {
 			t.Error("the object is gone, and was not ours")
 		}
 	})
+	outer := t // the agent outlives the case
+	for name, uid := range map[string]types.UID{"no-entry": "", "an-earlier-life": "x"} {
+		t.Run(name, func(t *testing.T) { // the agent ended after it made the object, before it noted that
+			w := made(t, name)
+			b.stop()
+			b.change(t, w, order(v1alpha1.OnDeleteDelete, ""))
+			rec := &v1alpha1.AppliedWork{}
+			if err := b.Get(t.Context(), client.ObjectKey{Name: name}, rec); err != nil {
+				t.Fatal(err)
+			}
+			rec.Spec.Work = w.Spec // taken over already: the object is not upheld before
+			if err := b.Update(t.Context(), rec); err != nil {
+				t.Fatal(err)
+			}
+			rec.Status.Objects[0].UID = uid
+			if uid == "" {
+				rec.Status.Objects = nil
+			}
+			if err := b.Status().Update(t.Context(), rec); err != nil {
+				t.Fatal(err)
+			}
+			b.run(outer)
+			b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonOrdered, ""))
+			if b.object(t, "v1", "ConfigMap", "default", name) != nil {
+				t.Error("the object is still there")
+			}
+		})
+	}
 	t.Run("WorkVanishes", func(t *testing.T) {
 		w := made(t, "vanish")
 		if err := b.Delete(t.Context(), w); err != nil {

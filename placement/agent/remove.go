@@ -27,21 +27,40 @@ func recorded(o v1alpha1.AppliedObject) target {
 	return target{gvr: schema.GroupVersionResource{Group: o.Group, Version: o.Version, Resource: o.Resource}, object: u}
 }
 
+// promised are the objects of a record, and those that it has no entry of: the agent may
+// have ended after it made one, before it noted that.
+func promised(rec *v1alpha1.AppliedWork) []v1alpha1.AppliedObject {
+	objects := slices.Clone(rec.Status.Objects)
+	for _, m := range rec.Spec.Work.Manifests {
+		if t, err := readManifest(rec.Spec.Work, m); err == nil && t.entry(rec) == nil {
+			objects = append(objects, t.unmade())
+		}
+	}
+	return objects
+}
+
+// madeFor tells whether the agent made a live object of what a Work says, for this life of
+// its source.
+func madeFor(spec v1alpha1.WorkSpec, live *unstructured.Unstructured) bool {
+	a := live.GetAnnotations()
+	return a[v1alpha1.HubUIDAnnotation] == string(spec.HubUID) && a[v1alpha1.SourceUIDAnnotation] == string(spec.Source.UID) && owned(live) != nil
+}
+
 // remove carries out an order over all objects of a record, the last one first. It
 // tells whether all are gone, or let go.
 func (a *applier) remove(ctx context.Context, rec *v1alpha1.AppliedWork, policy v1alpha1.OnDelete) (done bool, err error) {
 	done = true
-	for _, o := range slices.Backward(rec.Status.Objects) {
-		if o.UID == "" {
-			continue // not made, or not known to be ours: it stays
-		}
+	for _, o := range slices.Backward(promised(rec)) {
 		t := recorded(o)
 		live, err := a.read(ctx, t)
+		if o.UID == "" && (apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err)) {
+			continue // what may not be read was not made
+		}
 		if err != nil {
 			return false, err
 		}
-		if live == nil || live.GetUID() != o.UID {
-			continue
+		if live == nil || live.GetUID() != o.UID && !madeFor(rec.Spec.Work, live) {
+			continue // gone, not made, or not known to be ours: it stays
 		}
 		if policy == v1alpha1.OnDeleteOrphan {
 			err = a.letGo(ctx, t, live)

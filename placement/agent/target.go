@@ -71,6 +71,14 @@ func (t target) entry(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedObject {
 	return &rec.Status.Objects[i]
 }
 
+// unmade is the target's entry in a record before there is an object.
+func (t target) unmade() v1alpha1.AppliedObject {
+	return v1alpha1.AppliedObject{
+		Group: t.gvr.Group, Version: t.gvr.Version, Resource: t.gvr.Resource,
+		Kind: t.object.GetKind(), Namespace: t.object.GetNamespace(), Name: t.object.GetName(),
+	}
+}
+
 // ours tells whether a live object is what the agent made of this target, in whatever
 // life of the agent.
 func (t target) ours(live *unstructured.Unstructured) bool {

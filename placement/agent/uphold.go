@@ -85,9 +85,7 @@ func (w *worker) manifest(ctx context.Context, rec *v1alpha1.AppliedWork, m v1al
 // remember notes in the record which object the target is.
 func remember(rec *v1alpha1.AppliedWork, t target, out outcome, entry *v1alpha1.AppliedObject) *v1alpha1.AppliedObject {
 	if entry == nil {
-		rec.Status.Objects = append(rec.Status.Objects, v1alpha1.AppliedObject{
-			Group: t.gvr.Group, Resource: t.gvr.Resource, Namespace: t.object.GetNamespace(), Name: t.object.GetName(),
-		})
+		rec.Status.Objects = append(rec.Status.Objects, t.unmade())
 		entry = &rec.Status.Objects[len(rec.Status.Objects)-1]
 	}
 	entry.Version, entry.Kind, entry.UID = t.gvr.Version, t.object.GetKind(), out.live.GetUID()
