@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -280,6 +281,7 @@ func TestAgentMakesNoSecondPod(t *testing.T) {
 	if err := b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}
+	outer := t // the agent outlives the case
 	for kind, text := range map[string]string{
 		"Pod": "{apiVersion: v1, kind: Pod, metadata: {name: once, namespace: default}, " + spec + "}",
 		"Job": "{apiVersion: batch/v1, kind: Job, metadata: {name: once, namespace: default}, spec: {template: {" + spec + "}}}",
@@ -289,13 +291,40 @@ func TestAgentMakesNoSecondPod(t *testing.T) {
 			w := b.work(t, resource, nil, manifest(t, resource, text))
 			b.awaitWork(t, w, "applied", applied(1))
 			version := map[string]string{"Pod": "v1", "Job": "batch/v1"}[kind]
+			ran := b.object(t, version, kind, "default", "once")
+			conditions := []any{map[string]any{"type": "Suspended", "status": "False", "reason": "kept"}}
+			if err := unstructured.SetNestedSlice(ran.Object, conditions, "status", "conditions"); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Status().Update(t.Context(), ran); err != nil {
+				t.Fatal(err)
+			}
+			b.awaitWork(t, w, "the status is reported", func(s v1alpha1.WorkStatus) bool {
+				return s.Manifests[0].Status != nil && strings.Contains(string(s.Manifests[0].Status.Raw), "kept")
+			})
 			if err := b.Delete(t.Context(), b.object(t, version, kind, "default", "once"), client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 				t.Fatal(err)
 			}
-			b.awaitWork(t, w, "it is gone", failed(v1alpha1.ReasonGone, resource))
-			if b.object(t, version, kind, "default", "once") != nil {
-				t.Error("it was made again")
+			gone := func(t *testing.T) {
+				t.Helper()
+				s := b.awaitWork(t, w, "it is gone", failed(v1alpha1.ReasonGone, resource))
+				if m := s.Manifests[0]; m.Status == nil || !strings.Contains(string(m.Status.Raw), "kept") || m.UID == "" {
+					t.Errorf("report: got %+v, want the last status", m)
+				}
+				if b.object(t, version, kind, "default", "once") != nil {
+					t.Error("it was made again")
+				}
 			}
+			gone(t)
+			// The cluster leaves, and joins again: without a record.
+			b.stop()
+			if err := b.Delete(t.Context(), &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: resource}}); err != nil {
+				t.Fatal(err)
+			}
+			b.change(t, w, func(s *v1alpha1.WorkSpec) { s.SourceGeneration++ })
+			b.run(outer)
+			b.awaitWork(t, w, "it is looked at again", func(s v1alpha1.WorkStatus) bool { return s.Revision == w.Spec.Revision })
+			gone(t)
 		})
 	}
 }

@@ -51,6 +51,9 @@ type known struct {
 	// digest of our fields after the last apply of this very manifest; "" when it
 	// must be applied in any case.
 	digest string
+	// told is whether the hub has heard of the object: records are lost when a cluster
+	// leaves its hub, and joins again.
+	told bool
 }
 
 // outcome is what ensure found and did.
@@ -72,7 +75,7 @@ func (a *applier) ensure(ctx context.Context, t target, policy v1alpha1.ApplyPol
 		return outcome{}, refused(t, err)
 	}
 	switch {
-	case live == nil && k.uid != "" && t.runsOnce():
+	case live == nil && (k.uid != "" || k.told) && t.runsOnce():
 		return outcome{}, &refusal{v1alpha1.ReasonGone, fmt.Sprintf("%s: it is gone, not by an order, and never runs twice", t)}
 	case live == nil:
 		return a.create(ctx, t, policy)

@@ -44,6 +44,26 @@ func (w *worker) manifestStatus(t target, live *unstructured.Unstructured, entry
 	return ms
 }
 
+// told is what the hub was told last of a target.
+func (t target) told(work *v1alpha1.Work) v1alpha1.ManifestStatus {
+	if work != nil {
+		for _, m := range work.Status.Manifests {
+			if m.Group == t.gvr.Group && m.Kind == t.object.GetKind() && m.Namespace == t.object.GetNamespace() && m.Name == t.object.GetName() {
+				return m
+			}
+		}
+	}
+	return v1alpha1.ManifestStatus{}
+}
+
+// lastWords keeps what was told of an object that is gone and does not run again: whether
+// it had done its work, and that there was one.
+func lastWords(now, before v1alpha1.ManifestStatus) v1alpha1.ManifestStatus {
+	now.UID, now.Generation, now.Status = before.UID, before.Generation, before.Status
+	now.AppliedGeneration, now.SourceGeneration = before.AppliedGeneration, before.SourceGeneration
+	return now
+}
+
 // exactStatus is the object's status as it is. Of our own networks only what does not
 // change with every address that a Pod gets: else each claim were a write at the hub.
 func exactStatus(live *unstructured.Unstructured) *runtime.RawExtension {

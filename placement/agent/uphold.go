@@ -26,7 +26,7 @@ func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.
 	status := v1alpha1.WorkStatus{Revision: spec.Revision}
 	var errs []error
 	for _, m := range spec.Manifests {
-		ms, err := w.manifest(ctx, next, m, old, fresh)
+		ms, err := w.manifest(ctx, work, next, m, old, fresh)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -61,7 +61,9 @@ func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.
 }
 
 // manifest upholds one object, and says what became of it in record and report.
-func (w *worker) manifest(ctx context.Context, rec *v1alpha1.AppliedWork, m v1alpha1.Manifest, old, fresh digests) (v1alpha1.ManifestStatus, error) {
+func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork, m v1alpha1.Manifest,
+	old, fresh digests,
+) (v1alpha1.ManifestStatus, error) {
 	spec := rec.Spec.Work
 	t, err := readManifest(spec, m)
 	if err != nil {
@@ -69,7 +71,8 @@ func (w *worker) manifest(ctx context.Context, rec *v1alpha1.AppliedWork, m v1al
 		return v1alpha1.ManifestStatus{Kind: "unknown", Name: m.Resource, Conditions: []metav1.Condition{manifestCondition(err)}}, err
 	}
 	entry := t.entry(rec)
-	k := known{digest: old.of[t.key()]}
+	before := t.told(work)
+	k := known{digest: old.of[t.key()], told: before.UID != ""}
 	if entry != nil {
 		k.uid = entry.UID
 	}
@@ -79,7 +82,11 @@ func (w *worker) manifest(ctx context.Context, rec *v1alpha1.AppliedWork, m v1al
 		fresh.of[t.key()] = digest(out.live, owned(out.live))
 		w.watcher.watch(ctx, t.gvr)
 	}
-	return w.manifestStatus(t, out.live, entry, spec.Associated, err), err
+	ms := w.manifestStatus(t, out.live, entry, spec.Associated, err)
+	if r, ok := errors.AsType[*refusal](err); ok && r.reason == v1alpha1.ReasonGone && k.told {
+		ms = lastWords(ms, before)
+	}
+	return ms, err
 }
 
 // remember notes in the record which object the target is.
