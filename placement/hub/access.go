@@ -36,15 +36,10 @@ func (a *access) grant(ctx context.Context, c *v1alpha1.Cluster) error {
 	role := &rbacv1.Role{ObjectMeta: named(ns, agentRole)}
 	joining := &rbacv1.Role{ObjectMeta: named(ns, joinRole)}
 	clusterRole := &rbacv1.ClusterRole{ObjectMeta: named("", user)}
-	inside := binding(ns, agentRole)
-	joiners := binding(ns, joinRole)
-	everywhere := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: named("", user), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-	}
-	bindings := []client.Object{inside, joiners, everywhere}
+	inside, joiners, everywhere := bindings(c.Name)
 	wanted := []client.Object{&corev1.Namespace{ObjectMeta: named("", ns)}, account(ns), role, joining, clusterRole}
 	if c.Spec.Accepted {
-		wanted = append(wanted, bindings...)
+		wanted = append(wanted, inside, joiners, everywhere)
 	}
 	for _, o := range wanted {
 		_, err := controllerutil.CreateOrUpdate(ctx, a.direct, o, func() error {
@@ -56,16 +51,34 @@ func (a *access) grant(ctx context.Context, c *v1alpha1.Cluster) error {
 			return fmt.Errorf("ensure %T %s: %w", o, o.GetName(), err)
 		}
 	}
-	for _, o := range bindings {
-		if c.Spec.Accepted {
-			continue
-		}
-		if err := a.direct.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("take the rights of %s: %w", c.Name, err)
+	if !c.Spec.Accepted {
+		if err := a.revoke(ctx, c.Name); err != nil {
+			return err
 		}
 	}
 	a.given.Store(c.Name, c.Spec.Accepted)
 	return nil
+}
+
+// revoke takes a cluster's rights, also when it is not in the inventory any more.
+func (a *access) revoke(ctx context.Context, cluster string) error {
+	a.given.Delete(cluster) // one that is made again starts anew
+	inside, joiners, everywhere := bindings(cluster)
+	for _, o := range []client.Object{inside, joiners, everywhere} {
+		if err := a.direct.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("take the rights of %s: %w", cluster, err)
+		}
+	}
+	return nil
+}
+
+// bindings are what gives rights: in its namespace to the agent and to whoever joins, and
+// beside it.
+func bindings(cluster string) (inside, joiners *rbacv1.RoleBinding, everywhere *rbacv1.ClusterRoleBinding) {
+	ns, user := v1alpha1.ClusterNamespacePrefix+cluster, v1alpha1.ClusterUserPrefix+cluster
+	return binding(ns, agentRole), binding(ns, joinRole), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: named("", user), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+	}
 }
 
 func named(namespace, name string) metav1.ObjectMeta {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,10 +57,13 @@ func (c *clusters) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	cluster := &v1alpha1.Cluster{}
-	if err := c.cached.Get(ctx, req.NamespacedName, cluster); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	if cluster.DeletionTimestamp != nil {
+	err := c.cached.Get(ctx, req.NamespacedName, cluster)
+	switch {
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, c.access.revoke(ctx, req.Name)
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("look for Cluster %s: %w", req.Name, err)
+	case cluster.DeletionTimestamp != nil: // somebody's finalizer lets it be emptied first
 		return reconcile.Result{}, nil
 	}
 	if err := c.access.grant(ctx, cluster); err != nil {
