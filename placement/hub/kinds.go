@@ -56,6 +56,13 @@ func (k *kinds) all() []kind {
 	return list
 }
 
+// forget makes the next set return a kind as new again.
+func (k *kinds) forget(gk schema.GroupKind) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.known, gk)
+}
+
 // set replaces what is served and returns what is new and what is gone (or is served
 // in another version now).
 func (k *kinds) set(served map[schema.GroupKind]kind) (added, gone []kind) {

@@ -4,6 +4,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -89,17 +90,19 @@ func (w *watcher) look(ctx context.Context) error {
 		return err
 	}
 	added, gone := w.kinds.set(served)
+	var failed []error // the others go on all the same
 	for _, k := range gone {
 		if err := w.cached.RemoveInformer(ctx, metadata(k.GroupVersionKind)); err != nil {
-			return fmt.Errorf("end watch of %s: %w", k.GroupVersionKind, err)
+			failed = append(failed, fmt.Errorf("end watch of %s: %w", k.GroupVersionKind, err))
 		}
 	}
 	for _, k := range added {
 		if err := w.ctl.Watch(w.objects(k)); err != nil {
-			return fmt.Errorf("watch %s: %w", k.GroupVersionKind, err)
+			w.kinds.forget(k.GroupKind())
+			failed = append(failed, fmt.Errorf("watch %s: %w", k.GroupVersionKind, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // objects queues the objects of a kind.
