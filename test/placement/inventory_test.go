@@ -36,7 +36,7 @@ func TestKubeStellarSeparation(t *testing.T) {
 	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + ns[len(ns)-6:]}}
 	everybodys := object("placement.patchbay.io/v1alpha1", "ClusterPlacement", "", ns)
 	policy := object("placement.patchbay.io/v1alpha1", "Placement", ns, "gold")
-	policy.Object["spec"] = map[string]any{"clusters": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"tier-" + ns: "gold"}}}}
+	policy.Object["spec"] = map[string]any{"clusters": map[string]any{"names": []any{"east"}, "selector": map[string]any{"matchLabels": map[string]any{"tier-" + ns: "gold"}}}}
 	own.Object["spec"], everybodys.Object["spec"] = map[string]any{"accepted": false}, map[string]any{"clusters": map[string]any{"names": []any{"east"}}}
 	eventually(t, "the rights are known", func() error {
 		return dev.List(t.Context(), &v1alpha1.PlacementList{}, client.InNamespace(ns))

@@ -60,6 +60,8 @@ func TestKCPPolicyTenants(t *testing.T) {
 		judge(t, "applied on "+clusters, tenant.Apply(t.Context(), apply, client.DryRunAll, client.ForceOwnership, client.FieldOwner("tenant")), refused)
 	}
 
+	w.tenantPlacements(t, tenant, ns)
+
 	// What an admin has placed stays a tenant's to edit, and to take away.
 	if err := w.Hub.Client.Patch(t.Context(), o.DeepCopy(), merge("west")); err != nil {
 		t.Fatal(err)
@@ -70,9 +72,46 @@ func TestKCPPolicyTenants(t *testing.T) {
 	judge(t, "nowhere", tenant.Patch(t.Context(), o.DeepCopy(), merge("")), "")
 }
 
+// tenantPlacements tries to say in a Placement what the annotation may not say.
+func (w *world) tenantPlacements(t *testing.T, tenant client.Client, ns string) {
+	t.Helper()
+	placement := func(name string, clusters ...v1alpha1.ClusterName) *v1alpha1.Placement {
+		return &v1alpha1.Placement{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+			Spec: v1alpha1.PlacementSpec{
+				Objects: []v1alpha1.ObjectSelector{{Kind: "ConfigMap", Names: []v1alpha1.ObjectName{"nobody"}}}, Clusters: v1alpha1.ClusterChoice{Names: clusters},
+			},
+		}
+	}
+	for refused, clusters := range map[string][]v1alpha1.ClusterName{
+		"": {"east", "south"}, "west": {"east", "west"}, "all Clusters": nil,
+	} {
+		judgeField(t, "a Placement, "+refused, tenant.Create(t.Context(), placement("new", clusters...), client.DryRunAll), "spec.clusters.names", refused)
+	}
+	admins := placement("admins", "west")
+	if err := w.Hub.Client.Create(t.Context(), admins); err != nil {
+		t.Fatal(err)
+	}
+	for patch, refused := range map[string]string{
+		`{"metadata":{"labels":{"a":"b"}}}`:               "",
+		`{"spec":{"clusters":{"names":["east"]}}}`:        "",
+		`{"spec":{"clusters":{"names":["west","east"]}}}`: "west",
+		`{"spec":{"clusters":{"names":null}}}`:            "all Clusters",
+		`{"spec":{"objects":[{"kind":"Secret"}]}}`:        "west",
+	} {
+		err := tenant.Patch(t.Context(), admins.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch)), client.DryRunAll)
+		judgeField(t, "an admin's Placement: "+patch, err, "spec.clusters.names", refused)
+	}
+}
+
 // judge compares what became of a request with what is to: a refusal says who is refused
 // what, and why.
 func judge(t *testing.T, what string, err error, refused string) {
+	t.Helper()
+	judgeField(t, what, err, "metadata.annotations[placement.patchbay.io/clusters]", refused)
+}
+
+func judgeField(t *testing.T, what string, err error, field, refused string) {
 	t.Helper()
 	if refused == "" {
 		if err != nil {
@@ -84,7 +123,7 @@ func judge(t *testing.T, what string, err error, refused string) {
 		t.Errorf("%s: got %v, want forbidden", what, err)
 		return
 	}
-	for _, want := range []string{"metadata.annotations[placement.patchbay.io/clusters]", refused, ":tenant", "the verb use"} {
+	for _, want := range []string{field, refused, ":tenant", "the verb use"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q is not in %q", what, want, err)
 		}
