@@ -80,7 +80,7 @@ demo-down: bin/lab ## end the demo; nothing is left behind
 	bin/lab down --name $(NAME)
 
 .PHONY: test
-test: check-generate test-unit test-rules test-api test-kernel test-cluster ## everything
+test: check-generate test-unit test-rules test-api test-placement test-kernel test-cluster ## everything
 
 .PHONY: test-unit
 test-unit: ## unit tests with the race detector

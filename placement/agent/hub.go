@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +30,7 @@ type hub struct {
 	client    client.Client
 	cache     cache.Cache
 	namespace string
-	synced    func() bool
+	following atomic.Pointer[toolscache.ResourceEventHandlerRegistration]
 
 	last sync.Map // report by Work, which one worker has at a time
 }
@@ -39,7 +41,7 @@ func newHub(config *rest.Config, cluster string) (*hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{namespace: v1alpha1.ClusterNamespacePrefix + cluster, synced: func() bool { return false }}
+	h := &hub{namespace: v1alpha1.ClusterNamespacePrefix + cluster}
 	if h.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("make the hub's client: %w", err)
 	}
@@ -129,6 +131,12 @@ func (h *hub) follow(ctx context.Context, changed func(name string)) error {
 	if err != nil {
 		return fmt.Errorf("watch Works: %w", err)
 	}
-	h.synced = registration.HasSynced
+	h.following.Store(&registration)
 	return nil
+}
+
+// synced tells whether the cache has been filled, and every Work in it told of.
+func (h *hub) synced() bool {
+	registration := h.following.Load()
+	return registration != nil && (*registration).HasSynced()
 }
