@@ -6,6 +6,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -33,7 +34,7 @@ func TestRightsGoWithTheCluster(t *testing.T) {
 			b.eventually(fmt.Sprintf("%T %s to be there: %v", o, key, there), func(ctx context.Context) error {
 				err := b.client.Get(ctx, key, o)
 				if (err == nil) != there || client.IgnoreNotFound(err) != nil {
-					return fmt.Errorf("%w: %v", errNotYet, err)
+					return errors.Join(errNotYet, err)
 				}
 				return nil
 			})

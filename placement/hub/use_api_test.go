@@ -6,7 +6,7 @@ package hub
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +51,7 @@ func TestPlacementsNeedUse(t *testing.T) {
 	}
 	placement := func(clusters string) *v1alpha1.Placement {
 		p := &v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "one"}}
-		for _, c := range strings.Fields(clusters) {
+		for c := range strings.FieldsSeq(clusters) {
 			p.Spec.Clusters.Names = append(p.Spec.Clusters.Names, v1alpha1.ClusterName(c))
 		}
 		return p
@@ -59,7 +59,7 @@ func TestPlacementsNeedUse(t *testing.T) {
 	b.eventually("the rights and the policy", func(ctx context.Context) error {
 		allowed := dev.Create(ctx, placement("c0"), client.DryRunAll)
 		if refused := dev.Create(ctx, placement("other"), client.DryRunAll); allowed != nil || refused == nil {
-			return fmt.Errorf("%w: %v, %v", errNotYet, allowed, refused)
+			return errors.Join(errNotYet, allowed, refused)
 		}
 		return nil
 	})

@@ -44,7 +44,7 @@ type ManifestStatus struct {
 	// Name of the object.
 	Name string `json:"name"`
 
-	// UID of the object in the cluster; empty when there is none of ours.
+	// UID of the object in the cluster, also of one that the cluster has lost; empty when there is none of ours.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 
