@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -64,6 +65,17 @@ func (h *history) there(cluster, user, uid, asked, available string) *write {
 		`{metadata: {uid: `+uid+`, annotations: {placement.patchbay.io/source-uid: s}}, spec: {replicas: `+asked+`}, status: {availableReplicas: `+available+`}}`)
 }
 
+// counted is the Deployment in east at a resourceVersion, whose availableReplicas are
+// somebody's.
+func (h *history) counted(user, version, available string) *history {
+	w := h.there("east", user, "u", "2", available)
+	w.Object.SetResourceVersion(version)
+	w.Object.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: "somebody", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status": {"f:availableReplicas": {}}}`)},
+	}})
+	return h
+}
+
 func (h *history) create(uid string) *history {
 	h.there("east", bed.AgentUser, uid, "2", "0").Created = true
 	return h
@@ -115,6 +127,12 @@ func TestWatcherSees(t *testing.T) {
 			h.decide("1", "Active").create("u").decide("2", "Removing").order().remove(bed.AgentUser, "u")
 			h.all[3].Object.SetResourceVersion("9")
 		}, ""},
+		"Nothing": {"A write that changes nothing answers with what others have written while it was on its way.", func(h *history) {
+			h.decide("1", "Active").counted("somebody", "4", "0").counted(bed.AgentUser, "5", "1").counted("somebody", "5", "1")
+		}, ""},
+		"Foreign": {"The counts are not ours.", func(h *history) {
+			h.decide("1", "Active").counted("somebody", "4", "0").counted(bed.AgentUser, "5", "1")
+		}, "I4"},
 		"Inventory": {"Only people write it.", func(h *history) { h.add("", bed.HubUser, "update", "placement.patchbay.io", "clusters", `{}`) }, "inventory"},
 	}
 	for name, tc := range cases {

@@ -128,9 +128,12 @@ func (x *watcher) settle(t *testing.T) {
 
 // inOrder puts causes before effects. Who acts on a write asks after the write was asked
 // for, but often before it is answered: the time of the request decides. Of one object
-// the API server's own order does.
+// the API server's own order does: writes with one resourceVersion are one that changed
+// something and some of ours that did not, as an agent that starts applies again.
 func inOrder(all []write) {
-	slices.SortStableFunc(all, func(a, b write) int { return cmp.Compare(a.version(), b.version()) })
+	slices.SortStableFunc(all, func(a, b write) int {
+		return cmp.Or(cmp.Compare(a.version(), b.version()), compareBool(a.ours() && !a.Created, b.ours() && !b.Created))
+	})
 	last := map[string]time.Time{}
 	for i := range all {
 		one := &all[i]
@@ -144,6 +147,17 @@ func inOrder(all []write) {
 		last[at] = one.Time
 	}
 	slices.SortStableFunc(all, func(a, b write) int { return a.Time.Compare(b.Time) })
+}
+
+// compareBool puts false first.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // version is the resourceVersion after the write; 0 when the answer has none.
