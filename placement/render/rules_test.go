@@ -43,7 +43,7 @@ spec:
   template:
     spec:
       containers:
-      - {name: web, image: docker.io/web:1, args: [a, b]}
+      - {name: web, image: hub.example.com/web:1, args: [a, b]}
 `
 
 func TestRules(t *testing.T) {
@@ -64,8 +64,8 @@ func TestRules(t *testing.T) {
 		"Merge":     {reason: "null removes, the rest stays", rules: "[{path: metadata.labels, op: merge, value: {app: null, tier: front, deep: {a: b, c: null}}}]", path: "metadata.labels", want: map[string]any{"tier": "front", "deep": map[string]any{"a": "b"}}},
 		"MergeAll":  {reason: "the empty path is the object", rules: "[{path: '', op: merge, value: {spec: {paused: true}}}]", path: "spec.paused", want: true},
 		"Cluster":   {reason: "name, labels, annotations and properties", rules: `[{path: spec.x, cel: 'cluster.name + cluster.labels.region + cluster.annotations["example.com/owner"] + cluster.properties.nic'}]`, path: "spec.x", want: "easteuopsens4"},
-		"Replace":   {reason: "images from a registry near by", rules: `[{path: 'spec.template.spec.containers[0].image', cel: 'object.spec.template.spec.containers[0].image.replace("docker.io", cluster.properties.registry)'}]`, path: "spec.template.spec.containers[0].image", want: "east.example.com/web:1"},
-		"AllImages": {reason: "of all containers", rules: `[{path: 'spec.template.spec.containers', cel: 'object.spec.template.spec.containers.map(c, {"name": c.name, "image": "x/" + c.image})'}]`, path: "spec.template.spec.containers", want: []any{map[string]any{"name": "web", "image": "x/docker.io/web:1"}}},
+		"Replace":   {reason: "images from a registry near by", rules: `[{path: 'spec.template.spec.containers[0].image', cel: 'object.spec.template.spec.containers[0].image.replace("hub.example.com", cluster.properties.registry)'}]`, path: "spec.template.spec.containers[0].image", want: "east.example.com/web:1"},
+		"AllImages": {reason: "of all containers", rules: `[{path: 'spec.template.spec.containers', cel: 'object.spec.template.spec.containers.map(c, {"name": c.name, "image": "x/" + c.image})'}]`, path: "spec.template.spec.containers", want: []any{map[string]any{"name": "web", "image": "x/hub.example.com/web:1"}}},
 		"InOrder":   {reason: "each rule sees what those before made", rules: "[{path: spec.x, value: 2}, {path: spec.y, cel: 'object.spec.x * 21'}]", path: "spec.y", want: int64(42)},
 		"Number":    {reason: "a property becomes a number", rules: "[{path: spec.x, cel: 'int(cluster.properties.vlan) + 1'}]", path: "spec.x", want: int64(211)},
 		"Whole":     {reason: "a whole number is one for the API server", rules: "[{path: spec.x, cel: '4.0'}, {path: spec.y, value: [1.5, {z: 2.0}]}]", path: "spec", want: map[string]any{"x": int64(4), "y": []any{1.5, map[string]any{"z": int64(2)}}}, object: "apiVersion: v1\nkind: X\nspec: {}\nmetadata: {name: x, namespace: shop}"},
