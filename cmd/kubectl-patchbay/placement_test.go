@@ -27,7 +27,7 @@ func TestPlacementCommandsThatAreWrong(t *testing.T) {
 	}{
 		"Hub":       {reason: "hub alone does nothing", args: []string{"hub"}, want: "want token or release"},
 		"Cluster":   {reason: "nor does cluster", args: []string{"cluster"}, want: "want join, leave, accept or list"},
-		"NoName":    {reason: "a token is for one cluster", args: []string{"hub", "token"}, want: "accepts 1 arg"},
+		"NoName":    {reason: "a token is for one cluster", args: []string{"hub", "token"}, want: "give the name of one Cluster, such as east"},
 		"BadName":   {reason: "a namespace is named after it", args: []string{"hub", "token", "East"}, want: `"East" is no name of a Cluster`},
 		"LongName":  {reason: "with room for cluster-", args: []string{"cluster", "accept", strings.Repeat("x", 56)}, want: "at most 55"},
 		"Life":      {reason: "a token that lasts is a password", args: []string{"hub", "token", "east", "--ttl=1000h"}, want: "flag --ttl"},

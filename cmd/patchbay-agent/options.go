@@ -70,7 +70,7 @@ func (o *options) validate(rest int) error {
 	case o.version:
 		return nil
 	case o.hub == "":
-		return errors.New("flag --hub-kubeconfig: the agent must know its hub")
+		return errors.New("flag --hub-kubeconfig: give the kubeconfig file of the hub that this cluster obeys (`kubectl patchbay cluster join` writes one)")
 	case o.tokenAuth && !o.join:
 		return errors.New("flag --token-auth: is a way to join, so give --join too")
 	case o.namespace == "":
