@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,8 +33,10 @@ func lead(ctx context.Context, o *options, local *rest.Config, work func(context
 	if err != nil {
 		return fmt.Errorf("make this cluster's client: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	// The Lease is given back when the work has ended, not when that is asked for.
+	holding, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	var led atomic.Bool
 	result := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
@@ -43,9 +46,13 @@ func lead(ctx context.Context, o *options, local *rest.Config, work func(context
 		},
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				result <- work(ctx)
-				cancel()
+			OnStartedLeading: func(leading context.Context) {
+				led.Store(true)
+				err := both(ctx, leading, work)
+				if leading.Err() == nil { // else the Lease is lost
+					result <- err
+					release()
+				}
 			},
 			OnStoppedLeading: func() {},
 		},
@@ -53,14 +60,27 @@ func lead(ctx context.Context, o *options, local *rest.Config, work func(context
 	if err != nil {
 		return fmt.Errorf("elect a leader: %w", err)
 	}
-	elector.Run(ctx)
-	if ctx.Err() == nil {
-		return errLost
-	}
+	defer context.AfterFunc(ctx, func() {
+		if !led.Load() {
+			release() // nothing has begun, or ends at once
+		}
+	})()
+	elector.Run(holding)
 	select {
 	case err := <-result:
 		return err
 	default:
-		return nil // it never led, or ends on request
 	}
+	if ctx.Err() == nil {
+		return errLost
+	}
+	return nil // it never led
+}
+
+// both calls work with a context that ends with the one or the other.
+func both(ctx, leading context.Context, work func(context.Context) error) error {
+	leading, cancel := context.WithCancel(leading)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	return work(leading)
 }

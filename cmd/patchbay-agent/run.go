@@ -51,6 +51,9 @@ func work(ctx context.Context, o *options, local *rest.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hub, err := hubConfig(ctx, o, local)
+	if ctx.Err() != nil {
+		return nil // it ends on request: what that broke off is no error
+	}
 	if err != nil {
 		return err
 	}

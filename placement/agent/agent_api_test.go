@@ -469,6 +469,7 @@ func TestAgentHalts(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			set(tc.revision, tc.hub, tc.value)
+			b.clear(t, w) // the case before left the same
 			b.run(t)
 			b.awaitWork(t, w, tc.reason, failed(v1alpha1.ConditionHubMismatch, tc.part))
 			eventually(t, "the record says so", func() error { return b.condition(t, "first", v1alpha1.ConditionHubMismatch) })
@@ -521,6 +522,21 @@ func TestAgentFindsRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.awaitWork(t, b.work(t, "lost", nil, m), "applied", applied(1))
+}
+
+// clear takes away what an agent that has ended told of a Work: its status, and the
+// conditions of its record.
+func (b *bench) clear(t *testing.T, w *v1alpha1.Work) {
+	t.Helper()
+	fresh, rec := &v1alpha1.Work{}, &v1alpha1.AppliedWork{}
+	err1 := b.Get(t.Context(), client.ObjectKeyFromObject(w), fresh)
+	err2 := b.Get(t.Context(), client.ObjectKey{Name: w.Name}, rec)
+	fresh.Status, rec.Status.Conditions = v1alpha1.WorkStatus{}, nil
+	err3 := b.Status().Update(t.Context(), fresh)
+	err4 := b.Status().Update(t.Context(), rec)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // condition is an error until the record has the condition.

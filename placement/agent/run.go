@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -23,15 +22,13 @@ const loadRetry = time.Second
 // there.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("cluster", a.config.Cluster))
-	if err := a.load(ctx); err != nil {
-		return err
+	if !a.load(ctx) {
+		return nil // it ends on request: that is no error
 	}
 	if err := a.hub.follow(ctx, func(name string) { a.queue.Add(name) }); err != nil {
 		return err
 	}
 	var all sync.WaitGroup
-	defer all.Wait()
-	defer a.queue.ShutDown()
 	for _, informer := range a.informers {
 		all.Go(func() { informer.RunWithContext(ctx) })
 	}
@@ -52,24 +49,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.enqueueAll(ctx)
 	<-ctx.Done()
-	a.queue.ShutDown() // before the workers are waited for
-	a.worker.watcher.all.Wait()
+	a.queue.ShutDown()
+	all.Wait()
+	a.worker.watcher.all.Wait() // the workers, which begin watches, have ended
 	return nil
 }
 
-// load reads the records, for as long as it takes.
-func (a *Agent) load(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, loadRetry, true, func(ctx context.Context) (bool, error) {
-		if err := a.worker.records.load(ctx); err != nil {
+// load reads the records, for as long as it takes; false tells that the context ended
+// before.
+func (a *Agent) load(ctx context.Context) bool {
+	return wait.PollUntilContextCancel(ctx, loadRetry, true, func(ctx context.Context) (bool, error) {
+		err := a.worker.records.load(ctx)
+		if err != nil && ctx.Err() == nil {
 			log(ctx).Error(err, "Cannot read the records; trying again")
-			return false, nil
 		}
-		return true, nil
-	})
-	if err != nil {
-		return fmt.Errorf("read the records: %w", err)
-	}
-	return nil
+		return err == nil, nil
+	}) == nil
 }
 
 // work takes Works off the queue, one after the other.

@@ -62,7 +62,7 @@ func New(ctx context.Context, c Config) (*Credentials, error) {
 			CommonName: v1alpha1.ClusterUserPrefix + c.Cluster, Organization: []string{v1alpha1.ClusterGroup},
 		}},
 		GetUsages:        certificate.DefaultKubeletClientGetUsages,
-		CertificateStore: &store{secrets: c.Secrets, name: c.Secret},
+		CertificateStore: &store{ctx: ctx, secrets: c.Secrets, name: c.Secret},
 		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
 			if current != nil {
 				return kubernetes.NewForConfig(creds.config)

@@ -22,13 +22,14 @@ const storeTimeout = 30 * time.Second
 // store keeps the certificate in a Secret of type kubernetes.io/tls. It implements
 // certificate.Store.
 type store struct {
+	ctx     context.Context // certificate.Store passes none
 	secrets corev1client.SecretInterface
 	name    string
 }
 
 // Current implements certificate.Store.
 func (s *store) Current() (*tls.Certificate, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
 	defer cancel()
 	secret, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -47,7 +48,7 @@ func (s *store) Update(cert, key []byte) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), storeTimeout) // the hub gives it once
 	defer cancel()
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name},
