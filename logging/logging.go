@@ -12,24 +12,30 @@ import (
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-	"k8s.io/klog/v2"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Into returns a context that carries a logger to out, and a function that
-// flushes it. The libraries log there, too. With debug it says more.
+// Into returns a context that carries a logger to out, and a function that ends
+// that: afterwards nothing is written there any more, whoever still runs. The
+// libraries log there, too, until then or until the next call. With debug it says
+// more.
 func Into(ctx context.Context, debug bool, out io.Writer) (context.Context, func()) {
 	level := zapcore.InfoLevel
 	if debug {
 		level = zapcore.DebugLevel
 	}
+	own := &gate{out: out}
+	libraries.follow(own, level)
+	return logr.NewContext(ctx, newLogger(own, level)), func() {
+		libraries.leave(own)
+		own.to(nil)
+	}
+}
+
+// newLogger returns a logger of JSON lines.
+func newLogger(out io.Writer, level zapcore.LevelEnabler) logr.Logger {
 	encoder := zap.NewProductionEncoderConfig()
 	encoder.TimeKey = "time"
 	encoder.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoder), zapcore.Lock(zapcore.AddSync(out)), level)
-	z := zap.New(core)
-	log := zapr.NewLogger(z)
-	klog.SetLogger(log.WithName("client-go"))
-	ctrllog.SetLogger(log.WithName("controller-runtime"))
-	return logr.NewContext(ctx, log), func() { _ = z.Sync() }
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoder), zapcore.AddSync(out), level)
+	return zapr.NewLogger(zap.New(core))
 }
