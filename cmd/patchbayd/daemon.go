@@ -69,20 +69,21 @@ func newDaemon(ctx context.Context, o *options) (*daemon, error) {
 		recovery:  make(chan struct{}, 1),
 		holdings:  cluster.NewHoldings(o.node),
 	}
-	if err := errors.Join(d.openRim(), d.wire(ctx)); err != nil {
+	if err := errors.Join(d.openRim(ctx), d.wire(ctx)); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
 
 // openRim opens what is outside: disk, kernel, API server.
-func (d *daemon) openRim() error {
+func (d *daemon) openRim(ctx context.Context) error {
 	holder, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("read host name: %w", err)
 	}
 	d.log.Info("Starting", "version", version.String(), "node", d.node)
-	if d.journal, err = journal.Open(d.options.journal, journal.Options{Holder: holder, Wait: journal.DefaultWait}); err != nil {
+	options := journal.Options{Holder: holder, Wait: journal.DefaultWait}
+	if d.journal, err = journal.OpenContext(ctx, d.options.journal, options); err != nil {
 		return err
 	}
 	if err := kernel.UnlockSysctls(); err != nil {

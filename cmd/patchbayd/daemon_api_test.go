@@ -173,7 +173,7 @@ func TestDaemonStartsWithoutTheAPIServer(t *testing.T) {
 	if err := env.Plane.Kill(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
-	n.start()
+	stop = n.start()
 	eventually(t, "DEL without the API server", func(ctx context.Context) error {
 		_, err := n.callWith(ctx, "DEL", gone)
 		return err
@@ -184,6 +184,8 @@ func TestDaemonStartsWithoutTheAPIServer(t *testing.T) {
 	if _, err := n.call("ADD", fresh); err == nil {
 		t.Error("ADD without the API server succeeded, want error 11")
 	}
+	stop() // is no error, although nobody says whether the DaemonSet is there
+	n.start()
 	if err := env.Plane.StartPart(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}

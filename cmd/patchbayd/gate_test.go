@@ -31,6 +31,8 @@ type gate struct {
 	open chan struct{}
 	// waited are the writes that had to.
 	waited []string
+	// meet is told of each request; nil for nobody.
+	meet func()
 }
 
 // newGate makes the node's daemon go through an open gate.
@@ -76,12 +78,25 @@ func (n *node) reach(address string) {
 
 // ServeHTTP implements http.Handler.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if meet := g.met(nil); meet != nil {
+		meet()
+	}
 	if r.Method != http.MethodGet {
 		if err := g.wait(r); err != nil {
 			return
 		}
 	}
 	g.next.ServeHTTP(w, r)
+}
+
+// met returns who is told of requests, after a change unless that is nil.
+func (g *gate) met(change func()) func() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if change != nil {
+		g.meet = change
+	}
+	return g.meet
 }
 
 // wait waits until the gate is open.

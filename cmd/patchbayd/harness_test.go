@@ -26,7 +26,7 @@ import (
 )
 
 // patience is how long a test waits for something that must happen.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // node is a machine with a daemon: its files, and its Node object.
 type node struct {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
@@ -41,7 +42,8 @@ func (d *daemon) putInPlace() error {
 	return i.InstallConfig()
 }
 
-// leave uninstalls when the DaemonSet was deleted.
+// leave uninstalls when the DaemonSet was deleted. That the API server does not say
+// so is no reason to fail: it may be away for longer than this daemon.
 func (d *daemon) leave(ctx context.Context) error {
 	i, err := d.installer()
 	if i == nil || err != nil {
@@ -49,6 +51,10 @@ func (d *daemon) leave(ctx context.Context) error {
 	}
 	outcome, err := i.Leave(context.WithoutCancel(ctx))
 	d.log.Info("Leaving", "installation", outcome)
+	if errors.Is(err, install.ErrUnknown) {
+		d.log.Info("The installation stays as it is", "error", err.Error())
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("leave the node: %w", err)
 	}

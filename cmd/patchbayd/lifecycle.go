@@ -14,18 +14,15 @@ import (
 // answered. DELs are served from the start. It ends when ctx does, or with the
 // first part that fails.
 func (d *daemon) run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, working := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
 		d.resume, d.conn.Cache.Start, d.networks.Run, d.attachments.Run, d.watchLinks, d.publisher.Run,
 		d.drain.Run, d.validity.Run, d.server.Run, d.serveHTTP, d.open, d.sweep, d.endAbandoned,
 		d.own.Run, d.vanished.Run,
 	} {
-		group.Go(func() error { return part(ctx) })
+		group.Go(func() error { return part(working) })
 	}
-	err := group.Wait()
-	if errors.Is(err, context.Canceled) {
-		err = nil
-	}
+	err := orderly(ctx, group.Wait())
 	d.giveBack(ctx)
 	d.log.Info("Stopped")
 	return errors.Join(err, d.leave(ctx))

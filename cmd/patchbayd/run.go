@@ -30,7 +30,15 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	defer flush()
 	d, err := newDaemon(ctx, o)
 	if err != nil {
-		return err
+		return orderly(ctx, err)
 	}
 	return errors.Join(d.run(ctx), d.close())
+}
+
+// orderly is err, unless that is only what ctx ended: to end when told to is no error.
+func orderly(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
 }

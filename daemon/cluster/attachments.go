@@ -108,7 +108,7 @@ func (a *Attachments) watch(ctx context.Context) error {
 	obj.SetKind(network.KindAttachment)
 	i, err := a.conn.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
-		return fmt.Errorf("watch NetworkAttachmentDefinitions: %w", err)
+		return watchError(ctx, "NetworkAttachmentDefinitions", err)
 	}
 	log := logr.FromContextOrDiscard(ctx)
 	handling, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -117,7 +117,7 @@ func (a *Attachments) watch(ctx context.Context) error {
 		DeleteFunc: a.forget,
 	})
 	if err != nil {
-		return fmt.Errorf("watch NetworkAttachmentDefinitions: %w", err)
+		return watchError(ctx, "NetworkAttachmentDefinitions", err)
 	}
 	if toolscache.WaitForCacheSync(ctx.Done(), handling.HasSynced) {
 		a.learned(false)

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -36,4 +37,13 @@ func namespaceGone(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsNotFound(err) && errors.As(err, &status) &&
 		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}
+
+// watchError says what could not be watched. At the daemon's end that is anything whose
+// informer has stopped already; then it is the error of ctx.
+func watchError(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return fmt.Errorf("watch %s: %w", what, err)
 }

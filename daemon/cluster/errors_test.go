@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -77,6 +78,30 @@ func TestNamespaceGone(t *testing.T) {
 			t.Parallel()
 			if got := namespaceGone(tc.err); got != tc.want {
 				t.Errorf("%s: got %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+// Informers that have stopped take no handler: that is no fault at the daemon's end.
+func TestWatchError(t *testing.T) {
+	t.Parallel()
+	stopped := errors.New("it has stopped already")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	cases := map[string]struct {
+		reason string
+		ctx    context.Context
+		want   error
+	}{
+		"Fault": {"nobody asked for the end", t.Context(), stopped},
+		"End":   {"the informer heard of the end first", ended, context.Canceled},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := watchError(tc.ctx, "Pods", stopped); !errors.Is(err, tc.want) {
+				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
 			}
 		})
 	}

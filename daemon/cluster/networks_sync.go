@@ -53,7 +53,7 @@ func (n *Networks) Run(ctx context.Context) error {
 func (n *Networks) watch(ctx context.Context, kind string) (cache.Informer, error) {
 	i, err := n.conn.Cache.GetInformer(ctx, objects.Metadata(kind), cache.BlockUntilSynced(false))
 	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", kind, err)
+		return nil, watchError(ctx, kind, err)
 	}
 	_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { n.event(kind, obj) },
@@ -61,7 +61,7 @@ func (n *Networks) watch(ctx context.Context, kind string) (cache.Informer, erro
 		DeleteFunc: func(obj any) { n.removed(kind, obj) },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", kind, err)
+		return nil, watchError(ctx, kind, err)
 	}
 	return i, nil
 }

@@ -4,6 +4,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -62,6 +63,9 @@ func (i *Installer) InstallConfig() error {
 	return nil
 }
 
+// ErrUnknown says that it cannot be told whether Patchbay is being uninstalled.
+var ErrUnknown = errors.New("it is not known whether Patchbay is to stay")
+
 // Outcome is what Leave did.
 type Outcome string
 
@@ -76,13 +80,14 @@ const (
 )
 
 // Leave is called when the daemon stops, with the journal still open. It removes
-// what was installed if Patchbay is being uninstalled.
+// what was installed if Patchbay is being uninstalled; the error answers to ErrUnknown
+// when nobody says whether it is.
 func (i *Installer) Leave(ctx context.Context) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, ask)
 	defer cancel()
 	gone, err := i.Gone(ctx)
 	if err != nil {
-		return Stayed, fmt.Errorf("uninstall: ask for the DaemonSet: %w", err)
+		return Stayed, fmt.Errorf("uninstall: ask for the DaemonSet: %w: %w", ErrUnknown, err)
 	}
 	if !gone {
 		return Stayed, nil

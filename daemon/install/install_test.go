@@ -172,13 +172,14 @@ func TestLeave(t *testing.T) {
 		busy    func() (bool, error)
 		want    install.Outcome
 		err     error
+		unknown bool
 		left    []string
 	}{
 		"Rollout":   {reason: "the daemon comes back", want: install.Stayed, left: []string{"00-patchbay.conflist", "patchbay"}},
 		"Uninstall": {reason: "both go", gone: true, want: install.Removed},
 		"Unknown": {
 			reason: "when in doubt Pods keep their network", gone: true, goneErr: away,
-			want: install.Stayed, err: away, left: []string{"00-patchbay.conflist", "patchbay"},
+			want: install.Stayed, err: away, unknown: true, left: []string{"00-patchbay.conflist", "patchbay"},
 		},
 		"Idle": {reason: "no sandbox is left", gone: true, busy: func() (bool, error) { return false, nil }, want: install.Removed},
 		"Busy": {
@@ -203,7 +204,7 @@ func TestLeave(t *testing.T) {
 			}
 			i.Busy = tc.busy
 			got, err := i.Leave(t.Context())
-			if got != tc.want || !errors.Is(err, tc.err) {
+			if got != tc.want || !errors.Is(err, tc.err) || errors.Is(err, install.ErrUnknown) != tc.unknown {
 				t.Errorf("%s: got %s, %v, want %s, %v", tc.reason, got, err, tc.want, tc.err)
 			}
 			var left []string

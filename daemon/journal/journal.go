@@ -3,6 +3,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -45,30 +46,31 @@ type Options struct {
 	Wait time.Duration
 }
 
-// Open opens the journal at path, or makes an empty one, and keeps its lock
-// until Close. Errors answer to ErrLocked, ErrSchema or ErrCorrupt.
+// lockEvery is the time between two tries to get the lock.
+const lockEvery = 50 * time.Millisecond
+
+// Open is OpenContext for whoever cannot be told to stop.
 func Open(path string, o Options) (*Journal, error) {
+	return OpenContext(context.Background(), path, o)
+}
+
+// OpenContext opens the journal at path, or makes an empty one, and keeps its lock
+// until Close. Errors answer to ErrLocked, ErrSchema or ErrCorrupt, or to that of ctx
+// when it ends while the lock is waited for.
+func OpenContext(ctx context.Context, path string, o Options) (*Journal, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
 	j := &Journal{holder: path + ".holder"}
-	err := guard(func() error { return j.open(path, o) })
+	err := guard(func() error { return j.open(ctx, path, o) })
 	if err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", path, err)
 	}
 	return j, nil
 }
 
-func (j *Journal) open(path string, o Options) error {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
-		// bbolt takes 0 for "for ever"; it looks every 50 ms.
-		Timeout: max(o.Wait, time.Millisecond),
-		// Synced, although it is a page more per commit: else bbolt walks all
-		// pages at start in a goroutine of its own, where a damaged one would
-		// end the process.
-		NoFreelistSync: false,
-		FreelistType:   bbolt.FreelistMapType,
-	})
+func (j *Journal) open(ctx context.Context, path string, o Options) error {
+	db, err := lock(ctx, path, o.Wait)
 	if errors.Is(err, berrors.ErrTimeout) {
 		return fmt.Errorf("%w by %s", ErrLocked, readHolder(j.holder))
 	}
@@ -81,6 +83,29 @@ func (j *Journal) open(path string, o Options) error {
 		return errors.Join(err, db.Close())
 	}
 	return nil
+}
+
+// lock opens the file, as soon as nobody else has it open.
+func lock(ctx context.Context, path string, wait time.Duration) (*bbolt.DB, error) {
+	for end := time.Now().Add(wait); ; {
+		db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+			// One try: bbolt itself would wait whatever becomes of ctx.
+			Timeout: time.Millisecond,
+			// Synced, although it is a page more per commit: else bbolt walks all
+			// pages at start in a goroutine of its own, where a damaged one would
+			// end the process.
+			NoFreelistSync: false,
+			FreelistType:   bbolt.FreelistMapType,
+		})
+		if !errors.Is(err, berrors.ErrTimeout) || !time.Now().Before(end) {
+			return db, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lockEvery):
+		}
+	}
 }
 
 // Close gives the lock back. No other method may be running.

@@ -3,6 +3,7 @@
 package journal_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -232,5 +233,22 @@ func TestLock(t *testing.T) {
 	}
 	if err := <-opened; err != nil {
 		t.Errorf("Open that waited for the first to close: %v", err)
+	}
+}
+
+// A daemon that waits for the one before it is told to end, too.
+func TestWaitForTheLockEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "journal.db")
+	open(t, path)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := journal.OpenContext(ctx, path, journal.Options{Wait: time.Hour})
+		ended <- err
+	}()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, journal.ErrLocked) {
+		t.Errorf("got %v, want that of the context", err)
 	}
 }
