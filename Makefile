@@ -16,6 +16,11 @@ NAME        ?= demo
 export CGO_ENABLED := 0
 export GOFLAGS     := -buildvcs=false -trimpath
 
+# Property tests (rapid) draw the same in every run, so that a commit has one answer;
+# `make soak-properties` draws anew. The seed's flag would keep results out of the cache.
+export RAPID_SEED ?= 1
+CHECKS            ?= 3000
+
 .PHONY: help
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +91,10 @@ test: check-generate test-unit test-rules test-api test-placement test-kernel te
 test-unit: ## unit tests with the race detector
 	go vet -tags 'kernel apiserver cluster rules placement' ./...
 	CGO_ENABLED=1 go test -race -timeout 10m ./...
+
+.PHONY: soak-properties
+soak-properties: ## property tests with new draws, CHECKS=3000 of each
+	RAPID_SEED=0 RAPID_CHECKS=$(CHECKS) CGO_ENABLED=1 go test -race -count=1 -timeout 2h $$(scripts/packages-with-properties)
 
 .PHONY: test-rules
 test-rules: ## each rule of address management, switched off: a test must fail
