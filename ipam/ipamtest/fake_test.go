@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -85,28 +86,30 @@ func TestFaulty(t *testing.T) {
 		"Late":        {ipamtest.Fault{Kind: ipamtest.Late, Delay: 50 * time.Millisecond}, ipamtest.ErrFault, false, true},
 	}
 	for name, tc := range cases {
-		fake := ipamtest.NewFake()
-		net := fake.Create(&network.Network{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}})
-		faulty := &ipamtest.Faulty{Store: fake, Next: func(op ipamtest.Op) ipamtest.Fault {
-			if op == ipamtest.OpUpdate {
-				return tc.fault
+		synctest.Test(t, func(t *testing.T) { // where a late write is later for sure
+			fake := ipamtest.NewFake()
+			net := fake.Create(&network.Network{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}})
+			faulty := &ipamtest.Faulty{Store: fake, Next: func(op ipamtest.Op) ipamtest.Fault {
+				if op == ipamtest.OpUpdate {
+					return tc.fault
+				}
+				return ipamtest.Fault{}
+			}}
+			o, err := faulty.Get(t.Context(), net.Ref)
+			if err != nil {
+				t.Fatal(err)
 			}
-			return ipamtest.Fault{}
-		}}
-		o, err := faulty.Get(t.Context(), net.Ref)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.IPAM = &v1.IPAMStatus{}
-		if _, err := faulty.Update(t.Context(), o); !errors.Is(err, tc.want) {
-			t.Errorf("%s: Update() = %v, want %v", name, err, tc.want)
-		}
-		if got := fake.Object(net.Ref).IPAM != nil; got != tc.applied {
-			t.Errorf("%s: applied %v, want %v", name, got, tc.applied)
-		}
-		faulty.Wait()
-		if got := fake.Object(net.Ref).IPAM != nil; got != tc.later {
-			t.Errorf("%s: applied in the end %v, want %v", name, got, tc.later)
-		}
+			o.IPAM = &v1.IPAMStatus{}
+			if _, err := faulty.Update(t.Context(), o); !errors.Is(err, tc.want) {
+				t.Errorf("%s: Update() = %v, want %v", name, err, tc.want)
+			}
+			if got := fake.Object(net.Ref).IPAM != nil; got != tc.applied {
+				t.Errorf("%s: applied %v, want %v", name, got, tc.applied)
+			}
+			faulty.Wait()
+			if got := fake.Object(net.Ref).IPAM != nil; got != tc.later {
+				t.Errorf("%s: applied in the end %v, want %v", name, got, tc.later)
+			}
+		})
 	}
 }
