@@ -95,7 +95,7 @@ func (c change) apply(source []byte) ([]byte, error) {
 func build(t *testing.T, s suite, overlay string) (string, error) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "mutant.test")
-	args := []string{"test", "-c", "-o", binary, "-tags", s.tags}
+	args := []string{"test", "-c", "-o", binary, "-tags", s.tags, "-ldflags=-s -w"} // nobody debugs it
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
