@@ -98,12 +98,12 @@ soak-properties: ## property tests with new draws, CHECKS=3000 of each
 
 .PHONY: test-rules
 test-rules: ## each rule of address management, switched off: a test must fail
-	go test -tags rules -count=1 -timeout 15m ./test/rules
+	go test -tags rules -count=1 -timeout 30m ./test/rules
 
 .PHONY: test-api
 test-api: packages kubernetes kubernetes-oldest coredns ## tests against a real API server and etcd
 	CGO_ENABLED=1 go test -race -tags apiserver -timeout 15m $$(scripts/packages-with-tag apiserver)
-	go test -tags 'rules apiserver' -count=1 -timeout 15m -run '^TestAPIRules' ./test/rules
+	go test -tags 'rules apiserver' -count=1 -timeout 30m -run '^TestAPIRules' ./test/rules
 
 .PHONY: test-kernel
 test-kernel: packages bin/kerneltest ## tests in a kernel that has IPVLAN and VLAN

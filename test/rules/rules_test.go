@@ -94,7 +94,7 @@ func keep(t *testing.T, rows []row) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if out, err := run(t, s, binary, strings.Join(patterns, "|")); err != nil {
+			if out, err := run(t, s, binary, strings.Join(patterns, "|"), keptBound); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
