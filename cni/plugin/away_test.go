@@ -206,7 +206,7 @@ func TestStatusOfABusyDaemon(t *testing.T) {
 func TestHost(t *testing.T) {
 	t.Parallel()
 	p := plugin.Host()
-	if p.Pending != wire.DefaultPending || p.Patience != 10*time.Second || p.Stdout != os.Stdout {
+	if p.Pending != wire.DefaultPending || p.Patience != 10*time.Second || p.Glance != 2*time.Second || p.Stdout != os.Stdout {
 		t.Errorf("Host: got %+v", p)
 	}
 }

@@ -13,12 +13,8 @@ import (
 	"github.com/patchbay-cni/patchbay/cni/wire"
 )
 
-const (
-	// pause is the time between two looks for the daemon.
-	pause = 50 * time.Millisecond
-	// glance is how long STATUS waits for a busy daemon.
-	glance = 2 * time.Second
-)
+// pause is the time between two looks for the daemon.
+const pause = 50 * time.Millisecond
 
 // add waits for a daemon that is away; after that the runtime, then kubelet,
 // try again. A repeated ADD is safe: the daemon answers as it did before.
@@ -68,7 +64,7 @@ func (i *invocation) del(ctx context.Context) (any, error) {
 // status asks the daemon; while it is away or busy its heartbeat counts, so
 // that a rollout does not turn nodes NotReady one after the other.
 func (i *invocation) status(ctx context.Context) (any, error) {
-	_, err := i.call(ctx, glance)
+	_, err := i.call(ctx, i.Glance)
 	if err == nil || !away(err) && !waits(err) {
 		return nil, err
 	}

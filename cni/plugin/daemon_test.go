@@ -111,7 +111,7 @@ func (h *host) run(env map[string]string, stdin string, patience time.Duration) 
 	p := &plugin.Process{
 		LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok },
 		Stdin:     strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
-		Pending: h.pending, Patience: patience,
+		Pending: h.pending, Patience: patience, Glance: time.Minute,
 	}
 	status := p.Run(h.t.Context())
 	return outcome{status, stdout.String(), stderr.String()}

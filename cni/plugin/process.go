@@ -20,6 +20,8 @@ import (
 const (
 	// Patience is how long ADD waits for a daemon that is away.
 	Patience = 10 * time.Second
+	// Glance is how long STATUS waits for a daemon that is busy.
+	Glance = 2 * time.Second
 	// Answer is how long the daemon may take for an ADD or DEL.
 	Answer = 100 * time.Second
 	// Fresh is the age up to which a heartbeat counts for STATUS.
@@ -41,13 +43,15 @@ type Process struct {
 	Pending string
 	// Patience is how long ADD waits for a daemon that is away.
 	Patience time.Duration
+	// Glance is how long STATUS waits for a daemon that is busy.
+	Glance time.Duration
 }
 
 // Host is the process that a container runtime has started.
 func Host() *Process {
 	return &Process{
 		LookupEnv: os.LookupEnv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Pending: wire.DefaultPending, Patience: Patience,
+		Pending: wire.DefaultPending, Patience: Patience, Glance: Glance,
 	}
 }
 
