@@ -30,12 +30,12 @@ func start(t *testing.T, w *world) *Reconciler {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if ok() {
 			return
 		}
 	}
-	t.Fatalf("%s: not within 5 s", what)
+	t.Fatalf("%s: not within a minute", what)
 }
 
 func (w *world) has(names ...string) func() bool {

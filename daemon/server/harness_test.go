@@ -68,6 +68,7 @@ func prepare(t *testing.T, h *handler) server.Config {
 	dir := t.TempDir()
 	limits := server.DefaultLimits()
 	limits.Replay = 5 * time.Millisecond
+	limits.Read = time.Minute // on a busy machine
 	return server.Config{
 		Socket: filepath.Join(dir, "run", "s"), Pending: filepath.Join(dir, "pending"),
 		Handler: h, Log: testr.New(t), Limits: limits,
@@ -117,10 +118,10 @@ func config(cniVersion, more string) []byte {
 // eventually polls until what is true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !is() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited 20 s in vain until %s", what)
+			t.Fatalf("waited a minute in vain until %s", what)
 		}
 		time.Sleep(time.Millisecond)
 	}

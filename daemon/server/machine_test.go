@@ -61,7 +61,7 @@ func (m machine) make() error {
 func daemonMain(m machine) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	j, err := journal.Open(filepath.Join(string(m), "state", "journal.db"), journal.Options{Wait: 10 * time.Second})
+	j, err := journal.Open(filepath.Join(string(m), "state", "journal.db"), journal.Options{Wait: time.Minute})
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func daemonMain(m machine) (err error) {
 		return err
 	}
 	limits := server.DefaultLimits()
-	limits.Replay = 10 * time.Millisecond
+	limits.Replay, limits.Read = 10*time.Millisecond, time.Minute
 	return server.New(server.Config{
 		Socket: m.socket(), Pending: m.pending(), Handler: service, Log: logr.Discard(), Limits: limits,
 	}).Run(ctx)

@@ -122,7 +122,7 @@ func TestHeartbeat(t *testing.T) {
 func TestBadFrames(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, &handler{})
-	c.Limits.Read = 50 * time.Millisecond
+	c.Limits.Read = 2 * time.Second // for the answer, too
 	d := start(t, c)
 	cases := map[string]struct{ reason, send string }{
 		"NotAFrame": {"another protocol", "GET / HTTP/1.1\r\n\r\n"},
@@ -254,7 +254,7 @@ func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	h, started, _ := blocked()
 	c := prepare(t, h)
-	c.Limits.Work = 20 * time.Millisecond
+	c.Limits.Work = 2 * time.Second // one that ends before its handler begins would not show it
 	d := start(t, c)
 	if got := <-d.later(t.Context(), request("ADD", "c1")); got.res == nil || got.res.Error == nil || got.res.Error.Code != wire.CodeTryAgain {
 		t.Errorf("a request that hangs: got %+v, want error 11", got)

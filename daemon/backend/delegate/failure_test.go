@@ -121,7 +121,7 @@ func TestPluginMissing(t *testing.T) {
 // A plugin that hangs is ended with all its children, and DEL runs all the same.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, delegate.Options{Timeout: 2 * time.Second})
+	b := newBench(t, delegate.Options{Timeout: 10 * time.Second})
 	b.config("flat.conf", single)
 	b.plugin("bridge", onAdd("echo waiting >&2; sleep 1000 & echo $! > "+b.log+"/pid; wait"))
 	rec, ifc := b.sandbox("bridge")
@@ -136,7 +136,7 @@ func TestTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for running(strings.TrimSpace(string(pid))) {
 		if time.Now().After(deadline) {
 			t.Fatalf("child %s of the plugin still runs", pid)
@@ -171,7 +171,7 @@ func TestAttachCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer cancel()
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			if found, _ := filepath.Glob(filepath.Join(b.log, "*.env")); len(found) > 0 {
 				return
 			}
