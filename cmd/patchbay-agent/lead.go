@@ -36,7 +36,7 @@ func lead(ctx context.Context, o *options, local *rest.Config, work func(context
 	// The Lease is given back when the work has ended, not when that is asked for.
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
-	var led atomic.Bool
+	var begun atomic.Bool // or never to be
 	result := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
@@ -47,7 +47,9 @@ func lead(ctx context.Context, o *options, local *rest.Config, work func(context
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
-				led.Store(true)
+				if !begun.CompareAndSwap(false, true) {
+					return
+				}
 				err := both(ctx, leading, work)
 				if leading.Err() == nil { // else the Lease is lost
 					result <- err
@@ -61,8 +63,8 @@ func lead(ctx context.Context, o *options, local *rest.Config, work func(context
 		return fmt.Errorf("elect a leader: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() {
-		if !led.Load() {
-			release() // nothing has begun, or ends at once
+		if begun.CompareAndSwap(false, true) {
+			release()
 		}
 	})()
 	elector.Run(holding)
@@ -74,7 +76,7 @@ func lead(ctx context.Context, o *options, local *rest.Config, work func(context
 	if ctx.Err() == nil {
 		return errLost
 	}
-	return nil // it never led
+	return nil // it never led, or lost the Lease meanwhile
 }
 
 // both calls work with a context that ends with the one or the other.

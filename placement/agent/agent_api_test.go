@@ -443,27 +443,19 @@ func TestAgentHalts(t *testing.T) {
 	b.awaitWork(t, w, "applied", applied(5))
 	b.stop()
 
-	set := func(revision int64, hub string, value string) {
-		fresh := &v1alpha1.Work{}
-		if err := b.Get(t.Context(), client.ObjectKeyFromObject(w), fresh); err != nil {
-			t.Fatal(err)
-		}
-		fresh.Spec.Revision, fresh.Spec.HubUID = revision, "hub-1"
-		if hub != "" {
-			fresh.Spec.HubUID = "hub-2"
-		}
-		fresh.Spec.Manifests = []v1alpha1.Manifest{manifest(t, "configmaps", configMap("first", value))}
-		if err := b.Update(t.Context(), fresh); err != nil {
-			t.Fatal(err)
-		}
+	set := func(revision int64, hub types.UID, value string) {
+		b.change(t, w, func(s *v1alpha1.WorkSpec) {
+			s.Revision, s.HubUID, s.Manifests = revision, hub, []v1alpha1.Manifest{manifest(t, "configmaps", configMap("first", value))}
+		})
 	}
 	cases := []struct {
 		name, reason, part string
 		revision           int64
-		hub, value         string
+		hub                types.UID
+		value              string
 	}{
-		{"older", "A smaller revision.", "back in time", 3, "", "old"},
-		{"same", "The same revision, another content.", "back in time", 5, "", "other"},
+		{"older", "A smaller revision.", "has seen 5", 3, "hub-1", "old"},
+		{"same", "The same revision, another content.", "another content", 5, "hub-1", "other"},
 		{"otherHub", "Another hub.", "is of hub hub-2", 9, "hub-2", "new"},
 	}
 	for _, tc := range cases {
@@ -483,9 +475,8 @@ func TestAgentHalts(t *testing.T) {
 		b.run(t)
 		second := b.work(t, "second", nil, manifest(t, "configmaps", configMap("second", "v")))
 		b.awaitWork(t, second, "a Work without a record stands still, too", failed(v1alpha1.ConditionHubMismatch, "is of hub hub-2"))
-		set(6, "", "good")
+		set(6, "hub-1", "good")
 		b.awaitWork(t, second, "and goes on, too", applied(1))
-		w.Spec.Revision = 6
 		b.awaitWork(t, w, "applied again", applied(6))
 		if got := field(b.object(t, "v1", "ConfigMap", "default", "first"), "data", "key"); got != "good" {
 			t.Errorf("data: got %s, want good", got)
