@@ -18,8 +18,9 @@ import (
 )
 
 // idle is how long the balancer bears silence: more than the agent's 10 s between pings,
-// by as much as a busy machine needs.
-var idle = flag.Duration("idle", 20*time.Second, "idle limit of the balancer of layer 4; the contract says 60s")
+// and the 30 s of client-go with which it asks for its certificate, by as much as a busy
+// machine needs.
+var idle = flag.Duration("idle", 45*time.Second, "idle limit of the balancer of layer 4; the contract says 60s")
 
 // shore is where an agent runs that can reach two addresses and nothing else, and that
 // nothing can reach: its network has no link.
@@ -142,10 +143,6 @@ func (w *world) behindProxy(t *testing.T) func(*testing.T, string) {
 // behindTLS has south's agent behind a balancer that ends TLS: it is a ServiceAccount.
 func (w *world) behindTLS(t *testing.T) func(*testing.T, string) {
 	t.Helper()
-	log, err := w.Hub.AuditLog()
-	if err != nil {
-		t.Fatal(err)
-	}
 	south, front := landing(t, w, "south")
 	balancer, err := bed.NewTerminator(front, w.Hub.Config)
 	if err != nil {
@@ -154,6 +151,10 @@ func (w *world) behindTLS(t *testing.T) func(*testing.T, string) {
 	closing(t, balancer)
 	south.way.Hub, south.way.CA, south.way.TokenAuth = balancer.URL(), balancer.CA, true
 	w.agentBy(t, "south", south.way)
+	log, err := w.Hub.AuditLog() // the agent before it has ended
+	if err != nil {
+		t.Fatal(err)
+	}
 	return func(t *testing.T, ns string) {
 		t.Helper()
 		w.suite(t, ns, "south", "west")
@@ -175,12 +176,14 @@ func (w *world) behindTLS(t *testing.T) func(*testing.T, string) {
 // quiet lets more than the balancer's limit pass: it must forget no connection in use.
 func (w *world) quiet(t *testing.T, balancer *bed.Balancer) {
 	t.Helper()
-	before := balancer.Connections()
+	connections, silent := balancer.Connections(), balancer.Silent()
 	for end := time.Now().Add(*idle * 3 / 2); time.Now().Before(end); <-time.After(time.Second) {
 		w.reachable(t, "east")
 	}
-	if after := balancer.Connections(); after != before {
-		t.Errorf("the agent connected %d times anew: its connections were idle", after-before)
+	// A busy machine may be late with the answer to a ping: that alone proves nothing.
+	connections, silent = balancer.Connections()-connections, balancer.Silent()-silent
+	if connections > 0 && silent > 0 {
+		t.Errorf("the agent connected %d times anew: %d of its connections were idle", connections, silent)
 	}
 }
 

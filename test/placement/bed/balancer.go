@@ -16,10 +16,12 @@ type Balancer struct {
 	listener net.Listener
 	target   string
 	idle     time.Duration
+	now      func() time.Time
 
 	mu     sync.Mutex
 	closed bool
 	flows  []*flow
+	silent int
 	all    sync.WaitGroup
 }
 
@@ -33,7 +35,11 @@ type flow struct {
 // NewBalancer takes connections from the listener to the target. Idle is how long one may
 // be silent; 0 is for ever.
 func NewBalancer(listener net.Listener, target string, idle time.Duration) *Balancer {
-	b := &Balancer{listener: listener, target: target, idle: idle}
+	return newBalancer(listener, target, idle, time.Now)
+}
+
+func newBalancer(listener net.Listener, target string, idle time.Duration, now func() time.Time) *Balancer {
+	b := &Balancer{listener: listener, target: target, idle: idle, now: now}
 	b.all.Go(b.serve)
 	return b
 }
@@ -46,6 +52,13 @@ func (b *Balancer) Connections() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.flows)
+}
+
+// Silent tells on how many connections something was said after too long a silence.
+func (b *Balancer) Silent() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.silent
 }
 
 // Forget forgets all present connections.
@@ -86,7 +99,7 @@ func (b *Balancer) serve() {
 
 func (b *Balancer) join(in, out net.Conn) {
 	f := &flow{in: in, out: out}
-	f.said.Store(time.Now().UnixNano())
+	f.said.Store(b.now().UnixNano())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -104,10 +117,7 @@ func (b *Balancer) copy(f *flow, to, from net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		now := time.Now().UnixNano()
-		if before := f.said.Swap(now); b.idle > 0 && time.Duration(now-before) > b.idle {
-			f.lost.Store(true)
-		}
+		b.hear(f, n)
 		lost := f.lost.Load()
 		if !lost && n > 0 {
 			_, werr := to.Write(buf[:n])
@@ -120,4 +130,17 @@ func (b *Balancer) copy(f *flow, to, from net.Conn) {
 			return
 		}
 	}
+}
+
+// hear notes that a side has said something, or has ended, and forgets a connection that
+// was silent for too long.
+func (b *Balancer) hear(f *flow, n int) {
+	now := b.now().UnixNano()
+	before := f.said.Swap(now)
+	if b.idle == 0 || time.Duration(now-before) <= b.idle || f.lost.Swap(true) || n == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.silent++
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -40,8 +41,9 @@ func says(c net.Conn, within time.Duration) error {
 // one that is used goes on; a new one is as good as any.
 func TestBalancer(t *testing.T) {
 	t.Parallel()
-	const limit, long, short = time.Second, 10 * time.Second, 300 * time.Millisecond
-	b := NewBalancer(listen(t), strings.TrimPrefix(echo(t), "https://"), limit)
+	const limit, long, short = time.Minute, time.Minute, 300 * time.Millisecond
+	var clock atomic.Int64
+	b := newBalancer(listen(t), strings.TrimPrefix(echo(t), "https://"), limit, func() time.Time { return time.Unix(0, clock.Load()) })
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -59,14 +61,17 @@ func TestBalancer(t *testing.T) {
 		return c
 	}
 	silent, used := dial(), dial()
-	for range 12 {
-		<-time.After(limit / 8)
+	for range 3 {
+		clock.Add(int64(limit * 2 / 3))
 		if err := says(used, long); err != nil {
 			t.Fatalf("a connection that is used: %v", err)
 		}
 	}
 	if err := says(silent, short); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a silent connection: got %v, want no answer", err)
+	}
+	if got := b.Silent(); got != 1 {
+		t.Errorf("silent for too long: got %d connections, want 1", got)
 	}
 	b.Forget()
 	if err := says(used, short); !errors.Is(err, os.ErrDeadlineExceeded) {
