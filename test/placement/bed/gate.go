@@ -4,6 +4,7 @@ package bed
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,8 @@ import (
 )
 
 // Gate stands before an API server for one user. Requests and watches pass as they are;
-// of each write that changed something it tells before the client hears of it.
+// of each write that changed something it tells before the client hears of it. A write
+// that was asked for is carried out, and is in the audit log, though who asked is dead.
 type Gate struct {
 	// Kubeconfig is the file of the way through.
 	Kubeconfig string
@@ -63,8 +65,13 @@ func (p *Plane) NewGate(wrote func(*http.Request), user string, groups ...string
 	}
 	g.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: &httputil.ReverseProxy{
 		Transport: upstream, FlushInterval: -1, // watches
-		ErrorLog:       log.New(io.Discard, "", 0), // clients that are killed
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorLog: log.New(io.Discard, "", 0), // clients that are killed
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			if changes(r.Out) {
+				r.Out = r.Out.WithContext(context.WithoutCancel(r.Out.Context()))
+			}
+		},
 		ModifyResponse: g.look,
 	}}
 	go func() { _ = g.server.Serve(g.listener) }() // it ends with Close
