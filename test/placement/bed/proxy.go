@@ -21,6 +21,7 @@ type Proxy struct {
 	known          map[string]string // the address to dial, by what clients call it
 
 	mu      sync.Mutex
+	closed  bool
 	refused int
 	tunnels []net.Conn
 	all     sync.WaitGroup
@@ -61,6 +62,7 @@ func (p *Proxy) Tunnels() int {
 func (p *Proxy) Close() error {
 	err := p.server.Close()
 	p.mu.Lock()
+	p.closed = true
 	for _, c := range p.tunnels {
 		_ = c.Close()
 	}
@@ -93,13 +95,24 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = out.Close()
 		return
 	}
-	p.mu.Lock()
-	p.tunnels = append(p.tunnels, in, out)
-	p.mu.Unlock()
-	if _, err := io.WriteString(in, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
-		p.all.Go(func() { tunnel(out, in, rest) })
-		tunnel(in, out, out)
+	if _, err := io.WriteString(in, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		_ = errors.Join(in.Close(), out.Close())
+		return
 	}
+	p.carry(in, out, rest)
+}
+
+// carry opens the tunnel, unless the proxy has ended.
+func (p *Proxy) carry(in, out net.Conn, read io.Reader) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = errors.Join(in.Close(), out.Close())
+		return
+	}
+	p.tunnels = append(p.tunnels, in, out)
+	p.all.Go(func() { tunnel(out, in, read) })
+	p.all.Go(func() { tunnel(in, out, out) })
 }
 
 // allowed checks the password.
