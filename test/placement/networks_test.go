@@ -25,9 +25,9 @@ import (
 
 // Our own networks are placeable: a ClusterNetwork has each cluster's device and VLAN by
 // Customization, a TenantNetwork draws from each cluster's own TenantConfig, and the hub
-// hears of addresses by number only: a thousand claims are a few writes there.
+// hears of addresses by number only: a thousand claims are a few writes there. Nothing
+// runs beside it: the admission that it serves refuses other tests' networks.
 func TestNetworksArePlaced(t *testing.T) {
-	t.Parallel()
 	w := shared
 	for _, name := range []string{"east", "west"} {
 		w.admission(t, name)
