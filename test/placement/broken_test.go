@@ -76,6 +76,16 @@ func (h *history) counted(user, version, available string) *history {
 	return h
 }
 
+// daemons is our write of the DaemonSet in east, of which a manager has said how many are
+// ready.
+func (h *history) daemons(manager, ready string) *history {
+	w := h.add("east", bed.AgentUser, "patch", "apps", "daemonsets", `{metadata: {uid: d}, status: {numberReady: `+ready+`}}`)
+	w.Object.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status": {"f:numberReady": {}}}`)},
+	}})
+	return h
+}
+
 func (h *history) create(uid string) *history {
 	h.there("east", bed.AgentUser, uid, "2", "0").Created = true
 	return h
@@ -133,6 +143,11 @@ func TestWatcherSees(t *testing.T) {
 		"Foreign": {"The counts are not ours.", func(h *history) {
 			h.decide("1", "Active").counted("somebody", "4", "0").counted(bed.AgentUser, "5", "1")
 		}, "I4"},
+		"Logged": {"So are these.", func(h *history) { h.daemons("somebody", "0").daemons("somebody", "1") }, "I4"},
+		"Unlogged": {
+			"The controllers' writes of most kinds are not in the log.",
+			func(h *history) { h.daemons("kube-controller-manager", "0").daemons("kube-controller-manager", "1") }, "",
+		},
 		"Inventory": {"Only people write it.", func(h *history) { h.add("", bed.HubUser, "update", "placement.patchbay.io", "clusters", `{}`) }, "inventory"},
 	}
 	for name, tc := range cases {

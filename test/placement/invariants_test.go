@@ -7,6 +7,7 @@ package placement
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -82,7 +83,7 @@ func (x *watcher) brokenFields() (broken []string) {
 				broken = append(broken, fmt.Sprintf("I4: %s in %s by force: %s", one, one.cluster, one.URI))
 			}
 			if old, ok := before[at]; ok && old.GetUID() == one.Object.GetUID() {
-				for _, changed := range foreignChanges(old, one.Object) {
+				for _, changed := range one.foreignChanges(old) {
 					broken = append(broken, fmt.Sprintf("I4: %s in %s changed %s", one, one.cluster, changed))
 				}
 			}
@@ -95,10 +96,11 @@ func (x *watcher) brokenFields() (broken []string) {
 }
 
 // foreignChanges names fields of other managers that are not what they were.
-func foreignChanges(old, now unstructured.Unstructured) []string {
+func (w write) foreignChanges(old unstructured.Unstructured) []string {
+	now := w.Object
 	var changed []string
 	for _, entry := range old.GetManagedFields() {
-		if strings.HasPrefix(entry.Manager, v1alpha1.AgentManager) || entry.FieldsV1 == nil {
+		if strings.HasPrefix(entry.Manager, v1alpha1.AgentManager) || entry.FieldsV1 == nil || w.unlogged(entry.Manager) {
 			continue
 		}
 		set := &fieldpath.Set{}
@@ -112,6 +114,13 @@ func foreignChanges(old, now unstructured.Unstructured) []string {
 		})
 	}
 	return changed
+}
+
+// unlogged tells whether the audit log leaves out what a manager writes of such a resource
+// (audit.yaml): it may have done so between two writes of ours.
+func (w write) unlogged(manager string) bool {
+	all := w.Group == "apps" && slices.Contains([]string{"deployments", "statefulsets"}, w.Resource)
+	return !all && slices.Contains([]string{"kube-controller-manager", "kube-scheduler", "kwok"}, manager)
 }
 
 // lookup is what stands at the path, as JSON.
