@@ -7,6 +7,7 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -134,16 +135,17 @@ spec:
 	}
 }
 
-// running waits until a Pod runs, as the hub sees it, and returns it as its cluster has it.
+// running waits until a Pod is ready, as the hub sees it, and returns it as its cluster has
+// it. KWOK has no more to write then.
 func (w *world) running(t *testing.T, ns, name string) *unstructured.Unstructured {
 	t.Helper()
-	eventually(t, "Pod "+name+" runs, as the hub sees it", func() error {
+	eventually(t, "Pod "+name+" is ready, as the hub sees it", func() error {
 		o := &corev1.Pod{}
-		err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, o)
-		if err == nil && o.Status.Phase != corev1.PodRunning {
-			err = fmt.Errorf("phase %q", o.Status.Phase)
+		if err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, o); err != nil {
+			return err
 		}
-		return err
+		ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
+		return unless(slices.ContainsFunc(o.Status.Conditions, ready), "status %+v", o.Status)
 	})
 	o := object("v1", "Pod", ns, name)
 	w.where(t, o)

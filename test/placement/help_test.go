@@ -26,7 +26,7 @@ import (
 )
 
 // patience is how long something may take on a busy machine; no test measures time.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 const poll = 100 * time.Millisecond
 
@@ -139,10 +139,10 @@ func (w *world) annotate(t *testing.T, o client.Object, clusters string) {
 }
 
 // available waits until the hub's Deployment has that many available replicas.
-func (w *world) available(t *testing.T, ns, name string, n int32) *appsv1.Deployment {
+func (w *world) available(t *testing.T, ns, name string, n int32) {
 	t.Helper()
-	d := &appsv1.Deployment{}
 	eventually(t, fmt.Sprintf("%s has %d available at the hub", name, n), func() error {
+		d := &appsv1.Deployment{}
 		if err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, d); err != nil {
 			return err
 		}
@@ -151,7 +151,6 @@ func (w *world) available(t *testing.T, ns, name string, n int32) *appsv1.Deploy
 		}
 		return nil
 	})
-	return d
 }
 
 // deployment is an ordinary Deployment; annotations and readyAfter may be "".

@@ -5,6 +5,7 @@
 package placement
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -39,7 +40,9 @@ func TestKubeStellarSeparation(t *testing.T) {
 	policy.Object["spec"] = map[string]any{"clusters": map[string]any{"names": []any{"east"}, "selector": map[string]any{"matchLabels": map[string]any{"tier-" + ns: "gold"}}}}
 	own.Object["spec"], everybodys.Object["spec"] = map[string]any{"accepted": false}, map[string]any{"clusters": map[string]any{"names": []any{"east"}}}
 	eventually(t, "the rights are known", func() error {
-		return dev.List(t.Context(), &v1alpha1.PlacementList{}, client.InNamespace(ns))
+		return errors.Join(dev.List(t.Context(), &v1alpha1.PlacementList{}, client.InNamespace(ns)),
+			dev.Create(t.Context(), parsed(t, ns, "ConfigMap", "east"), client.DryRunAll),
+			infra.List(t.Context(), &v1alpha1.ClusterList{}), infra.Create(t.Context(), token.DeepCopy(), client.DryRunAll))
 	})
 
 	w.may(t, infra, map[string]func(client.Client) error{

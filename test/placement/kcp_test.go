@@ -41,8 +41,8 @@ metadata: {name: settings}
 data: {a: b}
 `, plain("web", 4)))
 	for _, args := range [][]string{
-		{"rollout", "status", "deployment/web", "--timeout=110s"},
-		{"wait", "--for=condition=Available", "deployment/web", "--timeout=110s"},
+		{"rollout", "status", "deployment/web", "--timeout=220s"},
+		{"wait", "--for=condition=Available", "deployment/web", "--timeout=220s"},
 		{"get", "deployment", "web"},
 	} {
 		if out, err := w.Hub.Kubectl(t.Context(), append(args, "-n", ns)...); err != nil {

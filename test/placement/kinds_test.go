@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -102,13 +103,20 @@ func TestKCPPolicyAnyKind(t *testing.T) {
 	}
 }
 
-// define installs widgets at the hub and in all clusters.
+// define installs widgets at the hub and in all clusters, and waits until the hub's client
+// knows them.
 func (w *world) define(t *testing.T) {
 	t.Helper()
 	w.apply(t, w.Hub.Client, "", widgets)
 	for _, c := range w.Clusters {
 		w.apply(t, c.Client, "", widgets)
 	}
+	eventually(t, "the hub serves widgets", func() error {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion("test.example.com/v1")
+		list.SetKind("WidgetList")
+		return w.Hub.Client.List(t.Context(), list)
+	})
 }
 
 // remove deletes an object at the hub, at the end of a test.

@@ -30,7 +30,7 @@ func TestKubeStellarExactThroughRollout(t *testing.T) {
 	if err := w.Hub.Client.Patch(t.Context(), object("apps/v1", "Deployment", ns, "web"), image); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := w.Hub.Kubectl(t.Context(), "rollout", "status", "deployment/web", "--timeout=110s", "-n", ns); err != nil {
+	if out, err := w.Hub.Kubectl(t.Context(), "rollout", "status", "deployment/web", "--timeout=220s", "-n", ns); err != nil {
 		t.Fatalf("rollout status: %v\n%s", err, out)
 	}
 	w.awaitExact(t, ns, "web")

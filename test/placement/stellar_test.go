@@ -6,6 +6,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -93,13 +94,16 @@ func TestKubeStellarExactAndSummary(t *testing.T) {
 	w.apply(t, w.Hub.Client, ns, deployment("one", 2, "east", "1s")+"---\n"+deployment("two", 4, "east,west", "1s"))
 	w.available(t, ns, "one", 2)
 	w.awaitExact(t, ns, "one")
-	sum := w.available(t, ns, "two", 4)
-	if sum.Status.Replicas != 4 || sum.Status.ReadyReplicas != 4 || sum.Status.UpdatedReplicas != 4 {
-		t.Errorf("summary: got %+v, want 4 of all", sum.Status)
-	}
-	for _, c := range sum.Status.Conditions {
-		if c.Type == appsv1.DeploymentAvailable && c.Status != corev1.ConditionTrue {
-			t.Errorf("Available: got %+v", c)
+	eventually(t, "the summary has 4 of all", func() error {
+		d := &appsv1.Deployment{}
+		if err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "two"}, d); err != nil {
+			return err
 		}
-	}
+		s := d.Status
+		available := func(c appsv1.DeploymentCondition) bool {
+			return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
+		}
+		ok := s.Replicas == 4 && s.ReadyReplicas == 4 && s.UpdatedReplicas == 4 && s.AvailableReplicas == 4 && s.ObservedGeneration == d.Generation
+		return unless(ok && slices.ContainsFunc(s.Conditions, available), "status %+v", s)
+	})
 }

@@ -5,6 +5,7 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,7 +29,10 @@ func TestKCPPolicyTenants(t *testing.T) {
 	watch(t, w, ns)
 	tenant := w.person(t, ns, "tenant", "edit", ns, "east,south")
 	w.everything(t, ns, "tenant")
-	eventually(t, "the rights are known", func() error { return tenant.Create(t.Context(), parsed(t, ns, "ConfigMap", "east"), client.DryRunAll) })
+	eventually(t, "the rights are known", func() error {
+		return errors.Join(tenant.Create(t.Context(), parsed(t, ns, "ConfigMap", "east"), client.DryRunAll),
+			tenant.List(t.Context(), &rbacv1.RoleList{}, client.InNamespace(ns)))
+	})
 
 	for kind := range tenantKinds() {
 		for clusters, refused := range map[string]string{

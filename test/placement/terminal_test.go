@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/patchbay-cni/patchbay/test/lab/process"
 	"github.com/patchbay-cni/patchbay/test/source"
@@ -84,7 +83,7 @@ func (s *terminal) background(name, program string, args ...string) (process.ID,
 // end asks a program to end, and waits until it has.
 func (s *terminal) end(t *testing.T, id process.ID) {
 	t.Helper()
-	if err := id.Stop(t.Context(), 30*time.Second); err != nil {
+	if err := id.Stop(t.Context(), patience); err != nil {
 		t.Fatal(err)
 	}
 }
