@@ -7,7 +7,7 @@ package placement
 import (
 	"context"
 	"fmt"
-	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/test/lab/process"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
@@ -53,9 +54,13 @@ type product struct {
 // tryingOut is `patchbay-hub up`.
 func (p *product) tryingOut(t *testing.T) {
 	t.Helper()
+	port, err := controlplane.FreePort(netip.MustParseAddr("127.0.0.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	up := []string{
 		"up", "--bin-dir=" + p.path("bin/kubernetes"), "--data-dir=" + filepath.Join(p.dir, "hub"),
-		"--port=" + freePort(t), "--http-address=127.0.0.1:0", "--cluster=store",
+		fmt.Sprint("--port=", port), "--http-address=127.0.0.1:0", "--cluster=store",
 	}
 	hub, printed := p.background("up", "patchbay-hub", up...)
 	var lines []string
@@ -292,21 +297,6 @@ func (p *product) same(t *testing.T, when, ns, want string) {
 func (p *product) all(ns string) string {
 	return p.sh(p.store.Control.AdminKubeconfig(),
 		"kubectl -n "+ns+" get deployments,replicasets,pods,services,endpointslices,configmaps,secrets,serviceaccounts -o json --show-managed-fields")
-}
-
-// freePort is one that nobody listens on.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 func closeAll(t *testing.T, end func(context.Context) error) {

@@ -83,7 +83,7 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Netns != "":
 		c.Port = 6443
 	default:
-		port, err := freePort(c.Address)
+		port, err := FreePort(c.Address)
 		if err != nil {
 			return c, err
 		}

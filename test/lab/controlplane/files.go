@@ -37,10 +37,10 @@ func writeFile(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
-// freePort finds a port for the API server, which cannot choose one by itself. It
+// FreePort finds a port for the API server, which cannot choose one by itself. It
 // looks below the kernel's range for outgoing connections (32768 and up), so that
 // none of those takes the port before the API server does.
-func freePort(addr netip.Addr) (uint16, error) {
+func FreePort(addr netip.Addr) (uint16, error) {
 	const low, high, tries = 20000, 32000, 100
 	var last error
 	for range tries {
@@ -52,4 +52,12 @@ func freePort(addr netip.Addr) (uint16, error) {
 		last = err
 	}
 	return 0, fmt.Errorf("find a free port on %s: %w", addr, last)
+}
+
+// FreeAddress finds an address of the loopback network that most likely nobody else has,
+// with a free port: what runs side by side cannot take it either.
+func FreeAddress() (netip.AddrPort, error) {
+	addr := netip.AddrFrom4([4]byte{127, byte(1 + rand.IntN(254)), byte(rand.IntN(256)), byte(1 + rand.IntN(254))})
+	port, err := FreePort(addr)
+	return netip.AddrPortFrom(addr, port), err
 }
