@@ -20,8 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// How often kinds are looked for: soon after a definition changed, and now and then,
-// for kinds that have no definition (those of aggregated API servers).
+// How often kinds are looked for: soon after a definition changed, then less and less often
+// (a busy API server says somewhat later which kinds it serves), and now and then, for
+// kinds that have no definition (those of aggregated API servers).
 const (
 	lookSoon  = 200 * time.Millisecond
 	lookAgain = 5 * time.Minute
@@ -56,21 +57,23 @@ func (w *watcher) Start(ctx context.Context) error {
 		return fmt.Errorf("watch definitions: %w", err)
 	}
 	defer func() { _ = informer.RemoveEventHandler(registration) }()
-	timer := time.NewTimer(0)
+	timer, pause := time.NewTimer(0), lookSoon
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.changed:
-			timer.Reset(lookSoon)
+			pause = lookSoon
+			timer.Reset(pause)
 		case <-timer.C:
 			if err := w.look(ctx); err != nil {
 				logr.FromContextOrDiscard(ctx).Error(err, "Cannot watch all kinds; trying again")
 				timer.Reset(time.Second)
 				continue
 			}
-			timer.Reset(lookAgain)
+			pause = min(2*pause, lookAgain)
+			timer.Reset(pause)
 		}
 	}
 }
