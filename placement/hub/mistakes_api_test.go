@@ -166,12 +166,14 @@ func TestMistakesLeaveTheLastGoodState(t *testing.T) {
 				Objects: []v1alpha1.ObjectSelector{{Kind: "ConfigMap"}, {Group: "rbac.authorization.k8s.io", Kind: "Role"}}},
 		})
 	}
+	for _, name := range []string{"a", "b"} { // the hub knows both before there is an object
+		p := &v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+		b.isValid(p, func() []metav1.Condition { return p.Status.Conditions }, metav1.ConditionFalse, v1alpha1.ReasonNotPlaceable, "spec.objects[1].kind")
+	}
 	b.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tied"}})
 	config := Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: ns, Name: "tied"}
 	b.says(config, v1alpha1.ConditionPlaced, v1alpha1.ReasonPolicyTie, "Placement wrong/a: spec.objects: Placement wrong/b")
 	b.runs(config, map[string]int32{})
-	p := &v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}
-	b.isValid(p, func() []metav1.Condition { return p.Status.Conditions }, metav1.ConditionFalse, v1alpha1.ReasonNotPlaceable, "spec.objects[1].kind")
 	b.tells(ns, "Placement", "a", v1alpha1.ReasonNotPlaceable, "spec.objects[1].kind: objects of the kind Role.rbac.authorization.k8s.io stay")
 
 	large := &corev1.ConfigMap{

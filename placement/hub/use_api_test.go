@@ -25,7 +25,7 @@ import (
 // A Placement says no more than its writer may: the verb use on what it names, or on all.
 func TestPlacementsNeedUse(t *testing.T) {
 	env := apitest.New(t)
-	b := newBenchOn(t, env, 30*time.Second)
+	b := newBenchOn(t, env, time.Minute)
 	if err := bed.Install(t.Context(), env.Config, "placement", "CustomResourceDefinition"); err != nil {
 		t.Fatal(err)
 	}
