@@ -26,13 +26,12 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	// Requests are bounded by workers, and the API server shares itself out with
 	// priority and fairness: waiting here besides would only add latency.
 	cfg.QPS = -1
-	opts, err := hub.Options()
+	opts, err := hub.Options(ctx)
 	if err != nil {
 		return nil, err
 	}
 	drain := drainTimeout
 	opts.Logger = logr.FromContextOrDiscard(ctx)
-	opts.BaseContext = func() context.Context { return ctx }
 	opts.LeaderElection = o.elect
 	opts.LeaderElectionID = leaseName
 	opts.LeaderElectionNamespace = o.namespace

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -41,8 +42,38 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("flag --kubeconfig: want the file with the hub's API server and credentials, "+
 			"or `patchbay-hub up` to try it out without any: %w", err)
 	}
-	return serve(ctx, cfg, o)
+	return orderly(ctx, func(ctx context.Context) error { return serve(ctx, cfg, o) })
 }
+
+// endTimeout is how long serve may take to end.
+const endTimeout = drainTimeout + 5*time.Second
+
+// orderly runs serve until ctx ends, which is no error whatever serve was about: it may have
+// come no further than its first question. What nobody answers ends with the process.
+func orderly(ctx context.Context, serve func(context.Context) error) error {
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx) }()
+	var err error
+	select {
+	case err = <-done:
+		if ctx.Err() == nil {
+			return err
+		}
+	case <-ctx.Done():
+		select {
+		case err = <-done:
+		case <-time.After(endTimeout):
+			err = errStuck
+		}
+	}
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Info("Ended before all was done", "cause", err.Error())
+	}
+	return nil
+}
+
+// errStuck says that something was not given up.
+var errStuck = errors.New("not within " + endTimeout.String())
 
 // serve runs the controllers until ctx ends.
 func serve(ctx context.Context, cfg *rest.Config, o *options) error {

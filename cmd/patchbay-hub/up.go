@@ -58,22 +58,27 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		defer log.Close()
 		ctx, flush := logging.Into(ctx, t.debug, log)
 		defer flush()
-		admin, err := clientcmd.BuildConfigFromFlags("", t.config.Kubeconfig())
-		if err != nil {
-			return fmt.Errorf("read kubeconfig: %w", err)
-		}
-		if err := standalone.Install(ctx, admin); err != nil {
-			return err
-		}
-		if err := t.tell(ctx, admin, stdout); err != nil {
-			return err
-		}
-		cfg, err := t.config.Hub()
-		if err != nil {
-			return err
-		}
-		return serve(ctx, cfg, &t.options)
+		return orderly(ctx, func(ctx context.Context) error { return t.serve(ctx, stdout) })
 	})
+}
+
+// serve makes the API server a hub's and runs the hub.
+func (t *trying) serve(ctx context.Context, stdout io.Writer) error {
+	admin, err := clientcmd.BuildConfigFromFlags("", t.config.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if err := standalone.Install(ctx, admin); err != nil {
+		return err
+	}
+	if err := t.tell(ctx, admin, stdout); err != nil {
+		return err
+	}
+	cfg, err := t.config.Hub()
+	if err != nil {
+		return err
+	}
+	return serve(ctx, cfg, &t.options)
 }
 
 // tell says what to do next, in commands that can be pasted.

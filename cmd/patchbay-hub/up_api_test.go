@@ -6,7 +6,8 @@ package main
 
 import (
 	"bytes"
-	"net"
+	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
@@ -37,13 +39,13 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long something may take on a busy machine.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // A hub that was killed comes back as it was, a second one is kept away from its folder,
 // and one that is asked to end leaves no program behind.
 func TestUpAgain(t *testing.T) {
 	t.Parallel()
-	h := &upHub{dir: filepath.Join(t.TempDir(), "hub"), port: freePort(t)}
+	h := newUpHub(t)
 	h.start(t)
 	first := h.client(t)
 	note := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "note"}}
@@ -87,7 +89,7 @@ func TestUpAgain(t *testing.T) {
 // A program that ends takes the hub with it, and the message says where to look.
 func TestUpWithoutEtcd(t *testing.T) {
 	t.Parallel()
-	h := &upHub{dir: filepath.Join(t.TempDir(), "hub"), port: freePort(t)}
+	h := newUpHub(t)
 	h.start(t)
 	for _, pid := range h.left(t) {
 		if name, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe")); filepath.Base(name) == "etcd" {
@@ -104,11 +106,57 @@ func TestUpWithoutEtcd(t *testing.T) {
 	}
 }
 
+// Whoever ends it while it starts has not made a mistake, and it leaves no program behind.
+func TestUpEndsDuringStart(t *testing.T) {
+	t.Parallel()
+	h := newUpHub(t)
+	has := func(file string) func() bool {
+		return func() bool { _, err := os.Stat(filepath.Join(h.dir, file)); return err == nil }
+	}
+	for _, tc := range []struct {
+		reason string
+		far    func() bool
+	}{
+		{"nothing runs yet", h.says("Starting a hub in")},
+		{"the API server does not answer yet", has("kube-apiserver.log")},
+		{"our kinds are not served yet", has("kube-controller-manager.log")},
+		{"the hub's parts are put together", h.says("The hub is up")},
+		{"the hub fills its caches", func() bool {
+			raw, err := os.ReadFile(filepath.Join(h.dir, "patchbay-hub.log"))
+			return err == nil && strings.Contains(string(raw), "Starting EventSource")
+		}},
+	} {
+		_ = os.Remove(filepath.Join(h.dir, "kube-apiserver.log"))
+		_ = os.Remove(filepath.Join(h.dir, "kube-controller-manager.log"))
+		_ = os.Remove(filepath.Join(h.dir, "patchbay-hub.log"))
+		h.startUntil(t, tc.far)
+		if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.wait(t); err != nil {
+			t.Errorf("%s: got %v, want no error\n%s", tc.reason, err, h.out.String())
+		}
+		if left := h.left(t); len(left) > 0 {
+			t.Errorf("%s: left behind: %v", tc.reason, left)
+		}
+	}
+}
+
 // upHub is `patchbay-hub up`.
 type upHub struct {
-	dir, port string
-	cmd       *exec.Cmd
-	out       *log
+	dir string
+	at  netip.AddrPort
+	cmd *exec.Cmd
+	out *log
+}
+
+func newUpHub(t *testing.T) *upHub {
+	t.Helper()
+	free, err := controlplane.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &upHub{dir: filepath.Join(t.TempDir(), "hub"), at: free}
 }
 
 func (h *upHub) args(t *testing.T) []string {
@@ -117,11 +165,25 @@ func (h *upHub) args(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []string{"up", "--bin-dir=" + bin, "--data-dir=" + h.dir, "--port=" + h.port, "--http-address=127.0.0.1:0"}
+	return []string{
+		"up", "--bin-dir=" + bin, "--data-dir=" + h.dir, "--http-address=127.0.0.1:0",
+		"--address=" + h.at.Addr().String(), fmt.Sprint("--port=", h.at.Port()),
+	}
 }
 
 // start runs it until it says that it is up.
 func (h *upHub) start(t *testing.T) {
+	t.Helper()
+	h.startUntil(t, h.says("kubectl patchbay cluster accept east"))
+}
+
+// says is whether it has printed something.
+func (h *upHub) says(text string) func() bool {
+	return func() bool { return strings.Contains(h.out.String(), text) }
+}
+
+// startUntil runs it until it is so far.
+func (h *upHub) startUntil(t *testing.T, far func() bool) {
 	t.Helper()
 	h.out = &log{}
 	h.cmd = exec.Command(os.Args[0], h.args(t)...)
@@ -133,9 +195,9 @@ func (h *upHub) start(t *testing.T) {
 	}
 	started := h.cmd
 	t.Cleanup(func() { _ = started.Process.Kill() })
-	for end := time.Now().Add(patience); !strings.Contains(h.out.String(), "kubectl patchbay cluster accept east"); <-time.After(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); !far(); <-time.After(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not up within %s: %s", patience, h.out.String())
+			t.Fatalf("not so far within %s: %s", patience, h.out.String())
 		}
 	}
 }
@@ -211,19 +273,4 @@ func (l *log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all.String()
-}
-
-// freePort is one that nobody listens on.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }

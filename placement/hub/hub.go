@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -24,6 +25,8 @@ type Config struct {
 	Workers int
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
+
+	probeLife, freshWait time.Duration // for tests
 }
 
 func (c Config) withDefaults() Config {
@@ -33,6 +36,7 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	c.probeLife, c.freshWait = cmp.Or(c.probeLife, probeLife), cmp.Or(c.freshWait, freshWait)
 	return c
 }
 
@@ -52,6 +56,8 @@ type hub struct {
 	loaded  bool
 	uid     types.UID     // of the hub
 	probed  chan struct{} // closed: nobody else runs workloads here
+
+	probeLife, freshWait time.Duration
 }
 
 // load reads once, before the first decision, what all decisions depend on.

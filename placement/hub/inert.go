@@ -35,7 +35,7 @@ const (
 	probeLife  = 10 * time.Second
 	probeRetry = 5 * time.Second
 	// probeCleanup is how long the probe's removal may take when the hub is asked to end.
-	probeCleanup = 5 * time.Second
+	probeCleanup = 10 * time.Second
 	// freshWait is how long a hub that has placed nothing yet waits for the answer.
 	freshWait = 3 * time.Second
 )
@@ -49,10 +49,12 @@ func (h *hub) addRefusal(m manager.Manager) error {
 		return fmt.Errorf("make client: %w", err)
 	}
 	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if err := refuse(ctx, c); errors.Is(err, ErrActive) {
+		if err := refuse(ctx, c, h.probeLife); errors.Is(err, ErrActive) {
 			return err
 		}
-		close(h.probed)
+		if ctx.Err() == nil {
+			close(h.probed)
+		}
 		<-ctx.Done()
 		return nil
 	}))
@@ -61,7 +63,7 @@ func (h *hub) addRefusal(m manager.Manager) error {
 // awaitProbe keeps a new hub from touching anything where it should not run. One that
 // takes over from another hub goes on at once: it was found out before.
 func (h *hub) awaitProbe(ctx context.Context) error {
-	timer := time.NewTimer(freshWait)
+	timer := time.NewTimer(h.freshWait)
 	defer timer.Stop()
 	select {
 	case <-h.probed:
@@ -74,9 +76,9 @@ func (h *hub) awaitProbe(ctx context.Context) error {
 
 // refuse finds out whether somebody else runs workloads here, however long the API server
 // is away meanwhile.
-func refuse(ctx context.Context, c client.WithWatch) error {
+func refuse(ctx context.Context, c client.WithWatch, life time.Duration) error {
 	return wait.PollUntilContextCancel(ctx, probeRetry, true, func(ctx context.Context) (bool, error) {
-		err := inert(ctx, c)
+		err := inert(ctx, c, life)
 		if err == nil || errors.Is(err, ErrActive) {
 			return true, err
 		}
@@ -86,7 +88,7 @@ func refuse(ctx context.Context, c client.WithWatch) error {
 }
 
 // inert makes sure that nobody else runs workloads here.
-func inert(ctx context.Context, c client.WithWatch) (err error) {
+func inert(ctx context.Context, c client.WithWatch, life time.Duration) (err error) {
 	probe := newProbe()
 	if err := client.IgnoreNotFound(c.Delete(ctx, probe.DeepCopy())); err != nil { // of a hub that was killed
 		return fmt.Errorf("clean up the probe: %w", err)
@@ -103,7 +105,7 @@ func inert(ctx context.Context, c client.WithWatch) (err error) {
 		}
 		err = errors.Join(err, client.IgnoreNotFound(cleaned))
 	}()
-	ctx, cancel := context.WithTimeout(ctx, probeLife)
+	ctx, cancel := context.WithTimeout(ctx, life)
 	defer cancel()
 	_, err = toolswatch.Until(ctx, probe.ResourceVersion, probes(c), func(e watch.Event) (bool, error) {
 		d, ok := e.Object.(*appsv1.Deployment)

@@ -30,7 +30,8 @@ func TestActiveServerIsRefused(t *testing.T) {
 	if err := bed.Install(t.Context(), env.Config, "placement", "CustomResourceDefinition"); err != nil {
 		t.Fatal(err)
 	}
-	opts, err := Options()
+	ctx := logr.NewContext(t.Context(), logr.Discard())
+	opts, err := Options(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +40,8 @@ func TestActiveServerIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := logr.NewContext(t.Context(), logr.Discard())
-	if err := Add(ctx, m, Config{}); err != nil {
+	// However slow the machine is, the probe lives until it is seen, and the hub waits.
+	if err := Add(ctx, m, Config{probeLife: time.Minute, freshWait: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	b.create(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "early"}, Spec: v1alpha1.ClusterSpec{Accepted: true}})

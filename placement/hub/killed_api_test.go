@@ -63,7 +63,7 @@ func live(ctx context.Context, config *rest.Config) error {
 	config = rest.CopyConfig(config)
 	wrote := &atomic.Bool{}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return mortal{next, kill, wrote} })
-	opts, err := Options()
+	opts, err := Options(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func live(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := Add(ctx, m, Config{}); err != nil {
+	if err := Add(ctx, m, Config{freshWait: time.Millisecond}); err != nil {
 		return err
 	}
 	_ = m.Start(ctx) // it did not end well
@@ -153,6 +153,7 @@ func (b *bench) gone(d *appsv1.Deployment, o *orders) {
 type orders struct {
 	*bench
 	least   atomic.Int32 // replicas that must be asked for at any time
+	sum     atomic.Int32 // of them, as last seen
 	watch   watch.Interface
 	created map[string]int
 	wrong   []string
@@ -178,7 +179,17 @@ func (b *bench) follow() *orders {
 	return o
 }
 
-func (o *orders) keep(n int32) { o.least.Store(n) }
+// keep watches that so many are asked for, once the watch has seen them.
+func (o *orders) keep(n int32) {
+	o.t.Helper()
+	o.eventually(fmt.Sprintf("the watch to see %d replicas", n), func(context.Context) error {
+		if sum := o.sum.Load(); sum < n {
+			return fmt.Errorf("%w: %d", errNotYet, sum)
+		}
+		return nil
+	})
+	o.least.Store(n)
+}
 
 func (o *orders) read() {
 	defer close(o.ended)
@@ -208,7 +219,7 @@ func (o *orders) read() {
 		for _, n := range asked {
 			sum += n
 		}
-		if sum < o.least.Load() {
+		if o.sum.Store(sum); sum < o.least.Load() {
 			o.wrong = append(o.wrong, fmt.Sprintf("%d replicas asked for, %v", sum, asked))
 		}
 	}

@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"context"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,9 +38,9 @@ func NewScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Options are what Add needs of a manager: reads go to the API server unless the
-// cache is asked by name, and caches are slim.
-func Options() (manager.Options, error) {
+// Options are what Add needs of a manager that runs until ctx ends: reads go to the API
+// server unless the cache is asked by name, and caches are slim.
+func Options(ctx context.Context) (manager.Options, error) {
 	scheme, err := NewScheme()
 	if err != nil {
 		return manager.Options{}, err
@@ -57,9 +58,26 @@ func Options() (manager.Options, error) {
 			opts.Cache = nil
 			return client.New(cfg, opts)
 		},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: &skip},
+		NewCache: func(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
+			c, err := cache.New(cfg, opts)
+			return endable{c, ctx.Err}, err
+		},
+		BaseContext: func() context.Context { return ctx },
+		Metrics:     metricsserver.Options{BindAddress: "0"},
+		Controller:  config.Controller{SkipNameValidation: &skip},
 	}, nil
+}
+
+// endable lets a manager end while it waits for its first caches, which it does for ever.
+type endable struct {
+	cache.Cache
+
+	ended func() error
+}
+
+// WaitForCacheSync implements cache.Informers.
+func (c endable) WaitForCacheSync(ctx context.Context) bool {
+	return c.Cache.WaitForCacheSync(ctx) || c.ended() != nil
 }
 
 // slim drops what no decision depends on, before it is cached.

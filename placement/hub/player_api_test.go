@@ -52,7 +52,7 @@ var hubOnce sync.Once
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	env := apitest.Start(t)
-	b := newBenchOn(t, env, 30*time.Second)
+	b := newBenchOn(t, env, time.Minute)
 	hubOnce.Do(func() { startHub(t, env) })
 	return b
 }
@@ -77,13 +77,13 @@ func startHub(t *testing.T, env *apitest.Env) {
 	if err := bed.Install(t.Context(), env.Config, "placement", "CustomResourceDefinition"); err != nil {
 		t.Fatal(err)
 	}
-	opts, err := Options()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx := logr.NewContext(context.Background(), logr.Discard())
 	if testing.Verbose() {
 		ctx = logr.NewContext(ctx, funcr.New(func(_, args string) { fmt.Fprintln(os.Stderr, args) }, funcr.Options{}))
+	}
+	opts, err := Options(ctx)
+	if err != nil {
+		t.Fatal(err)
 	}
 	opts.Logger = logr.FromContextOrDiscard(ctx)
 	m, err := manager.New(env.Config, opts)
@@ -93,7 +93,11 @@ func startHub(t *testing.T, env *apitest.Env) {
 	if err := Add(ctx, m, Config{}); err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = m.Start(ctx) }() // until the binary ends
+	go func() { // until the binary ends
+		if err := m.Start(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "the hub of all tests has ended:", err)
+		}
+	}()
 }
 
 // cluster makes a Cluster whose agent is played: it applies all at once, and all

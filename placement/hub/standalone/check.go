@@ -3,6 +3,7 @@
 package standalone
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -14,8 +15,8 @@ import (
 
 // Times that a hub which was killed just now may still keep port and folder.
 const (
-	portPatience = 2 * time.Second
-	lockPatience = 5 * time.Second
+	portPatience = 5 * time.Second
+	lockPatience = 10 * time.Second
 )
 
 // Check refuses what can be seen to be wrong from the flags alone.
@@ -38,14 +39,14 @@ func (c Config) Check() error {
 }
 
 // free makes sure that the API server can listen where it is to.
-func (c Config) free() error {
+func (c Config) free(ctx context.Context) error {
 	address := net.JoinHostPort(c.listen().String(), strconv.Itoa(c.Port))
-	for end := time.Now().Add(portPatience); ; <-time.After(pollInterval) {
+	for end := time.Now().Add(portPatience); ; pause(ctx) {
 		l, err := net.Listen("tcp", address)
 		switch {
 		case err == nil:
 			return l.Close()
-		case errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end):
+		case errors.Is(err, syscall.EADDRINUSE) && ctx.Err() == nil && time.Now().Before(end):
 		case errors.Is(err, syscall.EADDRINUSE):
 			return fmt.Errorf("flag --port: %s is taken by somebody else: give a free port: %w", address, err)
 		case errors.Is(err, syscall.EADDRNOTAVAIL):
@@ -58,7 +59,7 @@ func (c Config) free() error {
 
 // lock makes the folder and takes it. It is free again when this process has ended and all
 // that it started, which have the file, too: a new etcd finds none of before.
-func (c Config) lock() (*os.File, error) {
+func (c Config) lock(ctx context.Context) (*os.File, error) {
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("flag --data-dir: make the folder (give one that can be written): %w", err)
 	}
@@ -66,14 +67,22 @@ func (c Config) lock() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("flag --data-dir: write in the folder (give one that can be written): %w", err)
 	}
-	for end := time.Now().Add(lockPatience); ; <-time.After(pollInterval) {
+	for end := time.Now().Add(lockPatience); ; pause(ctx) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return f, c.sweep()
 		}
-		if time.Now().After(end) {
+		if ctx.Err() != nil || time.Now().After(end) {
 			return nil, errors.Join(fmt.Errorf("flag --data-dir: a hub runs on %s: end that, or give another folder: %w", c.DataDir, err), f.Close())
 		}
+	}
+}
+
+// pause is that between two looks.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pollInterval):
 	}
 }
 

@@ -54,11 +54,11 @@ func TestCheck(t *testing.T) {
 func TestLock(t *testing.T) {
 	t.Parallel()
 	c := folder(t)
-	first, err := c.lock()
+	first, err := c.lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.lock(); err == nil || !strings.Contains(err.Error(), c.DataDir) {
+	if _, err := c.lock(t.Context()); err == nil || !strings.Contains(err.Error(), c.DataDir) {
 		t.Errorf("a second hub: got %v, want the folder named", err)
 	}
 	if err := os.WriteFile(c.path(etcdSocket), nil, 0o600); err != nil {
@@ -67,7 +67,7 @@ func TestLock(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := c.lock()
+	second, err := c.lock(t.Context())
 	if err != nil {
 		t.Fatalf("the folder is free again: %v", err)
 	}
@@ -81,7 +81,7 @@ func TestLock(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	c := folder(t)
-	lock, err := c.lock()
+	lock, err := c.lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

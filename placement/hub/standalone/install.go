@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -87,10 +86,8 @@ func await(ctx context.Context, c client.Client) error {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind(kind + "List"))
 		for err := c.List(ctx, list); err != nil; err = c.List(ctx, list) {
-			select {
-			case <-ctx.Done():
+			if pause(ctx); ctx.Err() != nil {
 				return fmt.Errorf("wait until %s is served: %w", kind, err)
-			case <-time.After(pollInterval):
 			}
 		}
 	}

@@ -20,23 +20,33 @@ import (
 // Times of starting and ending.
 const (
 	startTimeout = 2 * time.Minute
-	serveTimeout = 20 * time.Second
 	endTimeout   = 15 * time.Second
 	pollInterval = 200 * time.Millisecond
 )
 
 // Run starts the API server, calls serve when it answers, and ends everything when serve
-// returns, ctx ends or one of its programs does.
+// returns, ctx ends or one of its programs does. That ctx has ended is no error, however far
+// the start had come; serve is to return then.
 func Run(ctx context.Context, c Config, serve func(context.Context) error) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	lock, err := c.lock()
+	err := c.run(ctx, serve)
+	select {
+	case <-ctx.Done():
+		return nil
+	default:
+		return err
+	}
+}
+
+func (c Config) run(ctx context.Context, serve func(context.Context) error) error {
+	lock, err := c.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if err := errors.Join(c.free(), c.prepare()); err != nil {
+	if err := errors.Join(c.free(ctx), c.prepare()); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -57,31 +67,9 @@ func Run(ctx context.Context, c Config, serve func(context.Context) error) error
 		if err := c.start(programs, group, lock, c.manager()); err != nil {
 			return err
 		}
-		return bounded(ctx, serve)
+		return serve(ctx)
 	})
-	err = group.Wait()
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
-}
-
-// bounded gives serve some time to end after ctx has: a manager that waits for its first
-// caches does not look up.
-func bounded(ctx context.Context, serve func(context.Context) error) error {
-	done := make(chan error, 1)
-	go func() { done <- serve(ctx) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(serveTimeout):
-		return ctx.Err()
-	}
+	return group.Wait()
 }
 
 // start runs a program until ctx ends; that it ends before is an error.
@@ -142,10 +130,8 @@ func (c Config) await(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx); ctx.Err() != nil {
 			return fmt.Errorf("wait for the API server at %s: %w", c.url(), err)
-		case <-time.After(pollInterval):
 		}
 	}
 }

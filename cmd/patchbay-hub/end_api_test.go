@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package main
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+
+	"github.com/patchbay-cni/patchbay/placement/hub/standalone"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// ender asks for the end at the last of some requests.
+type ender struct {
+	next http.RoundTripper
+	left *atomic.Int32
+	end  context.CancelFunc
+}
+
+func (e ender) RoundTrip(r *http.Request) (*http.Response, error) {
+	if e.left.Add(-1) == 0 {
+		e.end()
+	}
+	return e.next.RoundTrip(r)
+}
+
+// Whoever ends the hub while it starts has not made a mistake, whatever it asks just then.
+func TestEndsAtEachRequest(t *testing.T) {
+	t.Parallel()
+	env := apitest.New(t)
+	if err := standalone.Install(t.Context(), env.Config); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int32{1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80} {
+		for _, elect := range []bool{false, true} {
+			ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
+			left := &atomic.Int32{}
+			left.Store(n)
+			config := rest.CopyConfig(env.Config)
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return ender{next, left, cancel} })
+			o := &options{http: "127.0.0.1:0", workers: 8, elect: elect, namespace: "default"}
+			if err := orderly(ctx, func(ctx context.Context) error { return serve(ctx, config, o) }); err != nil {
+				t.Errorf("at request %d, with leader election: %v: got %v, want no error", n, elect, err)
+			}
+			cancel()
+		}
+	}
+}
