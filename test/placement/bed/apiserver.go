@@ -7,7 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,18 +34,16 @@ func (p *Plane) StartAPIServer(ctx context.Context) (*APIServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	free, err := controlplane.FreePort(loopback)
 	if err != nil {
-		return nil, fmt.Errorf("find a free port: %w", err)
+		return nil, err
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String()) // a listener's address has a port
-	if err := l.Close(); err != nil {
-		return nil, fmt.Errorf("find a free port: %w", err)
-	}
-	name := "kube-apiserver-" + port
-	s := &APIServer{URL: "https://127.0.0.1:" + port}
+	at := netip.AddrPortFrom(loopback, free)
+	name := fmt.Sprintf("kube-apiserver-%d", free)
+	s := &APIServer{URL: "https://" + at.String()}
 	audit := "--audit-log-path=" + filepath.Join(p.dir, name+"."+auditFile)
-	if s.ID, err = p.run(name, append(args, "--secure-port="+port, audit)...); err != nil {
+	if s.ID, err = p.run(name, append(args, fmt.Sprintf("--secure-port=%d", free), audit)...); err != nil {
 		return nil, err
 	}
 	return s, s.await(ctx, p.Config)
@@ -68,8 +66,10 @@ func (p *Plane) apiServerArgs() ([]string, error) {
 	return strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00"), nil
 }
 
-// await waits until it is ready.
+// await waits until it is ready, or has ended.
 func (s *APIServer) await(ctx context.Context, admin *rest.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	config := rest.CopyConfig(admin)
 	config.Host = s.URL
 	d, err := discovery.NewDiscoveryClientForConfig(config)
@@ -80,6 +80,9 @@ func (s *APIServer) await(ctx context.Context, admin *rest.Config) error {
 		err := d.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 		if err == nil {
 			return nil
+		}
+		if !s.Alive() {
+			return fmt.Errorf("await %s: %w (last: %w)", s.URL, process.ErrGone, err)
 		}
 		select {
 		case <-ctx.Done():
