@@ -112,6 +112,22 @@ func (p *pass) tell() (mistaken bool) {
 	return mistaken
 }
 
+// tellRefused makes an Event of each refusal of a cluster that the Assignment has not said
+// before. It is told once it is stored, and so told once.
+func (p *pass) tellRefused(before, now []v1alpha1.ClusterReport) {
+	said := map[v1alpha1.ClusterName]string{}
+	for i := range before {
+		said[before[i].Cluster] = before[i].Message
+	}
+	for i := range now {
+		r := &now[i]
+		reason := p.facts[string(r.Cluster)].refused
+		if p.object != nil && reason != "" && said[r.Cluster] != r.Message {
+			p.events.Event(p.object, corev1.EventTypeWarning, reason, "in "+string(r.Cluster)+": "+r.Message)
+		}
+	}
+}
+
 // maxSummary is how many clusters a summary names.
 const maxSummary = 8
 

@@ -21,6 +21,7 @@ type facts struct {
 	ready   bool
 	gone    bool // it ran once, and somebody else deleted it
 	message string
+	refused string // the reason, when trying again does not help
 
 	counts     v1alpha1.ReplicaCounts
 	observed   int64
@@ -35,14 +36,14 @@ func factsOf(gk schema.GroupKind, w *v1alpha1.Work) facts {
 	applied := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionApplied)
 	f.applied = w.Status.Revision >= w.Spec.Revision && applied != nil && applied.Status == metav1.ConditionTrue
 	if applied != nil && applied.Status != metav1.ConditionTrue {
-		f.message = applied.Message
+		f.message, f.refused = applied.Message, refusal(applied.Reason)
 	}
 	if len(w.Status.Manifests) == 0 {
 		return f
 	}
 	m := &w.Status.Manifests[0]
 	if c := meta.FindStatusCondition(m.Conditions, v1alpha1.ConditionApplied); c != nil && c.Status != metav1.ConditionTrue {
-		f.message, f.gone = c.Message, c.Reason == v1alpha1.ReasonGone
+		f.message, f.refused, f.gone = c.Message, refusal(c.Reason), c.Reason == v1alpha1.ReasonGone
 	}
 	f.associated, f.generation = m.Associated, m.Generation
 	f.observed = m.SourceGeneration
@@ -58,6 +59,16 @@ func factsOf(gk schema.GroupKind, w *v1alpha1.Work) facts {
 	f.ready = f.current && m.Ready
 	f.counts = summary.Counts(gk, f.status)
 	return f
+}
+
+// refusal is a reason that a cluster has not the present Work, if somebody has to do
+// something about it.
+func refusal(reason string) string {
+	switch reason {
+	case v1alpha1.ReasonProgressing, v1alpha1.ReasonOrdered, v1alpha1.ReasonGone:
+		return ""
+	}
+	return reason
 }
 
 // same compares two values as they are stored.

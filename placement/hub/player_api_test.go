@@ -149,6 +149,9 @@ func play(ctx context.Context, c client.Client, ns string) error {
 	return nil
 }
 
+// refuseKey is the annotation of what a cluster refuses for good: the reason.
+const refuseKey = "refuse"
+
 // played is what the agent says.
 func played(w *v1alpha1.Work) v1alpha1.WorkStatus {
 	s := v1alpha1.WorkStatus{Revision: w.Spec.Revision}
@@ -157,11 +160,15 @@ func played(w *v1alpha1.Work) v1alpha1.WorkStatus {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonOrdered})
 		return s
 	}
-	meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionTrue, Reason: "Applied"})
 	o := &unstructured.Unstructured{}
 	if err := o.UnmarshalJSON(w.Spec.Manifests[0].Object.Raw); err != nil {
 		return s
 	}
+	if text := o.GetAnnotations()[refuseKey]; text != "" {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionFalse, Reason: "Invalid", Message: text})
+		return s
+	}
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionTrue, Reason: "Applied"})
 	m := v1alpha1.ManifestStatus{
 		Group: w.Spec.Source.Group, Kind: w.Spec.Source.Kind, Namespace: w.Spec.Source.Namespace, Name: w.Spec.Source.Name,
 		UID: "there-" + w.UID, Generation: w.Spec.Revision, AppliedGeneration: w.Spec.Revision,
@@ -218,7 +225,13 @@ func (b *bench) eventually(what string, try func(context.Context) error) {
 // annotate says where an object is to run.
 func (b *bench) annotate(o client.Object, clusters string) {
 	b.t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ClustersAnnotation, clusters)
+	b.mark(o, v1alpha1.ClustersAnnotation, clusters)
+}
+
+// mark annotates an object.
+func (b *bench) mark(o client.Object, key, text string) {
+	b.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, text)
 	if err := b.client.Patch(b.t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		b.t.Fatal(err)
 	}

@@ -33,9 +33,11 @@ func (p *pass) report(ctx context.Context) error {
 	mistaken := p.tell()
 	status.Conditions = p.said.merge(p.record.Status.Conditions, p.record.Generation)
 	if !equality.Semantic.DeepEqual(p.record.Status, status) && (mistaken || p.due()) {
+		before := p.record.Status.Clusters
 		if err := p.writeReport(ctx, status); err != nil {
 			return err
 		}
+		p.tellRefused(before, status.Clusters)
 	}
 	if gone {
 		return p.evict(ctx)
