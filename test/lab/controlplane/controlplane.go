@@ -87,9 +87,10 @@ func (c *ControlPlane) startAll(ctx context.Context) error {
 		if err := c.launch(part); err != nil {
 			return err
 		}
-		// The API server takes a second to notice an etcd that came after it; the
-		// others find an API server that comes later.
-		if part == Etcd {
+		// The API server takes a second to notice an etcd that came after it. The
+		// controller manager ends by itself when the API server does not let it in ten
+		// seconds after its own start, which a busy machine is not ready for.
+		if part == Etcd || part == APIServer {
 			if err := c.awaitReady(ctx, part); err != nil {
 				return err
 			}
