@@ -26,7 +26,10 @@ import (
 // node has then.
 func importAgain(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	to := node.Config{Name: "node-1", Port: 1, Fabric: fabric.Fabric{Netns: l.Netns()}}
+	to := node.Config{
+		Name: "node-1", Port: 1, Fabric: fabric.Fabric{Netns: l.Netns()},
+		Dir: filepath.Join("/run/patchbay-lab", l.Name(), "nodes", "node-1"),
+	}
 	file := filepath.Join(t.TempDir(), "image.tar")
 	const ref = "patchbay.local/again:lab"
 	before := ""

@@ -46,7 +46,7 @@ func (c Config) importOne(ctx context.Context, file, mark string) error {
 		return err
 	}
 	defer f.Close()
-	const script = `ctr --connect-timeout 60s --namespace k8s.io images import -
+	const script = `ctr --connect-timeout 300s --namespace k8s.io images import -
 		mkdir -p "${0%/*}"
 		touch "$0"`
 	code, err = c.Run(ctx, remote.Request{Args: []string{"sh", "-ec", script, mark}},

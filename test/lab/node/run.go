@@ -4,13 +4,9 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/patchbay-cni/patchbay/test/lab/netns"
 	"github.com/patchbay-cni/patchbay/test/lab/remote"
@@ -25,28 +21,37 @@ func (c Config) Run(ctx context.Context, r remote.Request, s remote.Streams) (in
 		}
 		return -1, fmt.Errorf("reach %s: %w", c.Name, err)
 	}
+	defer c.closeWhenOff(conn)()
 	return remote.Run(ctx, conn, r, s)
 }
 
-// dial connects in such a way that the end of a node that lost its power is noticed.
+// dial connects. The keep-alive is for a node that was off for a moment: its new kernel
+// refuses what it does not know.
 func (c Config) dial(ctx context.Context) (net.Conn, error) {
 	dialer := net.Dialer{
-		Timeout: 2 * time.Second,
-		KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 8,
-		},
-		Control: limitSilence,
+		Timeout:         10 * time.Second,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 100},
 	}
 	return netns.Dial(ctx, c.Fabric.Netns, dialer, "tcp", c.agentAddress())
 }
 
-// limitSilence bounds how long sent data may go without an answer, which keep-alive
-// does not: there are no probes while data is under way (tcp(7), TCP_USER_TIMEOUT).
-func limitSilence(_, _ string, conn syscall.RawConn) error {
-	const limit = 10 * time.Second
-	var set error
-	err := conn.Control(func(fd uintptr) {
-		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(limit.Milliseconds()))
-	})
-	return errors.Join(err, set)
+// closeWhenOff ends the connection when the node loses its power, until stop. No time
+// tells that: on a busy machine a node may be silent, or take no input, for long.
+func (c Config) closeWhenOff(conn net.Conn) (stop func()) {
+	const pause = 2 * time.Second
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(pause):
+			}
+			if !On(c.Dir) {
+				_ = conn.Close()
+				return
+			}
+		}
+	}()
+	return func() { close(done) }
 }

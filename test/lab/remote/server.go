@@ -10,7 +10,6 @@ import (
 	"net"
 	"os/exec"
 	"syscall"
-	"time"
 )
 
 // Request is a command to run.
@@ -68,17 +67,18 @@ func (s Server) handle(conn net.Conn) {
 }
 
 func (s Server) run(r Request, in io.Reader, out *frames) exit {
-	const afterExit = time.Second // for output of what the command left in the background
 	cmd := exec.Command(r.Args[0], r.Args[1:]...)
 	cmd.Env = append(append([]string{}, s.Env...), r.Env...)
 	cmd.Dir = r.Dir
 	if cmd.Dir == "" {
 		cmd.Dir = "/"
 	}
-	cmd.Stdout = stream{out, kindOutput}
-	cmd.Stderr = stream{out, kindErrorOutput}
-	cmd.WaitDelay = afterExit
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	outputs, err := attach(cmd, stream{out, kindOutput}, stream{out, kindErrorOutput})
+	if err != nil {
+		return exit{Code: -1, NotStarted: err.Error()}
+	}
+	defer outputs.close()
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -86,8 +86,11 @@ func (s Server) run(r Request, in io.Reader, out *frames) exit {
 	if err != nil {
 		return exit{Code: -1, NotStarted: err.Error()}
 	}
+	outputs.pass()
 	go feed(in, stdin, cmd.Process.Pid)
-	return exitOf(cmd, cmd.Wait())
+	err = cmd.Wait()
+	outputs.drain()
+	return exitOf(cmd, err)
 }
 
 // feed passes input on. When the client is gone nobody wants the command any more.
