@@ -20,7 +20,7 @@ const probe = `{"apiVersion": "danm.io/v1", "kind": "ClusterNetwork", "metadata"
 // awaitAdmission returns when a network could be created. The API server hears some
 // time after the rollout whom to ask.
 func (l *Lab) awaitAdmission(ctx context.Context) error {
-	const patience, pause = time.Minute, 200 * time.Millisecond
+	const patience, pause = 4 * time.Minute, 200 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	client, err := l.client()

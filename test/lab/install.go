@@ -118,7 +118,7 @@ func (l *Lab) importAll(ctx context.Context) error {
 // awaitRollout waits for all programs of the product that have the label, and for
 // admission.
 func (l *Lab) awaitRollout(ctx context.Context, label string) error {
-	_, err := l.Kubectl(ctx, "rollout", "status", "--namespace", productNamespace, workloads, "--selector", label, "--timeout=240s")
+	_, err := l.Kubectl(ctx, "rollout", "status", "--namespace", productNamespace, workloads, "--selector", label, "--timeout=480s")
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ import (
 )
 
 // patience is for anything that takes seconds on an idle machine.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // must returns a function that fails the test on an error and else returns the value.
 func must(t *testing.T) func(string, error) string {
@@ -82,7 +82,7 @@ func TestLab(t *testing.T) {
 	for _, name := range []string{"node-1", "node-2"} {
 		must(t)(l.KubectlInput(ctx, podOn(name), "apply", "-f", "-"))
 	}
-	must(t)(l.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s"))
+	must(t)(l.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=300s"))
 
 	steps := []struct {
 		name string
@@ -117,11 +117,25 @@ func podIP(ctx context.Context, t *testing.T, l *lab.Lab, name string) string {
 
 func podsReachEachOther(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	must(t)(l.Kubectl(t.Context(), "exec", "on-node-1", "--", "ping", "-c", "1", "-w", "10", podIP(t.Context(), t, l, "on-node-2")))
-	must(t)(l.Kubectl(t.Context(), "exec", "on-node-2", "--", "ping", "-c", "1", "-w", "10", podIP(t.Context(), t, l, "on-node-1")))
-	if got := must(t)(l.Kubectl(t.Context(), "logs", "on-node-2")); got != "hello from node-2" {
-		t.Errorf("kubectl logs: got %q", got)
-	}
+	pings(t, l, "on-node-1", "on-node-2")
+	pings(t, l, "on-node-2", "on-node-1")
+	// containerd writes the log some time after the container has said it.
+	eventually(t, "the log has what the Pod said", func(ctx context.Context) error {
+		got, err := l.Kubectl(ctx, "logs", "on-node-2")
+		if err == nil && strings.TrimSpace(got) != "hello from node-2" {
+			err = fmt.Errorf("kubectl logs: got %q", got)
+		}
+		return err
+	})
+}
+
+// pings waits until a Pod gets an answer of another one.
+func pings(t *testing.T, l *lab.Lab, from, to string) {
+	t.Helper()
+	eventually(t, from+" reaches "+to, func(ctx context.Context) error {
+		_, err := l.Kubectl(ctx, "exec", from, "--", "ping", "-c", "1", "-w", "10", podIP(ctx, t, l, to))
+		return err
+	})
 }
 
 func execInKernel(t *testing.T, l *lab.Lab) {
@@ -364,8 +378,8 @@ func addNode(t *testing.T, l *lab.Lab) {
 		t.Fatal(err)
 	}
 	must(t)(l.KubectlInput(t.Context(), podOn("node-3"), "apply", "-f", "-"))
-	must(t)(l.Kubectl(t.Context(), "wait", "--for=condition=Ready", "pod", "on-node-3", "--timeout=60s"))
-	must(t)(l.Kubectl(t.Context(), "exec", "on-node-3", "--", "ping", "-c", "1", "-w", "10", podIP(t.Context(), t, l, "on-node-1")))
+	must(t)(l.Kubectl(t.Context(), "wait", "--for=condition=Ready", "pod", "on-node-3", "--timeout=300s"))
+	pings(t, l, "on-node-3", "on-node-1")
 }
 
 func logs(t *testing.T, l *lab.Lab) {

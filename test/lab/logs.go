@@ -36,7 +36,7 @@ func (l *Lab) Logs(ctx context.Context, dir string) error {
 
 // clusterState writes down the objects that matter, as a person would look at them.
 func (l *Lab) clusterState(ctx context.Context, dir string) error {
-	const patience = 20 * time.Second // the API server may be what is broken
+	const patience = time.Minute // the API server may be what is broken
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var errs []error
@@ -69,7 +69,7 @@ func (l *Lab) nodeLogs(ctx context.Context, name, dir string) error {
 	if !node.On(c.Dir) {
 		return errors.Join(errs...)
 	}
-	const patience = 20 * time.Second
+	const patience = time.Minute
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for file, script := range map[string]string{

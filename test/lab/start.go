@@ -19,9 +19,9 @@ const LogsVariable = "PATCHBAY_LAB_LOGS"
 
 // Time that tests give.
 const (
-	upPatience   = 5 * time.Minute
-	downPatience = time.Minute
-	logsPatience = 2 * time.Minute
+	upPatience   = 15 * time.Minute // a busy machine takes four for the images alone
+	downPatience = 2 * time.Minute
+	logsPatience = 5 * time.Minute
 )
 
 // Start brings up a lab for a test, with a name of its own unless the configuration has

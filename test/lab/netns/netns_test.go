@@ -5,6 +5,7 @@
 package netns
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -23,7 +24,7 @@ func newNamespace(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := Empty(t.Context(), name); err != nil {
+		if err := Empty(context.WithoutCancel(t.Context()), name); err != nil {
 			t.Error(err)
 		}
 		if err := Delete(name); err != nil {
@@ -61,19 +62,20 @@ func TestDial(t *testing.T) {
 	name := newNamespace(t)
 	var listener net.Listener
 	if err := Do(name, func() (err error) {
-		listener, err = net.Listen("tcp", "127.0.0.1:0")
+		// An address where nobody on the machine listens, whatever the port is.
+		listener, err = net.Listen("tcp", "127.89.0.1:0")
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
 	address := listener.Addr().String()
-	conn, err := Dial(t.Context(), name, net.Dialer{Timeout: time.Second}, "tcp", address)
+	conn, err := Dial(t.Context(), name, net.Dialer{Timeout: time.Minute}, "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = conn.Close()
-	if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil {
+	if conn, err := net.DialTimeout("tcp", address, time.Minute); err == nil {
 		_ = conn.Close()
 		t.Error("the listener can be reached from the machine's own namespace")
 	}
@@ -85,7 +87,7 @@ func TestEmpty(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		ids, err := Processes(name)
 		if err != nil {
 			t.Fatal(err)

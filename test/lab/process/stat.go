@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // Of names the process that has the number now. The error is ErrGone when none has.
 func Of(pid int) (ID, error) {
 	start, _, err := readStat(pid)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) { // the latter when it ends while it is read
 		err = ErrGone
 	}
 	if err != nil {

@@ -95,7 +95,7 @@ func TestRun(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			code, err := run(t.Context(), []string{"-timeout", "2m", "-memory", "256", "-env", "GOTRACEBACK", "/bin/sh", "-c", tc.script}, &out)
+			code, err := run(t.Context(), []string{"-timeout", "10m", "-memory", "256", "-env", "GOTRACEBACK", "/bin/sh", "-c", tc.script}, &out)
 			if err != nil {
 				t.Fatalf("%s\nrun: %v", tc.reason, err)
 			}
@@ -132,7 +132,7 @@ func TestDeadGuestFails(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			timeout := "1m"
+			timeout := "10m"
 			if errors.Is(tc.want, context.DeadlineExceeded) {
 				timeout = "8s"
 			}
