@@ -27,7 +27,7 @@ const (
 	// 5m (make soak-links).
 	chaosTime = 15 * time.Second
 	// chaosRest is how long the daemon may take to make everything right after it.
-	chaosRest = 2 * time.Minute
+	chaosRest = 4 * time.Minute
 	// chaosNetworks are on four NICs.
 	chaosNetworks = 200
 )

@@ -5,6 +5,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -23,8 +24,7 @@ func dump(tb testing.TB, path string) string {
 	tb.Helper()
 	var b strings.Builder
 	within(tb, path, func(h *netlink.Handle) {
-		links, err := h.LinkList()
-		must(tb, err)
+		links := listed(tb, h.LinkList)
 		slices.SortFunc(links, func(a, b netlink.Link) int { return strings.Compare(a.Attrs().Name, b.Attrs().Name) })
 		for _, l := range links {
 			if l.Attrs().Name == "lo" {
@@ -35,6 +35,24 @@ func dump(tb testing.TB, path string) string {
 		dumpRules(tb, &b, h)
 	})
 	return b.String()
+}
+
+// listed lists again while what is listed changes meanwhile.
+func listed[T any](tb testing.TB, list func() ([]T, error)) []T {
+	tb.Helper()
+	const tries = 100
+	var err error
+	for range tries {
+		var all []T
+		if all, err = list(); err == nil {
+			return all
+		}
+		if !errors.Is(err, netlink.ErrDumpInterrupted) && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	must(tb, err)
+	return nil
 }
 
 func dumpLink(tb testing.TB, b *strings.Builder, h *netlink.Handle, l netlink.Link) {
@@ -52,8 +70,7 @@ func dumpLink(tb testing.TB, b *strings.Builder, h *netlink.Handle, l netlink.Li
 		fmt.Fprintf(b, " alias %s", a.Alias)
 	}
 	fmt.Fprintf(b, "%s\n", dumpSysctls(a.Name))
-	addrs, err := h.AddrList(l, netlink.FAMILY_ALL)
-	must(tb, err)
+	addrs := listed(tb, func() ([]netlink.Addr, error) { return h.AddrList(l, netlink.FAMILY_ALL) })
 	for _, addr := range addrs {
 		if addr.IP.IsLinkLocalUnicast() {
 			fmt.Fprintf(b, "  address link-local\n")
@@ -134,8 +151,9 @@ func dumpSysctls(name string) string {
 func dumpRoutes(tb testing.TB, h *netlink.Handle, l netlink.Link) []string {
 	tb.Helper()
 	filter := &netlink.Route{Table: unix.RT_TABLE_UNSPEC, LinkIndex: l.Attrs().Index}
-	routes, err := h.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
-	must(tb, err)
+	routes := listed(tb, func() ([]netlink.Route, error) {
+		return h.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
+	})
 	var lines []string
 	for _, r := range routes {
 		if r.Table == unix.RT_TABLE_LOCAL || r.Dst != nil && (r.Dst.IP.IsLinkLocalUnicast() || r.Dst.IP.IsMulticast()) {
@@ -153,8 +171,7 @@ func dumpRoutes(tb testing.TB, h *netlink.Handle, l netlink.Link) []string {
 
 func dumpRules(tb testing.TB, b *strings.Builder, h *netlink.Handle) {
 	tb.Helper()
-	rules, err := h.RuleList(netlink.FAMILY_ALL)
-	must(tb, err)
+	rules := listed(tb, func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_ALL) })
 	for _, r := range rules {
 		if r.Src != nil {
 			fmt.Fprintf(b, "rule from %s table %d\n", r.Src, r.Table)
@@ -168,8 +185,7 @@ func dumpFDB(tb testing.TB, h *netlink.Handle, l netlink.Link) []string {
 	if l.Type() != "vxlan" {
 		return nil
 	}
-	neighs, err := h.NeighList(l.Attrs().Index, unix.AF_BRIDGE)
-	must(tb, err)
+	neighs := listed(tb, func() ([]netlink.Neigh, error) { return h.NeighList(l.Attrs().Index, unix.AF_BRIDGE) })
 	var lines []string
 	for _, n := range neighs {
 		lines = append(lines, fmt.Sprintf("fdb %s dst %s", n.HardwareAddr, n.IP))

@@ -157,15 +157,15 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// eventually polls until ok or until 5 s are over.
+// eventually polls until ok or until a minute is over.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return
 		}
 	}
-	tb.Fatalf("%s: not within 5 s", what)
+	tb.Fatalf("%s: not within a minute", what)
 }
 
 // descriptors counts the process's open files.

@@ -61,7 +61,7 @@ func TestThousandNetworks(t *testing.T) {
 	if up != networks {
 		t.Errorf("%d links are up, want %d", up, networks)
 	}
-	if limit := 2 * time.Minute; took > limit { // 30 s is to be reached; the machine may have other work
+	if limit := 4 * time.Minute; took > limit { // 30 s is to be reached; the machine may have other work
 		t.Errorf("it took %v", took)
 	}
 	if all, changing, took := round(); changing > 0 || all > 3 {

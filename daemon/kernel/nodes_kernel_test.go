@@ -130,7 +130,7 @@ func TestNodesJoinAndLeave(t *testing.T) {
 		start := time.Now()
 		for i := range pods {
 			for j := range pods {
-				if i != j && !echoes(t, pods[i], pods[j], podAddress(j).Addr().String(), 20*time.Second) {
+				if i != j && !echoes(t, pods[i], pods[j], podAddress(j).Addr().String(), time.Minute) {
 					t.Errorf("%s: Pod %d does not reach Pod %d", when, i, j)
 				}
 			}

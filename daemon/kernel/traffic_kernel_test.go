@@ -154,7 +154,7 @@ func TestHostIsNotReached(t *testing.T) {
 // back.
 func reaches(t *testing.T, from, to, addr string) {
 	t.Helper()
-	if !echoes(t, from, to, addr, 5*time.Second) {
+	if !echoes(t, from, to, addr, time.Minute) {
 		t.Errorf("no answer from %s", addr)
 	}
 }
