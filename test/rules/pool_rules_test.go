@@ -70,7 +70,7 @@ func poolRules() []row {
 			rule: "network and broadcast (not in /31, /32, /127, /128) are never handed out",
 			file: "ipam/take.go",
 			old:  "case p.hasEnds() && (off == u128{} || off == p.last):", new: "case false:",
-			test: "^(TestClaim|TestPool)",
+			test: "^TestClaim$",
 		},
 		{
 			name: "NextFit",
@@ -91,7 +91,7 @@ func poolRules() []row {
 			rule: "static addresses claim their bit wherever it lies in the subnet",
 			file: claimsDir + "grant.go",
 			old:  "\terr := f.pool.Claim(a)\n", new: "\terr := f.pool.Claim(a)\n\tif err == nil && !f.pool.Gives(a) {\n\t\terr = ErrOutside\n\t}\n",
-			test: "^(TestReservedAndGatewaysStayFree|TestClaim)",
+			test: "^TestReservedAndGatewaysStayFree$",
 		},
 	}
 }
