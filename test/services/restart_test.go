@@ -58,7 +58,7 @@ func TestRestart(t *testing.T) {
 	s.must(second.Stop(t.Context(), patience))
 	s.must(scene.SetReady(t.Context(), s.c, pods[0], true))
 	s.want("the third took over", "web", "10.0.0.1"+ready+"p0", "10.0.0.9"+ready+"p1", "10.0.0.4"+ready+"p3")
-	writes, err := third.Metric(t.Context(), "patchbay_service_writes_total")
+	writes, err := third.Writes(t.Context())
 	s.must(err)
 	if writes != 1 {
 		t.Errorf("the third wrote %v times for one Pod that became ready, want once", writes)

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,6 +118,10 @@ func (c *Controller) Metric(ctx context.Context, prefix string) (float64, error)
 	if err != nil {
 		return 0, err
 	}
+	return sumOf(text, prefix), nil
+}
+
+func sumOf(text, prefix string) float64 {
 	sum := 0.0
 	for line := range strings.Lines(text) {
 		if fields := strings.Fields(line); strings.HasPrefix(line, prefix) && len(fields) > 1 {
@@ -123,7 +129,35 @@ func (c *Controller) Metric(ctx context.Context, prefix string) (float64, error)
 			sum += value
 		}
 	}
-	return sum, nil
+	return sum
+}
+
+// Writes is how many writes for Services the API server has taken from the replica, as
+// soon as none is under way. Those that it refused, as they were planned from an older
+// version, are not among them: watches of different kinds may show what happened in
+// another order.
+func (c *Controller) Writes(ctx context.Context) (float64, error) {
+	for last := -1.0; ; {
+		text, err := c.get(ctx, "/metrics")
+		if err != nil {
+			return 0, err
+		}
+		taken := sumOf(text, "patchbay_service_writes_total") - sumOf(text, "patchbay_service_stale_total")
+		busy := sumOf(text, `controller_runtime_active_workers{controller="services"}`) > 0
+		switch {
+		case busy:
+			last = -1
+		case taken == last: // one number of the text may be a moment older than another
+			return taken, nil
+		default:
+			last = taken
+		}
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("await the end of the controller's writes: %w", ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 func (c *Controller) ready(ctx context.Context) error {
@@ -164,9 +198,11 @@ func (c *Controller) get(ctx context.Context, path string) (string, error) {
 
 var errNotOK = errors.New("no answer of use")
 
-// free is an address on the loopback that nobody listens on.
+// free is an address on the loopback that nobody listens on. It is none that others
+// look for a free port at: one of theirs may not come between this and its use.
 func free(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	host := netip.AddrFrom4([4]byte{127, byte(1 + rand.IntN(250)), byte(rand.IntN(256)), byte(1 + rand.IntN(254))})
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", netip.AddrPortFrom(host, 0).String())
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}

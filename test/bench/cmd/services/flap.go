@@ -18,7 +18,7 @@ import (
 // flap turns a tenth of the Pods ready and not, as fast as the clients can, and looks
 // at what is left when they stop.
 func (f *fleet) flap(ctx context.Context, c *scene.Controller, out io.Writer) error {
-	before, err := c.Metric(ctx, "patchbay_service_writes_total")
+	before, err := c.Writes(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (f *fleet) flap(ctx context.Context, c *scene.Controller, out io.Writer) er
 		return err
 	}
 	rested := time.Since(ended)
-	writes, err := c.Metric(ctx, "patchbay_service_writes_total")
+	writes, err := c.Writes(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (f *fleet) flap(ctx context.Context, c *scene.Controller, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%d Pods flap for %s: %d changes of Pods (%.0f/s), %.0f writes of slices (%.2f for a change), %.0f of them planned again; nothing lost or stale %.1f s after; memory %d MiB, at its peak %d MiB\n",
+	_, err = fmt.Fprintf(out, "%d Pods flap for %s: %d changes of Pods (%.0f/s), %.0f writes of slices (%.2f for a change), %.0f more refused as stale and planned again; nothing lost or stale %.1f s after; memory %d MiB, at its peak %d MiB\n",
 		len(order), f.o.flap, flaps.Load(), float64(flaps.Load())/f.o.flap.Seconds(), writes-before, (writes-before)/float64(max(flaps.Load(), 1)), stale,
 		rested.Seconds(), now>>20, peak>>20)
 	return err

@@ -74,9 +74,12 @@ func (f *fleet) resync(ctx context.Context, program, start string, out io.Writer
 	filled := time.Since(began)
 	err = f.settle(ctx, c)
 	took := time.Since(began)
+	if err == nil {
+		err = f.rest(ctx) // what is to be looked at again in a moment is not in its queue
+	}
 	now, peak, errMemory := c.Memory()
-	writes, errWrites := c.Metric(ctx, "patchbay_service_writes_total")
-	if err := errors.Join(err, errMemory, errWrites, f.check(ctx), c.Stop(context.WithoutCancel(ctx), patience)); err != nil {
+	writes, errWrites := c.Writes(ctx)
+	if err := errors.Join(err, errMemory, errWrites, c.Stop(context.WithoutCancel(ctx), patience)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "%s: caches filled after %.1f s, all endpoints right after %.1f s, %.0f writes; memory %d MiB, at its peak %d MiB\n",

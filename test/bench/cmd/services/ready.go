@@ -36,7 +36,7 @@ func (f *fleet) turnReady(ctx context.Context, c *scene.Controller, out io.Write
 		return err
 	}
 	defer func() { w.now.Stop() }()
-	before, err := c.Metric(ctx, "patchbay_service_writes_total")
+	before, err := c.Writes(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (f *fleet) turnReady(ctx context.Context, c *scene.Controller, out io.Write
 	if err := f.rest(ctx); err != nil {
 		return err
 	}
-	after, err := c.Metric(ctx, "patchbay_service_writes_total")
+	after, err := c.Writes(ctx)
 	if err != nil {
 		return err
 	}
