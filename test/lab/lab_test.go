@@ -455,6 +455,11 @@ func TestDownAfterCrash(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			id := strings.ToLower(fmt.Sprintf("%s-%d", name, os.Getpid()))
+			t.Cleanup(func() {
+				if err := lab.Down(context.WithoutCancel(t.Context()), id); err != nil { // for the case that the test failed before
+					t.Error(err)
+				}
+			})
 			tc.crash(t, id)
 			if err := lab.Down(t.Context(), id); err != nil {
 				t.Errorf("%s\nDown: %v", tc.reason, err)

@@ -109,13 +109,17 @@ func (l *Lab) images() ([]string, error) {
 	return append([]string{l.config.path(baseFile)}, built...), err
 }
 
-// builtImages are those of the product, from `make images`.
+// hubImage is larger than all others together, and no lab runs a hub: to import it was
+// most of a node's first boot.
+const hubImage = "patchbay-hub.tar"
+
+// builtImages are those of the product, from `make images`, without the hub's.
 func (c Config) builtImages() ([]string, error) {
 	built, err := filepath.Glob(filepath.Join(c.Bin, "images", "*.tar"))
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)
 	}
-	return built, nil
+	return slices.DeleteFunc(built, func(file string) bool { return filepath.Base(file) == hubImage }), nil
 }
 
 func (l *Lab) startNode(ctx context.Context, name string) error {

@@ -84,7 +84,7 @@ func (id ID) end(ctx context.Context, sig unix.Signal) error {
 // open returns a pidfd that certainly is this process's.
 func (id ID) open() (int, error) {
 	fd, err := unix.PidfdOpen(id.PID, 0)
-	if errors.Is(err, unix.ESRCH) || id.PID == 0 {
+	if notLeader(err) || id.PID == 0 {
 		return -1, fmt.Errorf("open process %d: %w", id.PID, ErrGone)
 	}
 	if err != nil {
@@ -95,6 +95,12 @@ func (id ID) open() (int, error) {
 		return -1, fmt.Errorf("open process %d: %w", id.PID, ErrGone)
 	}
 	return fd, nil
+}
+
+// notLeader tells that no process has the number: nobody has, or a thread of another
+// process, for which kernels have different words.
+func notLeader(err error) bool {
+	return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL)
 }
 
 func (id ID) send(fd int, sig unix.Signal) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -121,6 +122,28 @@ func TestReusedPIDIsLeftAlone(t *testing.T) {
 	}
 	if stale.Alive() || !id.Alive() {
 		t.Errorf("alive: stale %t, actual %t; want false, true", stale.Alive(), id.Alive())
+	}
+}
+
+// The number of a process that is gone may be a thread's of another one by now.
+func TestThreadIsNoProcess(t *testing.T) {
+	t.Parallel()
+	threads := make(chan int)
+	done := make(chan struct{})
+	defer close(done)
+	for range 2 { // one of them may be the process's first thread
+		go func() {
+			runtime.LockOSThread()
+			threads <- unix.Gettid()
+			<-done
+		}()
+	}
+	for range 2 {
+		if thread := <-threads; thread != os.Getpid() {
+			if err := (ID{PID: thread, Start: 1}).Kill(t.Context()); err != nil {
+				t.Errorf("Kill: %v", err)
+			}
+		}
 	}
 }
 

@@ -77,8 +77,8 @@ func Kill(ctx context.Context, dir string) error {
 // is not given to another one.
 func kill(pid int, dir string) error {
 	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		return nil // nobody has the number, or a thread of another process
 	}
 	if err != nil {
 		return fmt.Errorf("open process %d: %w", pid, err)
