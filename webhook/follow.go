@@ -114,6 +114,9 @@ func (f *follower) Start(ctx context.Context) error {
 	}
 	f.catalog.completed()
 	informers, err := f.watch(ctx)
+	if ctx.Err() != nil {
+		return nil // whatever a cache that ends says
+	}
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/apitest/admit"
 )
 
 func TestMain(m *testing.M) {
@@ -54,21 +57,20 @@ func startWith(t *testing.T, env *apitest.Env, o *options) *replica {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- m.Start(ctx) }()
-	r := &replica{url: "http://" + o.http, stop: func() error { cancel(); return <-done }}
-	t.Cleanup(cancel)
-	return r
+	go func() { done <- serve(ctx, m) }()
+	stop := sync.OnceValue(func() error { cancel(); return <-done })
+	t.Cleanup(func() { _ = stop() }) // it must not log after the test
+	return &replica{url: "http://" + o.http, stop: stop}
 }
 
 // free is an address on the loopback that nobody listens on.
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := admit.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 // eventually polls until try succeeds.
@@ -137,7 +139,10 @@ func TestLeaderHandsOver(t *testing.T) {
 	if err := first.stop(); err != nil {
 		t.Errorf("the leader ended with %v", err)
 	}
-	eventually(t, "the second to lead", 10*time.Second, func(ctx context.Context) error {
+	if now, err := holder(t.Context(), env); err == nil && now == leader {
+		t.Error("the leader has ended, and the Lease is still its own")
+	}
+	eventually(t, "the second to lead", time.Minute, func(ctx context.Context) error {
 		now, err := holder(ctx, env)
 		if err == nil && now == leader {
 			err = errors.New("the first one still leads")

@@ -80,6 +80,7 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 		},
 		Logger:      logr.FromContextOrDiscard(ctx),
 		BaseContext: func() context.Context { return ctx },
+		NewCache:    newCache(ctx),
 		// A read that asks for a cache by accident fails, instead of streaming
 		// the status of all networks into this process.
 		Cache: cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.Slim, ByObject: cached(), NewInformer: newInformer},

@@ -41,8 +41,5 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := m.Start(ctx); err != nil {
-		return fmt.Errorf("run: %w", err)
-	}
-	return nil
+	return serve(ctx, m)
 }
