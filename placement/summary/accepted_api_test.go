@@ -171,7 +171,7 @@ func TestNoStatusOfARolloutIsRefused(t *testing.T) {
 				}
 				rows := make([]Row, 1+rnd.IntN(3))
 				for i := range rows {
-					rows[i] = anyRow(rnd, object, i)
+					rows[i] = anyRow(rnd, object, i, rnd.Int64N(1+int64(step)/10)) // none at first
 				}
 				report(t, env, object, rows, fmt.Sprintf("%s: step %d", tc.reason, step))
 			}
@@ -180,13 +180,13 @@ func TestNoStatusOfARolloutIsRefused(t *testing.T) {
 }
 
 // anyRow is a status that the API server of a cluster has taken.
-func anyRow(rnd *rand.Rand, object *unstructured.Unstructured, i int) Row {
+func anyRow(rnd *rand.Rand, object *unstructured.Unstructured, i int, collisions int64) Row {
 	total := rnd.Int64N(5)
 	ready := rnd.Int64N(total + 1)
 	available := rnd.Int64N(ready + 1)
 	now := stamp(time.Now())
 	status := map[string]any{
-		"observedGeneration": int64(40), "collisionCount": rnd.Int64N(3), "replicas": total, "readyReplicas": ready,
+		"observedGeneration": int64(40), "collisionCount": collisions, "replicas": total, "readyReplicas": ready,
 		"availableReplicas": available, "updatedReplicas": rnd.Int64N(total + 1),
 		"conditions": []any{map[string]any{"type": "ReplicaFailure", "status": yes, "reason": "Quota", "message": "full", "lastTransitionTime": now}},
 	}
@@ -195,7 +195,7 @@ func anyRow(rnd *rand.Rand, object *unstructured.Unstructured, i int) Row {
 		status["currentReplicas"], status["currentRevision"], status["updateRevision"] = total, "x-1", fmt.Sprint("x-", 1+rnd.IntN(2))
 	case "DaemonSet":
 		status = map[string]any{
-			"observedGeneration": int64(40), "collisionCount": rnd.Int64N(3), "currentNumberScheduled": total,
+			"observedGeneration": int64(40), "collisionCount": collisions, "currentNumberScheduled": total,
 			"desiredNumberScheduled": total + 1, "numberMisscheduled": int64(0), "numberReady": ready, "numberAvailable": available,
 			"updatedNumberScheduled": available, "numberUnavailable": total + 1 - available,
 		}

@@ -68,10 +68,14 @@ func observed(object *unstructured.Unstructured, rows []Row) int64 {
 	return min(object.GetGeneration(), max(seen, least(statusOf(object), "observedGeneration")))
 }
 
-// keepCollisions keeps a count of collisions that was larger: the API server refuses
-// a smaller one, whichever cluster reports it.
+// keepCollisions keeps a count of collisions that was larger, or is told of no longer: the
+// API server refuses a smaller one and the lack of one, whichever cluster reports it.
 func keepCollisions(object *unstructured.Unstructured, status map[string]any) {
-	if was := least(statusOf(object), "collisionCount"); was > least(status, "collisionCount") {
-		status["collisionCount"] = was
+	const field = "collisionCount"
+	was := statusOf(object)
+	_, told := was[field]
+	_, tells := status[field]
+	if told && (!tells || least(was, field) > least(status, field)) {
+		status[field] = least(was, field)
 	}
 }
