@@ -21,7 +21,7 @@ import (
 
 // startTimeout bounds the start of a control plane, on a machine where other test
 // binaries start theirs.
-const startTimeout = 2 * time.Minute
+const startTimeout = 5 * time.Minute
 
 // Env is a running API server, ready for Patchbay's objects.
 type Env struct {
@@ -101,11 +101,10 @@ func (e *Env) prepare(ctx context.Context) error {
 	if err := install(ctx, e.Client); err != nil {
 		return err
 	}
-	daemon, err := newClient(e.ConfigAs(NodeDaemon("any")))
-	if err != nil {
+	if err := awaitServed(ctx, e.Config, e.Client); err != nil {
 		return err
 	}
-	return awaitRights(ctx, daemon)
+	return awaitRights(ctx, e.Client)
 }
 
 // Close ends the API server and removes all that it stored.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
@@ -81,20 +80,6 @@ func ofCluster() ([]*unstructured.Unstructured, error) {
 		all = append(all, objects...)
 	}
 	return all, nil
-}
-
-// awaitRights waits until the API server knows the rights of the node daemon: its
-// authorizer, too, hears of them some time after they were stored.
-func awaitRights(ctx context.Context, daemon client.Client) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		last = daemon.List(ctx, &v1.ClusterNetworkList{})
-		return last == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("await the daemon's rights: %w (last: %w)", err, last)
-	}
-	return nil
 }
 
 // ReadManifests reads all objects of the *.yaml files in a folder and those below, in

@@ -12,16 +12,16 @@ import (
 
 var errAccepted = errors.New("accepted")
 
-// eventually polls until try succeeds; after 30 s the test fails with the last error.
+// eventually polls until try succeeds; after two minutes the test fails with the last error.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		err := try()
 		if err == nil {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("not within 30 s: %s: %v", what, err)
+			t.Fatalf("not within two minutes: %s: %v", what, err)
 		}
 	}
 }

@@ -22,13 +22,22 @@ import (
 
 // How long the API server may take to ask, and how often to look.
 const (
-	awaitTimeout = time.Minute
+	awaitTimeout = 3 * time.Minute
 	awaitEvery   = 20 * time.Millisecond
 )
+
+// patience is how many seconds the API server waits for an answer of Serve, which is the
+// most that it takes: a busy machine is not what tests of the answers are about.
+const patience = 30
 
 // Install creates the webhook configurations of deployments/, with the URL of a local
 // port in place of the Service.
 func Install(ctx context.Context, env *apitest.Env, port int) error {
+	return install(ctx, env, port, 0)
+}
+
+// install is Install with another time that the API server waits, unless it is 0.
+func install(ctx context.Context, env *apitest.Env, port int, seconds int64) error {
 	folder, err := source.Path("deployments", "webhooks")
 	if err != nil {
 		return err
@@ -41,7 +50,7 @@ func Install(ctx context.Context, env *apitest.Env, port int) error {
 		if !strings.HasSuffix(u.GetKind(), "WebhookConfiguration") {
 			continue
 		}
-		if err := local(u, port); err != nil {
+		if err := local(u, port, seconds); err != nil {
 			return err
 		}
 		if err := env.Client.Create(ctx, u); err != nil {
@@ -52,7 +61,7 @@ func Install(ctx context.Context, env *apitest.Env, port int) error {
 }
 
 // local points the webhooks of a configuration to the port.
-func local(u *unstructured.Unstructured, port int) error {
+func local(u *unstructured.Unstructured, port int, seconds int64) error {
 	hooks, _, err := unstructured.NestedSlice(u.Object, "webhooks")
 	if err != nil {
 		return fmt.Errorf("read %s: %w", u.GetKind(), err)
@@ -60,6 +69,9 @@ func local(u *unstructured.Unstructured, port int) error {
 	for i := range hooks {
 		if hook, ok := hooks[i].(map[string]any); ok {
 			hook["clientConfig"] = map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d", port)}
+			if seconds > 0 {
+				hook["timeoutSeconds"] = seconds
+			}
 		}
 	}
 	return unstructured.SetNestedSlice(u.Object, hooks, "webhooks")

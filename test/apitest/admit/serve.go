@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,6 +14,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/webhook"
 )
 
@@ -31,7 +32,7 @@ func Serve(ctx context.Context, env *apitest.Env, clock func() time.Time) (stop 
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(Install(ctx, env, port), Await(ctx, env)); err != nil {
+	if err := errors.Join(install(ctx, env, port, patience), Await(ctx, env)); err != nil {
 		stop()
 		return nil, err
 	}
@@ -70,16 +71,9 @@ func Controller() apitest.Identity {
 	}
 }
 
-// FreePort returns a TCP port of the loopback address that nobody listens on.
+// FreePort returns a TCP port of the loopback address that nobody listens on, and that
+// nobody is given who asks for any.
 func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	a, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("listener on %v: want a TCP address", l.Addr())
-	}
-	return a.Port, nil
+	port, err := controlplane.FreePort(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	return int(port), err
 }

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apitest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// await asks until there is no error any more, or ctx ends.
+func await(ctx context.Context, what string, ask func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		last = ask(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("await %s: %w (last: %w)", what, err, last)
+	}
+	return nil
+}
+
+// awaitServed waits until the API server serves all kinds that are defined, and names them
+// to who asks what there is: it does both some time after it called them established.
+func awaitServed(ctx context.Context, config *rest.Config, c client.Client) error {
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make discovery client: %w", err)
+	}
+	var definitions apiextensionsv1.CustomResourceDefinitionList
+	if err := c.List(ctx, &definitions); err != nil {
+		return fmt.Errorf("list definitions: %w", err)
+	}
+	return await(ctx, "what is defined", func(ctx context.Context) error {
+		_, lists, err := d.ServerGroupsAndResources()
+		if err != nil {
+			return fmt.Errorf("ask what is served: %w", err)
+		}
+		named := map[string]bool{}
+		for _, l := range lists {
+			for i := range l.APIResources {
+				named[l.GroupVersion+" "+l.APIResources[i].Kind] = true
+			}
+		}
+		for i := range definitions.Items {
+			if err := served(ctx, c, &definitions.Items[i], named); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// served says what is missing of one kind.
+func served(ctx context.Context, c client.Client, d *apiextensionsv1.CustomResourceDefinition, named map[string]bool) error {
+	version := schema.GroupVersion{Group: d.Spec.Group, Version: d.Spec.Versions[0].Name}
+	if key := version.String() + " " + d.Spec.Names.Kind; !named[key] {
+		return fmt.Errorf("%s is not among what is served", key)
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(version.WithKind(d.Spec.Names.ListKind))
+	if err := c.List(ctx, list, client.Limit(1)); err != nil {
+		return fmt.Errorf("list %s: %w", d.Name, err)
+	}
+	return nil
+}
+
+// awaitRights waits until the API server knows the rights of our accounts: its authorizer,
+// too, hears of them some time after they were stored.
+func awaitRights(ctx context.Context, c client.Client) error {
+	objects, err := ofCluster()
+	if err != nil {
+		return err
+	}
+	open, err := rights(objects)
+	if err != nil {
+		return err
+	}
+	return await(ctx, "the rights of our accounts", func(ctx context.Context) error {
+		for i := range open {
+			review := open[i].DeepCopy()
+			if err := c.Create(ctx, review); err != nil {
+				return fmt.Errorf("ask for rights: %w", err)
+			}
+			if !review.Status.Allowed {
+				return fmt.Errorf("%s may not %v", review.Spec.User, review.Spec.ResourceAttributes)
+			}
+		}
+		return nil
+	})
+}
+
+// rights are all that manifests give to service accounts, as questions.
+func rights(objects []*unstructured.Unstructured) ([]authv1.SubjectAccessReview, error) {
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, o := range objects {
+		if kind := o.GetKind(); kind != "ClusterRole" && kind != "Role" {
+			continue
+		}
+		role := rbacv1.Role{} // a ClusterRole has the same rules
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+			return nil, fmt.Errorf("read %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		rules[o.GetKind()+o.GetNamespace()+"/"+o.GetName()] = role.Rules
+	}
+	var all []authv1.SubjectAccessReview
+	for _, o := range objects {
+		if !strings.HasSuffix(o.GetKind(), "RoleBinding") {
+			continue
+		}
+		b := rbacv1.RoleBinding{} // and a ClusterRoleBinding the same fields
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &b); err != nil {
+			return nil, fmt.Errorf("read %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		key := b.RoleRef.Kind + "/" + b.RoleRef.Name
+		if b.RoleRef.Kind == "Role" {
+			key = b.RoleRef.Kind + b.Namespace + "/" + b.RoleRef.Name
+		}
+		for _, s := range b.Subjects {
+			if s.Kind == rbacv1.ServiceAccountKind {
+				all = append(all, questions(&b, "system:serviceaccount:"+s.Namespace+":"+s.Name, rules[key])...)
+			}
+		}
+	}
+	return all, nil
+}
+
+// questions ask for one right of each rule.
+func questions(b *rbacv1.RoleBinding, user string, rules []rbacv1.PolicyRule) []authv1.SubjectAccessReview {
+	var all []authv1.SubjectAccessReview
+	for _, r := range rules {
+		if len(r.Resources) == 0 {
+			continue
+		}
+		what := &authv1.ResourceAttributes{Namespace: b.Namespace, Verb: r.Verbs[0], Group: r.APIGroups[0]}
+		what.Resource, what.Subresource, _ = strings.Cut(r.Resources[0], "/")
+		if len(r.ResourceNames) > 0 {
+			what.Name = r.ResourceNames[0]
+		}
+		all = append(all, authv1.SubjectAccessReview{Spec: authv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: what}})
+	}
+	return all
+}
