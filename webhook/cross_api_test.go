@@ -64,7 +64,8 @@ func TestConflicts(t *testing.T) {
 				if tc.refused != nil { // admission hears of the older one a little later
 					eventually(t, "the younger one is refused", func() bool {
 						u := object(t, kind, ns, apitest.Name("net"), strings.ReplaceAll(tc.younger, "%", device))
-						return env.Client.Create(t.Context(), u, client.DryRunAll) != nil
+						err := env.Client.Create(t.Context(), u, client.DryRunAll)
+						return err != nil && strings.Contains(err.Error(), tc.refused[0])
 					})
 				}
 				checkAnswer(t, tc.reason, younger(), tc.refused)

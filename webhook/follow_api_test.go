@@ -63,9 +63,9 @@ func TestFollowerForgetsWhatWentMeanwhile(t *testing.T) {
 			t.Errorf("end: %v", err)
 		}
 	}()
-	for deadline := time.Now().Add(30 * time.Second); taken(f.catalog, 101) || !taken(f.catalog, 102); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); taken(f.catalog, 101) || !taken(f.catalog, 102); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after 30 s: the ghost is there: %v, the late one: %v", taken(f.catalog, 101), taken(f.catalog, 102))
+			t.Fatalf("after a minute: the ghost is there: %v, the late one: %v", taken(f.catalog, 101), taken(f.catalog, 102))
 		}
 	}
 	if !taken(f.catalog, 100) {

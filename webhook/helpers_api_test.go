@@ -12,7 +12,7 @@ import (
 // eventually waits until cond holds.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	eventuallyWithin(t, 30*time.Second, what, cond)
+	eventuallyWithin(t, 2*time.Minute, what, cond)
 }
 
 func eventuallyWithin(t *testing.T, limit time.Duration, what string, cond func() bool) {

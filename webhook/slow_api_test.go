@@ -6,11 +6,14 @@ package webhook_test
 
 import (
 	"net"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -50,13 +53,48 @@ func TestSlow(t *testing.T) {
 		})
 		return time.Since(begin)
 	}
-	if took := pod(nil); took > 2*time.Second {
-		t.Errorf("a Pod without annotations took %v", took)
+	took := pod(nil)
+	if n := asked(t, env); n != 0 {
+		t.Errorf("a Pod without annotations took %v: the API server has asked %d times", took, n)
 	}
-	if took := pod(map[string]string{v1.InterfacesAnnotation: `[{"tenantNetwork": "net"}]`}); took < 2*time.Second || took > 8*time.Second {
-		t.Errorf("an annotated Pod took %v, want about 3 s", took)
+	// A busy machine adds to it and takes nothing away.
+	least := time.Hour
+	for tries := 0; tries < 5 && least > 8*time.Second; tries++ {
+		least = min(least, pod(map[string]string{v1.InterfacesAnnotation: `[{"tenantNetwork": "net"}]`}))
+	}
+	if least < 2*time.Second || least > 8*time.Second {
+		t.Errorf("an annotated Pod took %v, want about 3 s", least)
+	}
+	if asked(t, env) == 0 {
+		t.Error("the API server counts no question about an annotated Pod")
 	}
 	if err := env.Client.Create(t.Context(), tenantNetwork(t, ns, "net", `{}`)); err == nil {
 		t.Error("a network was let in")
 	}
+}
+
+// asked is how often the API server has asked about Pods, in its own count.
+func asked(t *testing.T, env *apitest.Env) int {
+	t.Helper()
+	cs, err := kubernetes.NewForConfig(env.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := cs.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if !strings.HasPrefix(line, "apiserver_admission_webhook_admission_duration_seconds_count{") || !strings.Contains(line, `name="pods.danm.io"`) {
+			continue
+		}
+		_, number, _ := strings.Cut(line, "} ")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	return total
 }

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/tenant"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -224,7 +226,8 @@ func TestReservationsDoNotLeak(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), &list.Items[0]); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the deleted network's VLAN is free", func() bool { return len(reserved(t, env, config)) == 1 })
+	// At once, or if nobody saw the deletion when it has been nobody's for a while.
+	eventuallyWithin(t, 2*tenant.Grace+time.Minute, "the deleted network's VLAN is free", func() bool { return len(reserved(t, env, config)) == 1 })
 	if err := env.Client.Create(t.Context(), tenantNetwork(t, ns, "third", `{}`)); err != nil {
 		t.Errorf("create after a deletion: %v", err)
 	}
