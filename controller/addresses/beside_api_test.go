@@ -81,7 +81,7 @@ func TestNothingIsLooseWhileNodesWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	ns, users := env.Namespace(t), &sync.Map{}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var all sync.WaitGroup
 	for i := range nodes {

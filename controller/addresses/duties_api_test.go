@@ -49,8 +49,10 @@ func TestBitsThatNobodyCoversAreFreed(t *testing.T) {
 	})
 }
 
+// The tests that share an API server run one after the other: the controller of each looks
+// after all networks, and one that ends would obey a request and tell nobody.
+
 func TestNodesThatAreGoneLoseTheirAddresses(t *testing.T) {
-	t.Parallel()
 	env := apitest.Start(t)
 	f := start(t, env)
 	ns, gone, alive := env.Namespace(t), f.node(apitest.Name("gone")), f.node(apitest.Name("alive"))
@@ -83,7 +85,6 @@ func TestNodesThatAreGoneLoseTheirAddresses(t *testing.T) {
 // off: what its daemon wrote since stays, and so do the DanmEps of Pods that are
 // still there.
 func TestNodesThatCameBackKeepWhatIsNew(t *testing.T) {
-	t.Parallel()
 	env := apitest.Start(t)
 	f := start(t, env)
 	ns, old := env.Namespace(t), f.node(apitest.Name("node"))
@@ -122,7 +123,6 @@ func TestNodesThatCameBackKeepWhatIsNew(t *testing.T) {
 }
 
 func TestRebuildOnRequest(t *testing.T) {
-	t.Parallel()
 	env := apitest.Start(t)
 	f := start(t, env)
 	node := f.node(apitest.Name("node"))
@@ -140,7 +140,6 @@ func TestRebuildOnRequest(t *testing.T) {
 }
 
 func TestPoolsThatRunOut(t *testing.T) {
-	t.Parallel()
 	env := apitest.Start(t)
 	f := start(t, env)
 	node := f.node(apitest.Name("node"))
@@ -166,7 +165,6 @@ func TestPoolsThatRunOut(t *testing.T) {
 // What is not in a recovery is not skipped: the annotation must not count for one
 // that begins tomorrow.
 func TestSkipWithoutRecoveryIsForgotten(t *testing.T) {
-	t.Parallel()
 	env := apitest.Start(t)
 	f := start(t, env)
 	cn := f.network(&v1.IPAMStatus{V4: bitmap()})

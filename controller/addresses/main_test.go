@@ -33,7 +33,7 @@ import (
 func TestMain(m *testing.M) { apitest.Main(m) }
 
 // patience is how long a test waits for something that must happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // grace is how long a Node must be gone in these tests.
 const grace = time.Second
