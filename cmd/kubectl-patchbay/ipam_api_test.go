@@ -79,7 +79,7 @@ func TestRebuildWaitsAndTells(t *testing.T) {
 	env := apitest.Start(t)
 	n := danmNet(t, env, env.Namespace(t), false)
 	report(t.Context(), t, env, n, corev1.EventTypeNormal, v1.ReasonRebuilt, "of another time")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	done := make(chan struct{})
 	go func() { // patchbay-controller
@@ -105,7 +105,7 @@ func TestRebuildThatDoesNotHappen(t *testing.T) {
 	env := apitest.Start(t)
 	ns := env.Namespace(t)
 	failing := danmNet(t, env, ns, false)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
@@ -124,7 +124,7 @@ func TestRebuildThatDoesNotHappen(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := call(t, env, "ipam", "rebuild", tc.target, "-n", ns, "--timeout=1s")
+			_, err := call(t, env, "ipam", "rebuild", tc.target, "-n", ns, "--timeout=10s")
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.want)
 			}
@@ -173,7 +173,8 @@ func TestSkipRefusesANodeThatIsReady(t *testing.T) {
 	if _, err := call(t, env, "ipam", "skip", node.Name, "-n", ns); err == nil || !strings.Contains(err.Error(), "is Ready") {
 		t.Errorf("got error %v, want one that says that the node is Ready", err)
 	}
-	if got := annotation(t.Context(), t, env, n, v1.SkipAnnotation); got != "" {
+	// Another test skips a node everywhere.
+	if got := annotation(t.Context(), t, env, n, v1.SkipAnnotation); strings.Contains(got, node.Name) {
 		t.Errorf("refused, and skipped %q", got)
 	}
 	if _, err := call(t, env, "ipam", "skip", node.Name, "-n", ns, "--force"); err != nil {

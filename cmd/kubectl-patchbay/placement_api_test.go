@@ -28,7 +28,7 @@ import (
 func TestAClusterJoins(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := standalone.Install(ctx, env.Config); err != nil {
 		t.Fatal(err)
