@@ -32,7 +32,7 @@ func socketIn(dir string) string { return filepath.Join(dir, "run", "s") }
 // the cluster is made up: every Pod asks for the one network, and its addresses
 // come from a pool in memory, as they do from a node's hold.
 func serve(ctx context.Context, o options) (err error) {
-	j, err := journal.Open(filepath.Join(o.dir, "state", "journal.db"), journal.Options{})
+	j, err := journal.OpenContext(ctx, filepath.Join(o.dir, "state", "journal.db"), journal.Options{})
 	if err != nil {
 		return err
 	}
