@@ -136,7 +136,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // goes for long must not keep addresses from the others. What cannot be written in
 // time stays in the node's entries, for the next life.
 func (d *daemon) giveBack(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.lastWrites)
 	defer cancel()
 	if err := d.addresses.GiveBack(ctx); err != nil {
 		d.log.Info("Addresses stay with this node that were kept ready", "error", err.Error())

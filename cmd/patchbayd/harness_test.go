@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,7 +28,10 @@ import (
 )
 
 // patience is how long a test waits for something that must happen.
-const patience = time.Minute
+const patience = 2 * time.Minute
+
+// tryPatience bounds one look, so that a request that hangs is made again.
+const tryPatience = 30 * time.Second
 
 // node is a machine with a daemon: its files, and its Node object.
 type node struct {
@@ -36,13 +41,16 @@ type node struct {
 	dir  string
 	http string
 	args []string
+	// lastWrites bounds the last writes of a daemon that is started; a busy machine
+	// needs longer for them than a node has.
+	lastWrites time.Duration
 }
 
 // newNode prepares a node whose daemon has the rights of deployments/. Only one
 // may run at a time: they share the NIC.
 func newNode(tb testing.TB, env *apitest.Env) *node {
 	tb.Helper()
-	n := &node{t: tb, env: env, name: apitest.Name("node"), dir: tb.TempDir(), http: freeAddress(tb)}
+	n := &node{t: tb, env: env, name: apitest.Name("node"), dir: tb.TempDir(), http: freeAddress(tb), lastWrites: patience}
 	if err := env.Client.Create(tb.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}); err != nil {
 		tb.Fatal(err)
 	}
@@ -75,9 +83,11 @@ func (n *node) writeKubeconfig() {
 	}
 }
 
+// freeAddress is one that nothing else of this machine would choose before its use.
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	host := netip.AddrFrom4([4]byte{127, byte(1 + rand.IntN(250)), byte(rand.IntN(256)), byte(1 + rand.IntN(254))})
+	l, err := net.Listen("tcp", netip.AddrPortFrom(host, 0).String())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -99,7 +109,7 @@ func (n *node) start() (stop func()) {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, n.args, n.t.Output()) }()
+	go func() { done <- n.run(ctx) }()
 	ended := false
 	stop = func() {
 		cancel()
@@ -113,6 +123,16 @@ func (n *node) start() (stop func()) {
 	}
 	n.t.Cleanup(stop)
 	return stop
+}
+
+// run is the daemon to its end.
+func (n *node) run(ctx context.Context) error {
+	o, err := parseOptions(n.args, n.t.Output())
+	if err != nil {
+		return err
+	}
+	o.lastWrites = n.lastWrites
+	return serve(ctx, o, n.t.Output())
 }
 
 // awaitReady waits until /readyz says so.
@@ -167,7 +187,9 @@ func eventually(tb testing.TB, what string, f func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
 	for {
-		err := f(ctx)
+		try, end := context.WithTimeout(ctx, tryPatience)
+		err := f(try)
+		end()
 		if err == nil {
 			return
 		}

@@ -26,12 +26,13 @@ type options struct {
 	http                     string
 	hold                     int
 	cool                     time.Duration
+	lastWrites               time.Duration
 	install, debug, version  bool
 }
 
 // parseOptions reads the flags; the message of a wrong one goes to stderr.
 func parseOptions(args []string, stderr io.Writer) (*options, error) {
-	o := &options{}
+	o := &options{lastWrites: giveBackPatience}
 	f := flag.NewFlagSet("patchbayd", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.node, "node-name", os.Getenv("NODE_NAME"), "name of this Node `object` (environment NODE_NAME)")

@@ -26,6 +26,11 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		_, err := fmt.Fprintln(stderr, version.String())
 		return err
 	}
+	return serve(ctx, o, stderr)
+}
+
+// serve is the daemon from its options to its end.
+func serve(ctx context.Context, o *options, stderr io.Writer) error {
 	ctx, flush := logging.Into(ctx, o.debug, stderr)
 	defer flush()
 	d, err := newDaemon(ctx, o)

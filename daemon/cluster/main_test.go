@@ -25,7 +25,10 @@ func TestMain(m *testing.M) { apitest.Main(m) }
 const node = "node-1"
 
 // patience is how long a test waits for something that must happen.
-const patience = time.Minute
+const patience = 2 * time.Minute
+
+// tryPatience bounds one look, so that a request that hangs is made again.
+const tryPatience = 30 * time.Second
 
 // connect returns a connection with the rights that deployments/ gives the
 // daemon, and no more.
@@ -68,7 +71,9 @@ func wait(t *testing.T, what string, f func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
-		err := f(ctx)
+		try, end := context.WithTimeout(ctx, tryPatience)
+		err := f(try)
+		end()
 		if err == nil {
 			return
 		}
