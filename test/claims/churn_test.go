@@ -35,7 +35,7 @@ type churn struct {
 
 // run returns when all is given back.
 func (c *churn) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 6*time.Minute)
 	defer cancel()
 	errs := make([]error, len(c.nodes))
 	var all sync.WaitGroup

@@ -40,7 +40,7 @@ func TestExactlyEnoughForHolders(t *testing.T) {
 	t.Parallel()
 	env, seed := apitest.Start(t), apitest.Seed(t)
 	l := newTrio(t, env, "10.0.0.0/25", func(cfg *claims.Config) {
-		cfg.Cool, cfg.Patience = 50*time.Millisecond, time.Minute // no claim may fail
+		cfg.Cool, cfg.Patience = 50*time.Millisecond, 3*time.Minute // no claim may fail
 	})
 	warm(t, l)
 	dice := rand.New(rand.NewPCG(seed, 0))

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,18 @@ func (n *node) claim(ctx context.Context, net *network.Network) (netip.Addr, err
 		return a, fmt.Errorf("claim on %s: %w", n.name, err)
 	}
 	return a, nil
+}
+
+// claimPatiently is claim by somebody who comes back as long as that may help.
+func (n *node) claimPatiently(ctx context.Context, net *network.Network) (a netip.Addr, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	for {
+		a, err = n.claim(ctx, net)
+		if !errors.Is(err, claims.ErrTryAgain) || ctx.Err() != nil {
+			return a, err
+		}
+	}
 }
 
 // publish makes the DanmEp of a claim. It may be repeated under its name: an answer may

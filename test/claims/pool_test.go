@@ -32,7 +32,7 @@ func TestPoolOfExactlyAsMany(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range size {
 		all.Go(func() {
-			a, err := nodes[i%len(nodes)].claim(t.Context(), net)
+			a, err := nodes[i%len(nodes)].claimPatiently(t.Context(), net)
 			if err == nil {
 				err = r.take(claims.KeyOf(net), a, "pod")
 			}
