@@ -47,17 +47,20 @@ func (c *cluster) capture(t *testing.T, node, netns, ifc string) *capture {
 func (c *cluster) background(t *testing.T, node, command string) {
 	t.Helper()
 	pid := fmt.Sprintf("/run/background-%d.pid", time.Now().UnixNano())
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_, _ = c.lab.Exec(ctx, node, "sh", "-c", "echo $$ >"+pid+"; exec "+command) // until it is killed
 	}()
 	t.Cleanup(func() {
-		if _, err := c.lab.Exec(ctx, node, "sh", "-c", "kill $(cat "+pid+"); rm -f "+pid); err != nil {
+		defer cancel()
+		ending, stop := context.WithTimeout(ctx, patience)
+		defer stop()
+		if _, err := c.lab.Exec(ending, node, "sh", "-c", "kill $(cat "+pid+"); rm -f "+pid); err != nil {
 			t.Errorf("end %s: %v", command, err)
+			cancel()
 		}
-		cancel()
 		<-ended
 	})
 }
@@ -79,10 +82,30 @@ func (p *capture) packets(ctx context.Context) ([]string, error) {
 
 var begin = regexp.MustCompile(`^\d\d:\d\d:\d\d\.`)
 
-// sees waits until a packet with all of some words was captured.
-func (p *capture) sees(t *testing.T, reason string, words ...string) {
+// all are the packets captured so far, once they can be read: the last one may be half
+// written.
+func (p *capture) all(t *testing.T) (packets []string) {
 	t.Helper()
+	p.c.await(t.Context(), t, "the capture can be read", func(ctx context.Context) string {
+		var err error
+		if packets, err = p.packets(ctx); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return packets
+}
+
+// sees waits until a packet with all of some words was captured. Between two looks it
+// causes one more: the wire may lose any.
+func (p *capture) sees(t *testing.T, reason string, cause func(), words ...string) {
+	t.Helper()
+	first := true
 	p.c.await(t.Context(), t, reason, func(ctx context.Context) string {
+		if !first {
+			cause()
+		}
+		first = false
 		packets, err := p.packets(ctx)
 		if err != nil {
 			return err.Error()
@@ -99,11 +122,7 @@ func (p *capture) sees(t *testing.T, reason string, words ...string) {
 // lacks fails the test when any of some words was captured.
 func (p *capture) lacks(t *testing.T, reason string, words ...string) {
 	t.Helper()
-	packets, err := p.packets(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, packet := range packets {
+	for _, packet := range p.all(t) {
 		for _, word := range words {
 			if strings.Contains(packet, word) {
 				t.Errorf("%s: %s captured on %s", reason, strings.TrimSpace(packet), p.node)

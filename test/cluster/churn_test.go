@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // churners is how many Pods come and go in one go, on two nodes.
@@ -52,9 +51,7 @@ func (c *cluster) churn(t *testing.T, ns, network string, cidr netip.Prefix, fau
 	for i := range churners {
 		p := pod(ns, fmt.Sprintf("churn-%d", i), c.nodes[i%len(c.nodes)],
 			fmt.Sprintf(`[{"clusterNetwork":"default"},{"clusterNetwork":%q,"ip":"dynamic"}]`, network))
-		if err := c.Create(t.Context(), p); err != nil {
-			t.Fatalf("create Pod: %v", err)
-		}
+		c.admitted(t.Context(), t, "create", p, c.creation(p)) // all go in one go
 		pods = append(pods, p)
 	}
 	fault(t.Context())
@@ -64,9 +61,7 @@ func (c *cluster) churn(t *testing.T, ns, network string, cidr netip.Prefix, fau
 	c.await(t.Context(), t, "books are right with all Pods running", func(ctx context.Context) string {
 		return c.settled(ctx, network, cidr, churners)
 	})
-	if err := c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(ns)); err != nil {
-		t.Fatalf("delete Pods: %v", err)
-	}
+	c.deleteAll(t, ns)
 	fault(t.Context())
 	c.gone(t, ns, network, cidr)
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestForceDeletedPodKeepsItsAddress(t *testing.T) {
 
 	doomed := &corev1.Namespace{}
 	doomed.Name = ns + "-doomed"
-	c.create(t, doomed)
+	c.inhabited(t, doomed)
 	first := pod(doomed.Name, "first", node, asks)
 	c.create(t, first)
 	c.running(t.Context(), t, first)
@@ -45,21 +46,19 @@ func TestForceDeletedPodKeepsItsAddress(t *testing.T) {
 	c.signal(t, node, "STOP", "kubelet")
 	t.Cleanup(func() { c.signal(t, node, "CONT", "kubelet") })
 	now := client.GracePeriodSeconds(0)
-	if err := c.Delete(t.Context(), first, now); err != nil {
-		t.Fatalf("force-delete Pod: %v", err)
-	}
-	if err := c.Delete(t.Context(), doomed); err != nil {
-		t.Fatalf("delete namespace: %v", err)
-	}
+	c.admitted(t.Context(), t, "delete", first, func(ctx context.Context) error {
+		return client.IgnoreNotFound(c.Delete(ctx, first, now))
+	})
+	c.delete(t, doomed)
 
 	second := pod(ns, "second", c.nodes[1], asks)
 	c.create(t, second)
 	c.await(t.Context(), t, "the second Pod is told that the network is full", func(ctx context.Context) string {
-		events := strings.Join(c.events(ctx, second), "\n")
-		if strings.Contains(events, "forced") && strings.Contains(events, "1") {
+		events := c.events(ctx, second)
+		if slices.ContainsFunc(events, func(m string) bool { return saysFull(m, "forced", 1) }) {
 			return ""
 		}
-		return events
+		return strings.Join(events, "\n")
 	})
 	if holders := c.holders(t, addr); len(holders) != 1 || holders[0] != node {
 		t.Fatalf("%v is on %v, want it on %s alone: its sandbox runs", addr, holders, node)
@@ -99,6 +98,16 @@ func (c *cluster) signal(t *testing.T, node, signal, program string) {
 	}
 }
 
+// startNode switches a node on and waits until it is ready.
+func (c *cluster) startNode(t *testing.T, node string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	if err := c.lab.StartNode(ctx, node); err != nil {
+		t.Fatalf("start %s: %v", node, err)
+	}
+}
+
 // A node loses its power with Pods on it and comes back: its Pods get sandboxes
 // anew, the old ones' addresses are given back, the books are right.
 func TestPowerCut(t *testing.T) {
@@ -119,9 +128,7 @@ func TestPowerCut(t *testing.T) {
 	if err := c.lab.KillNode(t.Context(), c.nodes[1]); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.lab.StartNode(t.Context(), c.nodes[1]); err != nil {
-		t.Fatal(err)
-	}
+	c.startNode(t, c.nodes[1])
 	c.await(t.Context(), t, "all Pods have their interfaces again", func(ctx context.Context) string {
 		return c.settled(ctx, "power", cidr, len(pods))
 	})

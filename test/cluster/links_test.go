@@ -58,16 +58,13 @@ func TestPodsReachNoListenerOfNodes(t *testing.T) {
 	}
 	// Everybody on the wire is asked besides, and nobody may answer.
 	out := c.onPod(t, p, fmt.Sprintf(`for a in %s; do nc -w 2 $a %s </dev/null && echo "$a answers" || echo "$a does not"; done 2>&1
-		ping -c 2 -W 2 -I eth0 ff02::1 2>&1; ping -c 2 -W 2 10.56.0.255 2>&1; true`, strings.Join(targets, " "), listenPort))
+		ping -c 2 -W 2 -I eth0 ff02::1 2>&1; ping -c 2 -W 2 10.56.0.255 2>&1; echo that was all`, strings.Join(targets, " "), listenPort), "that was all")
 	if strings.Contains(out, " answers") || strings.Count(out, "does not") != len(targets) {
 		t.Errorf("a listener of a node was reached:\n%s", out)
 	}
 	asked := false
 	for _, p := range captures {
-		packets, err := p.packets(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		packets := p.all(t)
 		for _, packet := range packets {
 			asked = asked || strings.Contains(packet, "ICMP6, echo request")
 			for _, answer := range []string{"echo reply", "Flags [S.]", "Flags [R", "neighbor advertisement", "ARP, Reply"} {
@@ -100,13 +97,18 @@ func (c *cluster) onNode(t *testing.T, node, script string) string {
 	return out
 }
 
-// onPod runs a script in a Pod and returns what it prints.
-func (c *cluster) onPod(t *testing.T, p *corev1.Pod, script string) string {
+// onPod runs a script in a Pod and returns what it prints. It runs it again until
+// that has the script's last words: under load an exec may come back without them.
+func (c *cluster) onPod(t *testing.T, p *corev1.Pod, script, last string) (out string) {
 	t.Helper()
-	out, err := c.lab.Kubectl(t.Context(), "exec", "-n", p.Namespace, p.Name, "--", "sh", "-c", script)
-	if err != nil {
-		t.Fatalf("in Pod %s: %s: %v\n%s", p.Name, script, err, out)
-	}
+	c.await(t.Context(), t, "a script ran in Pod "+p.Name, func(ctx context.Context) string {
+		var err error
+		out, err = c.lab.Kubectl(ctx, "exec", "-n", p.Namespace, p.Name, "--", "sh", "-c", script)
+		if err != nil || !strings.HasSuffix(strings.TrimSpace(out), last) {
+			return fmt.Sprintf("%s: %v\n%s", script, err, out)
+		}
+		return ""
+	})
 	return out
 }
 

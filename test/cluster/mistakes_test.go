@@ -151,9 +151,7 @@ func (m mistake) try(t *testing.T, name string, i int) {
 		}
 		return "the Pod's Events:\n" + best
 	})
-	if err := c.Delete(t.Context(), p); err != nil {
-		t.Fatalf("delete Pod: %v", err)
-	}
+	c.delete(t, p)
 	c.await(t.Context(), t, m.reason+"; and nothing is left", func(ctx context.Context) string {
 		return c.left(ctx, network, m.before != "", p)
 	})

@@ -70,7 +70,7 @@ func (c *cluster) records(ctx context.Context, node string) ([]*attach.Record, e
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		return nil, err
 	}
-	j, err := journal.Open(path, journal.Options{Holder: "test"})
+	j, err := journal.OpenContext(ctx, path, journal.Options{Holder: "test"})
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -85,9 +87,7 @@ func (c *cluster) runningPods(ctx context.Context, ns string) (int, error) {
 // no Pod any more.
 func (c *cluster) deletePods(t *testing.T, ns, network string, cidr netip.Prefix) {
 	t.Helper()
-	if err := c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(ns)); err != nil {
-		t.Fatalf("delete Pods: %v", err)
-	}
+	c.deleteAll(t, ns)
 	c.gone(t, ns, network, cidr)
 }
 
@@ -113,14 +113,27 @@ func (c *cluster) namespace(t *testing.T) string {
 	if len(name) > 50 {
 		name = strings.TrimRight(name[:50], "-")
 	}
-	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	c.inhabited(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	return name
+}
+
+// inhabited makes a namespace and waits for the service account that Pods need there:
+// for a Pod that comes earlier the API server waits a second, which may be too short.
+func (c *cluster) inhabited(t *testing.T, ns *corev1.Namespace) {
+	t.Helper()
+	c.create(t, ns)
+	c.await(t.Context(), t, "Pods can be created in "+ns.Name, func(ctx context.Context) string {
+		if err := c.Get(ctx, client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // create makes an object that is deleted when the test ends.
 func (c *cluster) create(t *testing.T, obj client.Object) {
 	t.Helper()
-	c.admitted(t.Context(), t, "create", obj, func(ctx context.Context) error { return c.Create(ctx, obj) })
+	c.admitted(t.Context(), t, "create", obj, c.creation(obj))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -135,8 +148,22 @@ func (c *cluster) create(t *testing.T, obj client.Object) {
 	})
 }
 
+// creation creates an object; one whose creation got no answer may be there already.
+func (c *cluster) creation(obj client.Object) func(context.Context) error {
+	tried := false
+	return func(ctx context.Context) error {
+		err := c.Create(ctx, obj)
+		if tried && apierrors.IsAlreadyExists(err) {
+			return c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		}
+		tried = true
+		return err
+	}
+}
+
 // admitted repeats a request while admission is away, as a node that it runs on may be,
-// and while the last DanmEps of Pods that are gone keep their network.
+// while the API server is too busy for an answer, and while the last DanmEps of Pods
+// that are gone keep their network.
 func (c *cluster) admitted(ctx context.Context, t *testing.T, verb string, obj client.Object, do func(context.Context) error) {
 	t.Helper()
 	what := fmt.Sprintf("%s %T %s", verb, obj, obj.GetName())
@@ -145,7 +172,7 @@ func (c *cluster) admitted(ctx context.Context, t *testing.T, verb string, obj c
 		switch {
 		case err == nil:
 			return ""
-		case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "webhook"), apierrors.IsServiceUnavailable(err):
+		case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "webhook"), unanswered(err):
 		case verb == "delete" && apierrors.IsInvalid(err):
 		default:
 			t.Fatalf("%s: %v", what, err)
@@ -154,12 +181,32 @@ func (c *cluster) admitted(ctx context.Context, t *testing.T, verb string, obj c
 	})
 }
 
-// delete asks for the end of an object.
+// unanswered tells that a request may succeed when it is sent again, or has.
+func unanswered(err error) bool {
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsTooManyRequests(err) || errors.As(err, new(net.Error))
+}
+
+// delete asks for the end of an object that is there.
 func (c *cluster) delete(t *testing.T, obj client.Object) {
 	t.Helper()
-	if err := c.Delete(t.Context(), obj); err != nil {
-		t.Fatalf("delete %T %s: %v", obj, obj.GetName(), err)
-	}
+	tried := false
+	c.admitted(t.Context(), t, "delete", obj, func(ctx context.Context) error {
+		err := c.Delete(ctx, obj)
+		if tried {
+			err = client.IgnoreNotFound(err)
+		}
+		tried = true
+		return err
+	})
+}
+
+// deleteAll asks for the end of all Pods of a namespace.
+func (c *cluster) deleteAll(t *testing.T, ns string) {
+	t.Helper()
+	c.admitted(t.Context(), t, "delete", &corev1.Pod{}, func(ctx context.Context) error {
+		return c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(ns))
+	})
 }
 
 // running waits until a Pod runs.

@@ -65,9 +65,7 @@ func TestNodeRemovedForGood(t *testing.T) {
 	c.running(t.Context(), t, heir)
 	c.orphansGone(t, ns, lost)
 
-	if err := c.lab.StartNode(t.Context(), lost); err != nil {
-		t.Fatal(err)
-	}
+	c.startNode(t, lost)
 	next := c.burst(t, 3, ns, "next", lost, asks("removed", "dynamic"))
 	for _, p := range next {
 		c.running(t.Context(), t, p)
@@ -85,21 +83,13 @@ func TestNodeRemovedForGood(t *testing.T) {
 // broke.
 func (c *cluster) remove(t *testing.T, node string) {
 	t.Helper()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-		defer cancel()
-		if err := c.lab.StartNode(ctx, node); err != nil {
-			t.Errorf("bring %s back: %v", node, err)
-		}
-	})
+	t.Cleanup(func() { c.startNode(t, node) })
 	if err := c.lab.KillNode(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
 	n := &corev1.Node{}
 	n.Name = node
-	if err := c.Delete(t.Context(), n); err != nil {
-		t.Fatalf("delete Node: %v", err)
-	}
+	c.delete(t, n)
 }
 
 // endpointsOf are the UIDs of the DanmEps of some nodes, and their addresses.
@@ -163,7 +153,7 @@ func (c *cluster) setControllerFlags(ctx context.Context, t *testing.T, flags []
 	if _, err := c.lab.Kubectl(ctx, append([]string{"patch", "--type=json", "--patch", string(patch)}, name...)...); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.lab.Kubectl(ctx, append([]string{"rollout", "status", "--timeout=240s"}, name...)...); err != nil {
+	if _, err := c.lab.Kubectl(ctx, append([]string{"rollout", "status", "--timeout=480s"}, name...)...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -184,7 +184,8 @@ func (s *served) name() string { return "web." + s.ns + ".svc.cluster.local" }
 // long the name resolved to it after that.
 func (s *served) unready(p *corev1.Pod) {
 	s.Helper()
-	s.exec(p, "rm", "/www/ready")
+	address := s.addresses(s.T, p, "eth1")[0]
+	s.exec(p, "rm", "-f", "/www/ready")
 	s.await(s.Context(), s.T, p.Name+" is not ready", func(ctx context.Context) string {
 		if err := s.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 			return err.Error()
@@ -197,7 +198,6 @@ func (s *served) unready(p *corev1.Pod) {
 		return "it still is"
 	})
 	began := time.Now()
-	address := s.addresses(s.T, p, "eth1")[0]
 	s.await(s.Context(), s.T, "the name resolves to "+p.Name+" no more", func(ctx context.Context) string {
 		if got, err := s.lookup(ctx); err != nil || slices.Contains(got, address) {
 			return fmt.Sprintf("it is %v (error: %v)", got, err)
@@ -217,7 +217,7 @@ const lenience = 5
 // routed checks that a Pod reaches an address through its second interface.
 func (s *served) routed(p *corev1.Pod, a netip.Addr) {
 	s.Helper()
-	if out := s.exec(p, "ip", "route", "get", a.String()); !strings.Contains(out, " dev eth1 ") {
+	if out := s.onPod(s.T, p, "ip route get "+a.String()+" && echo that was all", "that was all"); !strings.Contains(out, " dev eth1 ") {
 		s.Errorf("%s reaches %s by %q, want its eth1", p.Name, a, out)
 	}
 }
@@ -299,17 +299,13 @@ func (s *served) resolves(why string, want ...netip.Addr) {
 	})
 }
 
-// exec runs a program in a Pod and returns what it printed.
-func (s *served) exec(p *corev1.Pod, args ...string) string {
+// exec runs a program in a Pod, which may be done twice.
+func (s *served) exec(p *corev1.Pod, args ...string) {
 	s.Helper()
-	var out string
-	s.await(s.Context(), s.T, fmt.Sprintf("%v runs in %s", args, p.Name), func(ctx context.Context) (said string) {
-		var err error
-		out, err = s.lab.Kubectl(ctx, append([]string{"exec", "-n", s.ns, p.Name, "--"}, args...)...)
-		if err != nil {
+	s.await(s.Context(), s.T, fmt.Sprintf("%v runs in %s", args, p.Name), func(ctx context.Context) string {
+		if _, err := s.lab.Kubectl(ctx, append([]string{"exec", "-n", s.ns, p.Name, "--"}, args...)...); err != nil {
 			return err.Error()
 		}
 		return ""
 	})
-	return out
 }

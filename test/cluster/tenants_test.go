@@ -83,7 +83,7 @@ func TestTenants(t *testing.T) {
 func (c *cluster) tenancy(t *testing.T, name string, last int) *tenancy {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t-" + name, Labels: map[string]string{"tenants-of": "two-switches"}}}
-	c.create(t, ns)
+	c.inhabited(t, ns)
 	who := &tenancy{person: c.tenant(t, ns.Name), last: last}
 	for i := range who.networks {
 		who.apply(t, fmt.Sprintf(wish, name, i+1))
@@ -171,12 +171,13 @@ func isolated(t *testing.T, red, blue *tenancy) {
 	for _, who := range []*tenancy{red, blue} {
 		for i, n := range who.networks {
 			mine, theirs := who.question(i, others[who].last+1), others[who].question(i, who.last+1)
-			inside[who][i].sees(t, "a Pod sees who asks on its segment", mine)
-			inside[who][i].sees(t, "and who talks to it", who.echo(i))
+			asks := func() { who.asksFor(t, i, others[who].last+1, false) }
+			inside[who][i].sees(t, "a Pod sees who asks on its segment", asks, mine)
+			inside[who][i].sees(t, "and who talks to it", func() { who.asksFor(t, i, who.last+1, true) }, who.echo(i))
 			if n.Spec.Options.VLAN != 0 {
-				onVLAN.sees(t, "the wire has it, with its VLAN", fmt.Sprintf("vlan %d,", n.Spec.Options.VLAN), mine)
+				onVLAN.sees(t, "the wire has it, with its VLAN", asks, fmt.Sprintf("vlan %d,", n.Spec.Options.VLAN), mine)
 			} else {
-				onVXLAN.sees(t, "the wire has it, with its VXLAN", fmt.Sprintf("vni %d", n.Spec.Options.VXLAN), mine)
+				onVXLAN.sees(t, "the wire has it, with its VXLAN", asks, fmt.Sprintf("vni %d", n.Spec.Options.VXLAN), mine)
 			}
 			inside[who][i].lacks(t, "a tenant sees the other's traffic", theirs, others[who].echo(i))
 		}
@@ -191,13 +192,16 @@ func (who *tenancy) asksFor(t *testing.T, network, last int, there bool) {
 	if there {
 		seconds = "10"
 	}
-	_, err := who.kubectl(t.Context(), "", "exec", who.near.Name, "--", "ping", "-c", "1", "-w", seconds, "-I", ifc, target)
-	if there && err != nil {
-		t.Errorf("the tenant's own Pod does not answer: %v", err)
-	}
-	if !there && err == nil {
-		t.Errorf("%s answers %s of %s", target, who.near.Name, who.namespace)
-	}
+	who.c.await(t.Context(), t, who.near.Name+" asks for "+target, func(ctx context.Context) string {
+		_, err := who.kubectl(ctx, "", "exec", who.near.Name, "--", "ping", "-c", "1", "-w", seconds, "-I", ifc, target)
+		switch {
+		case err == nil && !there:
+			t.Errorf("%s answers %s of %s", target, who.near.Name, who.namespace)
+		case err != nil && there, err != nil && !strings.Contains(err.Error(), "exit code 1"):
+			return err.Error() // no answer of its own Pod, or ping did not run
+		}
+		return ""
+	})
 }
 
 // question is how tcpdump writes that the near Pod asks for an address.
@@ -229,9 +233,12 @@ func (who *tenancy) leaves(t *testing.T, config *v1.TenantConfig) {
 	if n := who.network(t, "net-1"); n.DeletionTimestamp != nil {
 		t.Error("a refused deletion has begun")
 	}
-	if _, err := who.kubectl(t.Context(), "", "delete", "pod", "near", "far"); err != nil {
-		t.Fatal(err)
-	}
+	who.c.await(t.Context(), t, "the Pods are deleted", func(ctx context.Context) string {
+		if _, err := who.kubectl(ctx, "", "delete", "pod", "near", "far", "--ignore-not-found"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	free := who.networks[0]
 	who.c.await(t.Context(), t, "the networks are deleted", func(ctx context.Context) string {
 		if _, err := who.kubectl(ctx, "", "delete", "tenantnetworks", "--all", "--timeout=30s"); err != nil {
