@@ -98,7 +98,7 @@ func (p *product) tryingOut(t *testing.T) {
 	p.same(t, "hub and agent are uninstalled", "tried", before)
 }
 
-// production is two replicas beside an API server that is there.
+// production is two replicas, installed in a cluster, for an API server that is there.
 func (p *product) production(t *testing.T) {
 	t.Helper()
 	server, err := shared.SpareHub(t.Context(), apitest.Name("office"))
@@ -109,10 +109,7 @@ func (p *product) production(t *testing.T) {
 	admin, own := server.Control.AdminKubeconfig(), filepath.Join(p.dir, "hub.kubeconfig")
 	p.sh(admin, "kubectl apply -k deployments/placement/hub")
 	p.sh(admin, ownKubeconfig(own))
-	replicas := map[string]process.ID{}
-	for _, name := range []string{"one", "two"} {
-		replicas[name], _ = p.background(name, "patchbay-hub", "--kubeconfig="+own, "--http-address=127.0.0.1:0")
-	}
+	replicas := p.host(t, own)
 	join := commands(p.sh(admin, "kubectl patchbay hub token store"))
 	p.sh(p.store.Control.AdminKubeconfig(), join[0])
 	p.startAgent(t)
@@ -137,6 +134,7 @@ func (p *product) production(t *testing.T) {
 	if out, err := p.try(admin, "kubectl patchbay hub release"); err == nil || !strings.Contains(out, "end it first") {
 		t.Errorf("release while the hub runs: got %q, %v, want it refused", out, err)
 	}
+	p.sh(p.store.Control.AdminKubeconfig(), "kubectl -n patchbay-system delete deployment,secret patchbay-hub --timeout=220s")
 	for _, id := range replicas {
 		p.end(t, id)
 	}
@@ -147,6 +145,37 @@ func (p *product) production(t *testing.T) {
 	p.sh(admin, "kubectl delete namespace made --timeout=220s") // nothing holds its objects
 	p.leave(t)
 	p.same(t, "hub and agent are uninstalled", "made", before)
+}
+
+// host installs the hub's program in the cluster as docs/placement.md says. KWOK plays the
+// Pods: for each it runs the container with its arguments and files, as kubelet would.
+func (p *product) host(t *testing.T, own string) map[string]process.ID {
+	t.Helper()
+	admin := p.store.Control.AdminKubeconfig()
+	p.sh(admin, "kubectl get namespace patchbay-system || kubectl create namespace patchbay-system") // an agent was here
+	p.sh(admin, "kubectl -n patchbay-system create secret generic patchbay-hub --from-file=kubeconfig="+own)
+	p.sh(admin, "kubectl apply -k deployments/placement/host")
+	p.sh(admin, "kubectl -n patchbay-system rollout status deployment/patchbay-hub --timeout=220s")
+	d, secret := &appsv1.Deployment{}, &corev1.Secret{}
+	for _, o := range []client.Object{d, secret} {
+		if err := p.store.Client.Get(t.Context(), client.ObjectKey{Namespace: "patchbay-system", Name: "patchbay-hub"}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(read(t, own), string(secret.Data["kubeconfig"])); diff != "" {
+		t.Fatalf("kubeconfig in the Secret: -file +Secret\n%s", diff)
+	}
+	files := strings.NewReplacer("/etc/patchbay/hub/kubeconfig", own, "=:9643", "=127.0.0.1:0")
+	var args []string
+	for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
+		args = append(args, files.Replace(arg))
+	}
+	replicas := map[string]process.ID{}
+	for i := range *d.Spec.Replicas {
+		name := fmt.Sprintf("replica-%d", i)
+		replicas[name], _ = p.background(name, "patchbay-hub", args...)
+	}
+	return replicas
 }
 
 // takeOver ends who leads.

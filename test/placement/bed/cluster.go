@@ -93,7 +93,7 @@ func (c *Cluster) AddNode(ctx context.Context, name string, cpus int64) error {
 		corev1.ResourcePods:   resource.MustParse("1000"),
 	}
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
 		Status:     corev1.NodeStatus{Capacity: room, Allocatable: room},
 	}
 	if err := c.Client.Create(ctx, node); err != nil {
