@@ -25,7 +25,7 @@ func TestReadyOnceAdmissionAnswers(t *testing.T) {
 	env := apitest.Start(t)
 	address := free(t)
 	r := startWith(t, env, &options{namespace: namespace, http: free(t), webhook: address, nodeGrace: time.Minute, elect: true})
-	eventually(t, "the replica to say what it lacks", time.Minute, func(ctx context.Context) error {
+	eventually(t, "the replica to say what it lacks", func(ctx context.Context) error {
 		if err := r.ready(ctx); err == nil || !strings.Contains(err.Error(), "certificate authority") {
 			return fmt.Errorf("got %w", err)
 		}
@@ -37,7 +37,7 @@ func TestReadyOnceAdmissionAnswers(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = env.Client.Delete(context.Background(), o) })
 	}
-	eventually(t, "the replica to be ready", time.Minute, r.ready)
+	eventually(t, "the replica to be ready", r.ready)
 	// Its own rights are enough to give the API server the path and the authority.
 	for _, o := range configurations(t, "") {
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {

@@ -73,10 +73,10 @@ func free(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// eventually polls until try succeeds.
-func eventually(t *testing.T, what string, within time.Duration, try func(context.Context) error) {
+// eventually polls until try succeeds, for a minute at most.
+func eventually(t *testing.T, what string, try func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		err := try(ctx)
@@ -85,7 +85,7 @@ func eventually(t *testing.T, what string, within time.Duration, try func(contex
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waited %s for %s: %v", within, what, err)
+			t.Fatalf("waited a minute for %s: %v", what, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -125,14 +125,14 @@ func holder(ctx context.Context, env *apitest.Env) (string, error) {
 func TestLeaderHandsOver(t *testing.T) {
 	env := apitest.Start(t)
 	first := start(t, env)
-	eventually(t, "the first replica", time.Minute, first.ready)
+	eventually(t, "the first replica", first.ready)
 	var leader string
-	eventually(t, "a leader", time.Minute, func(ctx context.Context) (err error) {
+	eventually(t, "a leader", func(ctx context.Context) (err error) {
 		leader, err = holder(ctx, env)
 		return err
 	})
 	second := start(t, env)
-	eventually(t, "the second replica, which does not lead", time.Minute, second.ready)
+	eventually(t, "the second replica, which does not lead", second.ready)
 	if now, err := holder(t.Context(), env); err != nil || now != leader {
 		t.Errorf("%s leads, %v, want still %s", now, err, leader)
 	}
@@ -142,7 +142,7 @@ func TestLeaderHandsOver(t *testing.T) {
 	if now, err := holder(t.Context(), env); err == nil && now == leader {
 		t.Error("the leader has ended, and the Lease is still its own")
 	}
-	eventually(t, "the second to lead", time.Minute, func(ctx context.Context) error {
+	eventually(t, "the second to lead", func(ctx context.Context) error {
 		now, err := holder(ctx, env)
 		if err == nil && now == leader {
 			err = errors.New("the first one still leads")
