@@ -21,6 +21,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/patchbay-cni/patchbay/controller/addresses"
+	"github.com/patchbay-cni/patchbay/ending"
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
@@ -80,7 +81,7 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 		},
 		Logger:      logr.FromContextOrDiscard(ctx),
 		BaseContext: func() context.Context { return ctx },
-		NewCache:    newCache(ctx),
+		NewCache:    ending.NewCache(ctx),
 		// A read that asks for a cache by accident fails, instead of streaming
 		// the status of all networks into this process.
 		Cache: cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.Slim, ByObject: cached(), NewInformer: newInformer},

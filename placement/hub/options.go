@@ -22,6 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/ending"
 )
 
 // NewScheme knows the kinds that the hub reads and writes by type.
@@ -58,26 +59,11 @@ func Options(ctx context.Context) (manager.Options, error) {
 			opts.Cache = nil
 			return client.New(cfg, opts)
 		},
-		NewCache: func(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
-			c, err := cache.New(cfg, opts)
-			return endable{c, ctx.Err}, err
-		},
+		NewCache:    ending.NewCache(ctx),
 		BaseContext: func() context.Context { return ctx },
 		Metrics:     metricsserver.Options{BindAddress: "0"},
 		Controller:  config.Controller{SkipNameValidation: &skip},
 	}, nil
-}
-
-// endable lets a manager end while it waits for its first caches, which it does for ever.
-type endable struct {
-	cache.Cache
-
-	ended func() error
-}
-
-// WaitForCacheSync implements cache.Informers.
-func (c endable) WaitForCacheSync(ctx context.Context) bool {
-	return c.Cache.WaitForCacheSync(ctx) || c.ended() != nil
 }
 
 // slim drops what no decision depends on, before it is cached.

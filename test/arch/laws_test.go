@@ -49,6 +49,10 @@ func laws() []law {
 			reason: "how programs log is a leaf",
 		},
 		{
+			who: "ending", forbidden: []string{module},
+			reason: "how programs end is a leaf",
+		},
+		{
 			who: "ipam", except: []string{"ipam/claims", "ipam/ipamtest"},
 			forbidden: append([]string{module}, pure...), allowed: []string{module + "/ipam"},
 			deep:   true,
