@@ -24,7 +24,7 @@ func newAccept(ctx context.Context, a *access) *cobra.Command {
 		Short: "Let a cluster's agent in at this hub",
 		Long: "Sets spec.accepted of the Cluster at the hub, and makes the Cluster if there is none. The hub then\n" +
 			"signs the certificate of whoever has a join token of that name.",
-		Args: oneCluster,
+		Args: oneArgument(aCluster),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := invite.CheckName(args[0]); err != nil {
 				return err
@@ -55,14 +55,6 @@ func accept(ctx context.Context, c client.Client, name string) error {
 	}
 	if err := c.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("accept %s: %w", name, err)
-	}
-	return nil
-}
-
-// oneCluster wants the name of a Cluster and nothing else.
-func oneCluster(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%s: give the name of one Cluster, such as east: got %d arguments", cmd.CommandPath(), len(args))
 	}
 	return nil
 }

@@ -72,7 +72,8 @@ func TestCommandsThatAreWrong(t *testing.T) {
 		want   string
 	}{
 		"NoVerb":   {reason: "ipam alone does nothing", args: []string{"ipam"}, want: "rebuild or skip"},
-		"NoTarget": {reason: "one network, and one only", args: []string{"ipam", "rebuild"}, want: "accepts 1 arg"},
+		"NoTarget": {reason: "one network, and one only", args: []string{"ipam", "rebuild"}, want: "give kind and name of one network, such as clusternetwork/storage: got 0"},
+		"NoNode":   {reason: "no list of names either", args: []string{"ipam", "skip", "a", "b"}, want: "give the name of one Node, such as node-7: got 2"},
 		"NotANode": {reason: "a list of names is several calls", args: []string{"ipam", "skip", "a,b"}, want: "no name of a Node"},
 		"NoConfig": {reason: "the file is named", args: []string{"ipam", "skip", "a", "--kubeconfig=/nowhere"}, want: "/nowhere"},
 	}

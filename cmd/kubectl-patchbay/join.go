@@ -32,7 +32,7 @@ func newJoin(ctx context.Context, a *access) *cobra.Command {
 		Long: "Installs patchbay-agent in the cluster of the kubeconfig, with what `kubectl patchbay hub token` printed\n" +
 			"at the hub. The agent dials the hub; nothing ever dials the agent. It is safe to repeat.",
 		Example: "  kubectl --context=east patchbay cluster join east --hub=https://hub.example.com:6443 --join-token=... --ca=...",
-		Args:    oneCluster,
+		Args:    oneArgument(aCluster),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			j.cluster = args[0]
 			if err := j.validate(); err != nil {

@@ -32,7 +32,7 @@ func newRebuild(ctx context.Context, a *access) *cobra.Command {
 		Long: "Writes the bitmap of a network anew from the nodes' entries and the DanmEps, and says what\n" +
 			"was wrong. Running Pods and claims under way are not disturbed.",
 		Example: "  kubectl patchbay ipam rebuild clusternetwork/storage\n  kubectl patchbay ipam rebuild danmnet/lan -n team-a",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArgument("kind and name of one network, such as clusternetwork/storage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, namespace, err := a.open()
 			if err != nil {

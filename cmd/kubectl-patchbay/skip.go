@@ -31,7 +31,7 @@ func newSkip(ctx context.Context, a *access) *cobra.Command {
 			"a node says that its machine is off, and its Pods with it: addresses that they had, and that\n" +
 			"nobody else knows of, will be given to others.",
 		Example: "  kubectl patchbay ipam skip node-7",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArgument("the name of one Node, such as node-7"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if wrong := validation.IsDNS1123Subdomain(args[0]); len(wrong) > 0 {
 				return fmt.Errorf("%q is no name of a Node: %s", args[0], strings.Join(wrong, "; "))

@@ -26,7 +26,7 @@ func newToken(ctx context.Context, a *access) *cobra.Command {
 			"and prints the command that installs that agent. It is run with the cluster's kubeconfig. The hub\n" +
 			"signs nothing before the Cluster is accepted. Whoever has the token can ask in that name while it lasts.",
 		Example: "  kubectl patchbay hub token east --hub=https://hub.example.com:6443",
-		Args:    oneCluster,
+		Args:    oneArgument(aCluster),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := invite.CheckName(args[0]); err != nil {
 				return err
