@@ -74,7 +74,7 @@ func (o *options) validate(rest int) error {
 	case o.tokenAuth && !o.join:
 		return errors.New("flag --token-auth: is a way to join, so give --join too")
 	case o.namespace == "":
-		return errors.New("flag --namespace: the agent must know which namespace is its own")
+		return errors.New("flag --namespace: give the namespace in which this agent runs (environment POD_NAMESPACE)")
 	}
 	if problems := validation.IsDNS1123Label(o.cluster); len(problems) > 0 || len(o.cluster) > longestName {
 		return fmt.Errorf("flag --cluster: %q is no name of a Cluster: at most %d lower case letters, digits and -", o.cluster, longestName)

@@ -61,7 +61,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		return nil, errors.New("arguments after the flags: want none")
 	}
 	if o.node == "" && !o.version {
-		return nil, errors.New("flag --node-name: the daemon must know its Node")
+		return nil, errors.New("flag --node-name: give the name of this Node object (environment NODE_NAME)")
 	}
 	if o.hold < 0 || o.cool < 0 {
 		return nil, fmt.Errorf("flags --hold=%d and --cool=%s: neither may be negative", o.hold, o.cool)
