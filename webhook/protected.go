@@ -25,7 +25,7 @@ const requestLife = 90 * time.Second
 func protectedLately(obj client.Object, now time.Time) bool {
 	key := []byte(strconv.Quote("v:" + strconv.Quote(v1.InUseFinalizer)))
 	for _, m := range obj.GetManagedFields() {
-		if m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.Raw, key) {
+		if m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.GetRawBytes(), key) {
 			return m.Time == nil || now.Sub(m.Time.Time) < requestLife
 		}
 	}

@@ -16,7 +16,7 @@ func TestProtectedLately(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	entry := func(fields string, age time.Duration) metav1.ManagedFieldsEntry {
 		at := metav1.NewTime(now.Add(-age))
-		return metav1.ManagedFieldsEntry{Manager: "patchbayd", Time: &at, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Manager: "patchbayd", Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const ours, others = `{"f:metadata":{"f:finalizers":{".":{},"v:\"danm.io/in-use\"":{}}}}`, `{"f:metadata":{"f:labels":{"f:a":{}}}}`
 	cases := map[string]struct {

@@ -129,7 +129,21 @@ func newServer(o Options, keeper *cert.Keeper, all handlers) crwebhook.Server {
 		}},
 	})
 	for name, h := range all {
-		s.Register("/"+name+"/", keeper.Guard(&admission.Webhook{Handler: h}))
+		s.Register("/"+name+"/", keeper.Guard(finishOnShutdown(&admission.Webhook{Handler: h})))
 	}
 	return s
+}
+
+// answerTimeout is the longest timeoutSeconds in deployments/webhooks.
+const answerTimeout = 10 * time.Second
+
+// finishOnShutdown lets requests that are under way at shutdown finish. controller-runtime
+// cancels their contexts together with the server's, and then waits for their answers: each
+// would be an error, which rejects the object.
+func finishOnShutdown(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerTimeout)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }

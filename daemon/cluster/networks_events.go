@@ -44,7 +44,7 @@ func slimNetwork(obj any) (any, error) {
 // in the list, as JSON inside of JSON.
 func recovers(f metav1.ManagedFieldsEntry) bool {
 	const condition = `"k:{\"type\":\"` + v1.ConditionRecovering + `\"}"`
-	return f.Subresource == "status" && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.Raw, []byte(condition))
+	return f.Subresource == "status" && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(condition))
 }
 
 // event queues a network, and says where its metadata is.

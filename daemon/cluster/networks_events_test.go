@@ -97,7 +97,7 @@ func TestRecoveryIsSeenInMetadata(t *testing.T) {
 func managed(pairs ...string) []metav1.ManagedFieldsEntry {
 	var all []metav1.ManagedFieldsEntry
 	for i := 0; i < len(pairs); i += 2 {
-		all = append(all, metav1.ManagedFieldsEntry{Subresource: pairs[i], FieldsV1: &metav1.FieldsV1{Raw: []byte(pairs[i+1])}})
+		all = append(all, metav1.ManagedFieldsEntry{Subresource: pairs[i], FieldsV1: metav1.NewFieldsV1(pairs[i+1])})
 	}
 	return all
 }

@@ -32,7 +32,7 @@ func owned(o *unstructured.Unstructured) fieldSet {
 
 func parseFields(entry metav1.ManagedFieldsEntry) fieldSet {
 	set := fieldSet{}
-	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &set) != nil {
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
 		return nil // the API server wrote it, so it can be read
 	}
 	return set

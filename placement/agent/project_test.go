@@ -59,7 +59,7 @@ func managed(t *testing.T, object string, owners map[string]string) *unstructure
 	for manager, fields := range owners {
 		entries = append(entries, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			FieldsV1: metav1.NewFieldsV1(fields),
 		})
 	}
 	o.SetManagedFields(entries)

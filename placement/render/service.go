@@ -49,7 +49,7 @@ func portOwners(object *unstructured.Unstructured) map[string]bool {
 			continue
 		}
 		fields := map[string]any{}
-		if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 			continue // an owner that cannot be read owns nothing
 		}
 		ports, _, err := unstructured.NestedMap(fields, "f:spec", "f:ports")

@@ -71,7 +71,7 @@ func (h *history) counted(user, version, available string) *history {
 	w := h.there("east", user, "u", "2", available)
 	w.Object.SetResourceVersion(version)
 	w.Object.SetManagedFields([]metav1.ManagedFieldsEntry{{
-		Manager: "somebody", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status": {"f:availableReplicas": {}}}`)},
+		Manager: "somebody", FieldsV1: metav1.NewFieldsV1(`{"f:status": {"f:availableReplicas": {}}}`),
 	}})
 	return h
 }
@@ -81,7 +81,7 @@ func (h *history) counted(user, version, available string) *history {
 func (h *history) daemons(manager, ready string) *history {
 	w := h.add("east", bed.AgentUser, "patch", "apps", "daemonsets", `{metadata: {uid: d}, status: {numberReady: `+ready+`}}`)
 	w.Object.SetManagedFields([]metav1.ManagedFieldsEntry{{
-		Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status": {"f:numberReady": {}}}`)},
+		Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:status": {"f:numberReady": {}}}`),
 	}})
 	return h
 }

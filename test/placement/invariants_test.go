@@ -104,7 +104,7 @@ func (w write) foreignChanges(old unstructured.Unstructured) []string {
 			continue
 		}
 		set := &fieldpath.Set{}
-		if set.FromJSON(strings.NewReader(string(entry.FieldsV1.Raw))) != nil {
+		if set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
 			continue
 		}
 		set.Leaves().Iterate(func(path fieldpath.Path) {
