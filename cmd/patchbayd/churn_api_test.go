@@ -149,8 +149,7 @@ func TestChurnUnderKills(t *testing.T) {
 	d.start()
 	n.awaitReady()
 
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := apitest.Seed(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	var all sync.WaitGroup

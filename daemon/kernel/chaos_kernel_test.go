@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ import (
 
 const (
 	// chaosTime is how long the chaos lasts; PATCHBAY_SOAK says another time, such as
-	// 5m (make soak-links).
+	// 5m (make soak).
 	chaosTime = 15 * time.Second
 	// chaosRest is how long the daemon may take to make everything right after it.
 	chaosRest = 4 * time.Minute
@@ -90,8 +91,11 @@ func TestLinkChaos(t *testing.T) {
 
 func newChaos(t *testing.T) *chaos {
 	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed, err := strconv.ParseUint(os.Getenv("PATCHBAY_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64()
+	}
+	t.Logf("random seed: PATCHBAY_SEED=%d", seed)
 	c := &chaos{T: t, random: rand.New(rand.NewPCG(seed, 0)), host: newTrunk(t, 1, true)[0], files: &files{dir: t.TempDir()}, did: map[string]int{}}
 	c.k = openKernel(t, c.host)
 	c.daemon = &daemon{t: t, dir: c.files.dir, host: c.host}

@@ -246,7 +246,8 @@ func (c *cluster) endpoints(ctx context.Context, p *corev1.Pod) (map[string]v1.D
 	}
 	byName := map[string]v1.DanmEp{}
 	for _, ep := range list.Items {
-		if ep.Spec.Pod == p.Name {
+		// A Pod of the same name that was here before may still have its own.
+		if ep.Spec.PodUID == string(p.UID) {
 			byName[ep.Spec.Interface.Name] = ep
 		}
 	}
