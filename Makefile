@@ -8,6 +8,7 @@ SHELL       := /bin/bash -eo pipefail
 MODULE      := github.com/patchbay-cni/patchbay
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS     := -s -w -X $(MODULE)/version.version=$(VERSION)
+GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PROGRAMS    := patchbay patchbayd patchbay-controller kubectl-patchbay patchbay-agent patchbay-hub
 NAME        ?= demo
@@ -16,10 +17,10 @@ NAME        ?= demo
 export CGO_ENABLED := 0
 export GOFLAGS     := -buildvcs=false -trimpath
 
-# Property tests (rapid) draw the same in every run, so that a commit has one answer;
-# `make soak-properties` draws anew. The seed's flag would keep results out of the cache.
-export RAPID_SEED ?= 1
-CHECKS            ?= 3000
+# Random tests draw the same in every run, so that a commit has one answer; `make soak`
+# draws anew. As a flag, rapid's seed would keep results out of the cache.
+export RAPID_SEED    ?= 1
+export PATCHBAY_SEED ?= 1
 
 .PHONY: help
 help: ## list the targets
@@ -32,7 +33,7 @@ build: $(PROGRAMS:%=bin/%) bin/lab ## build the programs and the lab into bin/
 FORCE:
 
 $(PROGRAMS:%=bin/%): bin/%: FORCE
-	go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	@scripts/progress build-$* packages 30 bin/logs/$*.log go build -v -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 bin/lab: FORCE
 	go build -ldflags '$(LDFLAGS)' -o $@ ./test/lab/cmd/lab
@@ -45,8 +46,22 @@ images: $(PROGRAMS:%=bin/%) kubernetes etcd ## make OCI archives in bin/images, 
 	go run ./scripts/images --version '$(VERSION)' --bin bin --out bin/images
 
 .PHONY: packages
-packages: ## install the system packages that the lab needs (Debian 12, root)
+packages: ## install the system packages that the lab needs (Debian, root)
 	@scripts/install-packages
+
+# Checks within seconds whether this machine can run the target.
+.PHONY: preflight-demo preflight-test
+preflight-demo preflight-test: preflight-%:
+	@scripts/preflight machine $*
+	@scripts/install-packages
+	@scripts/build-shim
+	@scripts/build-linux --cached
+	@scripts/preflight kernel $*
+
+.PHONY: linux
+linux: packages ## build the kernel of the lab's nodes into bin/linux, once on a machine
+	@scripts/build-linux
+	@scripts/build-shim
 
 .PHONY: kubernetes
 kubernetes: ## build Kubernetes' own programs into bin/kubernetes
@@ -64,6 +79,10 @@ coredns: ## build a CoreDNS that serves Services into bin/coredns
 kubernetes-oldest: ## build the API server of the oldest Kubernetes that we run on
 	@scripts/build-kubernetes bin/kubernetes/oldest oldest
 
+.PHONY: gotestsum
+gotestsum:
+	@CGO_ENABLED=0 GOBIN=$(CURDIR)/bin/tools go install $(GOTESTSUM)
+
 .PHONY: generate
 generate: ## write the generated code and manifests anew
 	@scripts/generate
@@ -72,12 +91,23 @@ generate: ## write the generated code and manifests anew
 check-generate: ## fail when generated files are not what `make generate` writes
 	@scripts/check-generate
 
+.PHONY: check-modules
+check-modules: ## fail when a go.mod is not tidy
+	@scripts/check-modules
+
+.PHONY: check-scripts
+check-scripts: packages ## shellcheck
+	shellcheck $$(git ls-files --cached --others --exclude-standard scripts .ci | xargs grep -lE '^#!.*sh$$')
+
 .PHONY: lint
 lint: ## golangci-lint from all, and gofmt
-	go run $(GOLANGCI) run ./...
+	@scripts/progress golangci-lint lines 60 bin/logs/lint.log go run $(GOLANGCI) run ./...
 
+# `make demo` does not wait for `make linux`: without bin/linux, nodes run Debian's kernel.
 .PHONY: demo
-demo: packages kubernetes build images ## two nodes with kernels of their own, and Pods on three networks
+demo: ## two nodes with kernels of their own, and Pods on three networks
+	@$(MAKE) --no-print-directory preflight-demo
+	@$(MAKE) --no-print-directory kubernetes build images
 	bin/lab demo --name $(NAME)
 
 .PHONY: demo-down
@@ -85,50 +115,55 @@ demo-down: bin/lab ## end the demo; nothing is left behind
 	bin/lab down --name $(NAME)
 
 .PHONY: test
-test: check-generate test-unit test-rules test-api test-placement test-kernel test-cluster ## everything
+test: ## everything, two targets at a time (LANES=1: one)
+	@scripts/test-all
+
+.PHONY: test-gates
+test-gates: ## generated files, go.mod, scripts, lint
+	@scripts/target gates $(MAKE) --no-print-directory check-generate check-modules check-scripts lint
 
 .PHONY: test-unit
-test-unit: ## unit tests with the race detector
-	go vet -tags 'kernel apiserver cluster rules placement' ./...
-	CGO_ENABLED=1 go test -race -timeout 10m ./...
-
-.PHONY: soak-properties
-soak-properties: ## property tests with new draws, CHECKS=3000 of each
-	RAPID_SEED=0 RAPID_CHECKS=$(CHECKS) CGO_ENABLED=1 go test -race -count=1 -timeout 2h $$(scripts/packages-with-properties)
+test-unit: gotestsum ## unit tests with the race detector
+	CGO_ENABLED=1 scripts/gotest unit -vet=off -race -timeout 20m ./...
 
 .PHONY: test-rules
-test-rules: ## each rule of address management, switched off: a test must fail
-	go test -tags rules -count=1 -timeout 30m ./test/rules
+test-rules: gotestsum packages kubernetes ## each rule of address management, switched off: a test must fail
+	FORMAT=testname scripts/gotest rules -vet=off -tags 'rules apiserver' -count=1 -timeout 60m ./test/rules
 
 .PHONY: test-api
-test-api: packages kubernetes kubernetes-oldest coredns ## tests against a real API server and etcd
-	CGO_ENABLED=1 go test -race -tags apiserver -timeout 15m $$(scripts/packages-with-tag apiserver)
-	go test -tags 'rules apiserver' -count=1 -timeout 30m -run '^TestAPIRules' ./test/rules
+test-api: gotestsum packages kubernetes kubernetes-oldest coredns ## tests against a real API server and etcd
+	CGO_ENABLED=1 scripts/gotest api -vet=off -race -tags apiserver -timeout 30m $$(scripts/packages-with-tag apiserver)
 
 .PHONY: test-kernel
-test-kernel: packages bin/kerneltest ## tests in a kernel that has IPVLAN and VLAN
-	scripts/test-kernel
+test-kernel: gotestsum packages linux bin/kerneltest ## tests in a kernel that has IPVLAN and VLAN
+	scripts/gotest kernel -vet=off -tags kernel -timeout 10m -exec $(CURDIR)/bin/kerneltest $$(scripts/packages-with-tag kernel)
 
-.PHONY: soak-links
-soak-links: packages bin/kerneltest ## five minutes of chaos on the links of a node
-	PATCHBAY_SOAK=5m scripts/test-kernel -count=1 -v -run '^TestLinkChaos$$' ./daemon/kernel
+.PHONY: test-fallback
+test-fallback: gotestsum packages linux bin/kerneltest ## the kernel of machines that cannot build one: it boots and has the drivers
+	PATCHBAY_LAB_KERNEL=debian scripts/gotest fallback -vet=off -tags kernel -count=1 -timeout 10m -exec $(CURDIR)/bin/kerneltest -run '^Test(AttachGolden|PodsOnVLAN)$$' ./daemon/kernel
 
 .PHONY: test-cluster
-test-cluster: packages kubernetes coredns build images ## tests in the lab: real kubelets on three nodes
-	go test -v -p 1 -count=1 -tags cluster -timeout 60m $$(scripts/packages-with-tag cluster)
+test-cluster: gotestsum packages linux kubernetes coredns build images ## tests in the lab: real kubelets on three nodes
+	FORMAT=testname scripts/gotest cluster -vet=off -p 1 -parallel 6 -count=1 -tags cluster -timeout 60m $$(scripts/packages-with-tag cluster)
+
+.PHONY: test-placement
+test-placement: gotestsum packages kubernetes kwok build ## tests of placement: a hub and three clusters on loopback
+	FORMAT=testname scripts/gotest placement -vet=off -p 1 -count=1 -tags placement -timeout 45m $$(scripts/packages-with-tag placement)
+
+SOAK ?= 30m
+
+.PHONY: soak
+soak: packages linux kubernetes bin/kerneltest ## random tests with new draws for SOAK=30m
+	scripts/soak $(SOAK)
 
 .PHONY: kwok
 kwok: ## build KWOK, which plays nodes and Pods, into bin/kwok
 	@scripts/build-kwok
-
-.PHONY: test-placement
-test-placement: packages kubernetes kwok build ## tests of placement: a hub and three clusters on loopback
-	go test -v -p 1 -count=1 -tags placement -timeout 30m $$(scripts/packages-with-tag placement)
 
 .PHONY: demo-placement
 demo-placement: packages kubernetes kwok build ## a hub and three clusters: place, divide, move; it ends by itself, with KEEP=1 at Ctrl-C
 	go run ./test/placement/cmd/demo $(if $(KEEP),--stay)
 
 .PHONY: bench
-bench: packages kubernetes kwok build ## figures beside their peers, from one run
+bench: packages linux kubernetes kwok build ## figures beside their peers, from one run
 	scripts/bench

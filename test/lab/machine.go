@@ -17,7 +17,7 @@ var ErrMachine = errors.New("this machine cannot run a lab")
 // programs are what the lab and its nodes execute; scripts/install-packages brings them.
 func programs() []string {
 	return []string{
-		"linux.uml", "containerd", "ctr", "runc", "etcd", "mkfs.ext4", "ip", "nft", "nsenter", "sysctl", "modprobe",
+		"containerd", "ctr", "runc", "etcd", "mkfs.ext4", "ip", "nft", "nsenter", "sysctl", "modprobe",
 		"/usr/lib/cni/bridge", "/usr/lib/cni/host-local", "/usr/bin/busybox",
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/test/lab/fabric"
 	"github.com/patchbay-cni/patchbay/test/lab/node"
+	"github.com/patchbay-cni/patchbay/test/lab/uml"
 )
 
 const nodePrefix = "node-"
@@ -94,6 +95,9 @@ func (l *Lab) nodeConfig(name string) (node.Config, error) {
 		return c, fmt.Errorf("read authority: %w", err)
 	}
 	if c.Images, err = l.images(); err != nil {
+		return c, err
+	}
+	if c.Kernel, err = uml.FindKernel(l.config.Bin); err != nil {
 		return c, err
 	}
 	c.Disk = filepath.Join(l.config.disks(), name+".ext4")

@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/test/lab/fabric"
 	"github.com/patchbay-cni/patchbay/test/lab/image"
+	"github.com/patchbay-cni/patchbay/test/lab/uml"
 )
 
 // Up makes the lab or completes the one that is there: what runs goes on running,
@@ -60,6 +61,11 @@ func (l *Lab) usable() bool {
 }
 
 func (l *Lab) up(ctx context.Context) error {
+	kernel, err := uml.FindKernel(l.config.Bin)
+	if err != nil {
+		return err
+	}
+	l.log.printf("lab %s: nodes run %s", l.config.Name, kernel.Describe())
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error

@@ -17,7 +17,7 @@ const deployment = "deployment/hello"
 
 // Lab is what the demo needs of a lab.
 type Lab interface {
-	// Kubectl runs kubectl and returns its standard output.
+	// Kubectl runs kubectl and returns its standard output. It may be called concurrently.
 	Kubectl(ctx context.Context, args ...string) (string, error)
 }
 

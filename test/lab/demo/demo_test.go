@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,13 +69,16 @@ func TestMissing(t *testing.T) {
 
 // fake answers as a cluster with one Pod on each of two nodes.
 type fake struct {
+	mu    sync.Mutex
 	calls []string
 	mute  netip.Addr
 }
 
 func (f *fake) Kubectl(_ context.Context, args ...string) (string, error) {
 	line := strings.Join(args, " ")
+	f.mu.Lock()
 	f.calls = append(f.calls, line)
+	f.mu.Unlock()
 	var answer any
 	switch {
 	case strings.HasPrefix(line, "get pods"):

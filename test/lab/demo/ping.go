@@ -8,29 +8,34 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"text/tabwriter"
 )
 
 // ErrNoAnswer says that a ping was not answered.
 var ErrNoAnswer = errors.New("no answer")
 
-// pingAll tries all routes and says of each how it went.
+// pingAll tries all routes at once and prints the result of each.
 func pingAll(ctx context.Context, lab Lab, all []route, out io.Writer) error {
 	if len(all) == 0 {
 		return errors.New("ping: no two Pods on different nodes")
 	}
-	var errs []error
+	took, errs := make([]string, len(all)), make([]error, len(all))
+	var group sync.WaitGroup
+	for i, r := range all {
+		group.Go(func() {
+			if took[i], errs[i] = r.ping(ctx, lab); errs[i] != nil {
+				took[i] = "no answer"
+			}
+		})
+	}
+	group.Wait()
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nPING\tFROM\tTO\tADDRESS\tROUND TRIP (MIN/AVG/MAX)")
-	for _, r := range all {
-		took, err := r.ping(ctx, lab)
-		if err != nil {
-			errs = append(errs, err)
-			took = "no answer"
-		}
-		fmt.Fprintf(w, "%s\t%s (%s)\t%s (%s)\t%s\t%s\n", r.network, r.from, r.fromNode, r.to, r.toNode, r.address, took)
+	for i, r := range all {
+		fmt.Fprintf(w, "%s\t%s (%s)\t%s (%s)\t%s\t%s\n", r.network, r.from, r.fromNode, r.to, r.toNode, r.address, took[i])
 	}
-	return errors.Join(append(errs, w.Flush())...)
+	return errors.Join(errors.Join(errs...), w.Flush())
 }
 
 func (r route) ping(ctx context.Context, lab Lab) (string, error) {

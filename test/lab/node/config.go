@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/patchbay-cni/patchbay/test/lab/fabric"
+	"github.com/patchbay-cni/patchbay/test/lab/uml"
 )
 
 // Config describes a node.
@@ -19,6 +20,8 @@ type Config struct {
 	Fabric fabric.Fabric
 	// Dir holds its logs and configuration, Disk is the image of its disk.
 	Dir, Disk string
+	// Kernel that the node boots.
+	Kernel uml.Kernel
 	// Memory in MiB.
 	Memory int
 	// Init is a program whose main hands over to guest.Main.

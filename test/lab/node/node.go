@@ -43,7 +43,7 @@ func (c Config) boot(ctx context.Context) error {
 		return err
 	}
 	_, err := uml.Boot(uml.Config{
-		Dir: c.Dir, Memory: c.Memory, Init: c.Init, Spec: c.guest(),
+		Kernel: c.Kernel, Dir: c.Dir, Memory: c.Memory, Init: c.Init, Spec: c.guest(),
 		Visible: []string{c.Bin}, Disks: []string{c.Disk}, Taps: c.taps(), Netns: c.Fabric.Netns,
 	})
 	return err

@@ -18,14 +18,6 @@ const disk = "/run/disk"
 // cached result of libcni without content keeps its Pod's sandbox for ever.
 const diskOptions = "nodelalloc,commit=1"
 
-// modules are the drivers of a bare-metal node of our kind, and what CNI plugins use.
-func modules() []string {
-	return []string{
-		"ipv6", "overlay", "8021q", "dummy", "ipvlan", "macvlan", "veth", "vxlan", "bridge", "vrf", "tun", "ifb",
-		"br_netfilter", "ip_tables", "iptable_nat", "iptable_filter", "ip6_tables", "xt_comment", "xt_MASQUERADE", "xt_mark",
-	}
-}
-
 // overlaid folders show the machine's files below the node's own.
 func overlaid() []string { return []string{"etc", "opt", "var"} }
 
@@ -100,7 +92,6 @@ func (c Config) services() []guest.Service {
 func (c Config) guest() guest.Spec {
 	return guest.Spec{
 		Hostname: c.Name,
-		Modules:  modules(),
 		Mounts:   c.mounts(),
 		Env: []string{
 			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",

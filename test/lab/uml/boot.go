@@ -18,6 +18,7 @@ func Boot(c Config) (process.ID, error) {
 	spec := process.Spec{
 		Args:  c.args(),
 		Dir:   c.Dir,
+		Env:   c.Kernel.environment(),
 		Log:   ConsoleLog(c.Dir),
 		Netns: c.Netns,
 		Tied:  c.Tied,

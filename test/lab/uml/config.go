@@ -10,9 +10,6 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/guest"
 )
 
-// Program is the kernel.
-const Program = "linux.uml"
-
 // Names in a guest's folder.
 const (
 	specFile    = "guest.json"
@@ -23,6 +20,8 @@ const (
 
 // Config describes a guest.
 type Config struct {
+	// Kernel to boot, from FindKernel.
+	Kernel Kernel
 	// Dir is a folder of the guest's own, an absolute path. It appears in the guest
 	// as GuestDir, writable.
 	Dir string
@@ -72,7 +71,7 @@ func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
 // args returns the kernel's command line.
 func (c Config) args() []string {
 	args := []string{
-		Program,
+		c.Kernel.Program,
 		"mem=" + fmt.Sprint(c.Memory) + "M",
 		"uml_dir=" + c.Dir + "/", "umid=uml",
 		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
@@ -81,6 +80,7 @@ func (c Config) args() []string {
 		"panic=-1", "oops=panic", "noreboot",
 		"init=" + c.path(initFile),
 	}
+	args = append(args, c.Kernel.Options...)
 	if c.Output != nil {
 		args = append(args, "ssl0=null,fd:3")
 	}
@@ -95,33 +95,33 @@ func (c Config) args() []string {
 
 // prepare fills the guest's folder.
 func (c Config) prepare() error {
-	version, err := modules()
-	if err != nil {
-		return err
-	}
-	tree := c.path(moduleDir + "/lib/modules")
-	if err := os.MkdirAll(tree, 0o755); err != nil {
-		return fmt.Errorf("make module folder: %w", err)
-	}
-	link := filepath.Join(tree, filepath.Base(version))
-	if err := os.Symlink(version, link); err != nil && !os.IsExist(err) {
-		return fmt.Errorf("link modules: %w", err)
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
 	}
 	// A copy, since the program may be built anew while the guest runs.
 	if err := copyFile(c.Init, c.path(initFile)); err != nil {
 		return err
 	}
 	spec := c.Spec
-	spec.ModuleRoot = c.path(moduleDir)
+	if c.Kernel.ModuleFolder != "" {
+		if err := c.linkModules(); err != nil {
+			return err
+		}
+		spec.ModuleRoot, spec.Modules = c.path(moduleDir), c.Kernel.modules()
+	}
 	spec.Mounts = append(c.base(), spec.Mounts...)
 	return spec.Save(c.path(specFile))
 }
 
-// modules returns the folder of the kernel's modules, which carries its version.
-func modules() (string, error) {
-	found, err := filepath.Glob("/usr/lib/uml/modules/*")
-	if err != nil || len(found) != 1 {
-		return "", fmt.Errorf("find modules of %s: want one folder in /usr/lib/uml/modules, found %d", Program, len(found))
+// linkModules makes the folder that modprobe expects.
+func (c Config) linkModules() error {
+	tree := c.path(moduleDir + "/lib/modules")
+	if err := os.MkdirAll(tree, 0o755); err != nil {
+		return fmt.Errorf("make module folder: %w", err)
 	}
-	return found[0], nil
+	link := filepath.Join(tree, filepath.Base(c.Kernel.ModuleFolder))
+	if err := os.Symlink(c.Kernel.ModuleFolder, link); err != nil && !os.IsExist(err) {
+		return fmt.Errorf("link modules: %w", err)
+	}
+	return nil
 }

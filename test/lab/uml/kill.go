@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processes lists the processes of the guest in dir that still run. Its kernel,
-// helper threads and user processes all have the kernel's command line.
+// Processes lists the processes of the guest in dir that still run. Its kernel and helper
+// threads have the kernel's command line. So have the guest's user processes in ptrace
+// mode; in seccomp mode they end with the kernel, which is their parent, a moment later.
 func Processes(dir string) ([]int, error) {
 	entries, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -40,7 +41,7 @@ func belongs(pid int, dir string) bool {
 		return false
 	}
 	args := bytes.Split(raw, []byte{0})
-	if filepath.Base(string(args[0])) != Program {
+	if name := filepath.Base(string(args[0])); name != filepath.Base(builtKernel) && name != filepath.Base(debianKernel) {
 		return false
 	}
 	for _, a := range args {
@@ -73,8 +74,8 @@ func Kill(ctx context.Context, dir string) error {
 	}
 }
 
-// kill looks again at whose process it is once a pidfd makes sure that the number
-// is not given to another one.
+// kill opens a pidfd first and then checks the owner again, so that a reused number is
+// never killed.
 func kill(pid int, dir string) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {

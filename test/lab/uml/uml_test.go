@@ -13,7 +13,7 @@ import (
 
 func TestArgs(t *testing.T) {
 	t.Parallel()
-	plain := Config{Dir: "/run/x", Memory: 512}
+	plain := Config{Kernel: Kernel{Program: "/bin/linux", Options: []string{"seccomp=on"}}, Dir: "/run/x", Memory: 512}
 	full := plain
 	full.Output = os.Stdout
 	full.Disks = []string{"/var/a", "/var/b"}
@@ -26,7 +26,7 @@ func TestArgs(t *testing.T) {
 		"Plain": {
 			reason: "The root is read-only, and the guest's folder is on the command line.",
 			config: plain,
-			has:    []string{"ro", "rootfstype=hostfs", "uml_dir=/run/x/", "mem=512M", "panic=-1", "init=/run/x/init"},
+			has:    []string{"ro", "rootfstype=hostfs", "uml_dir=/run/x/", "mem=512M", "panic=-1", "init=/run/x/init", "seccomp=on"},
 			hasNot: []string{"ssl0=", "ubd0=", "vec0:"},
 		},
 		"Full": {

@@ -20,8 +20,8 @@
 //	go test -c -tags kernel -o /tmp/kernel.test ./daemon/kernel
 //	bin/kerneltest /tmp/kernel.test -test.v -test.run TestIPVLAN
 //
-// Each call boots a guest (two to three seconds); calls may run side by side. It
-// needs root for nothing but reading the files that only root can read. Programs
-// with the race detector do not run: the guest's address space (39 bits) is too
-// small for it.
+// Each call boots a guest (a quarter of a second; three seconds with the fallback kernel);
+// calls may run side by side. It needs root for nothing but reading the files that only
+// root can read. Programs with the race detector do not run: the guest's address space
+// (39 bits) is too small for it.
 package main

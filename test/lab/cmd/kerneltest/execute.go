@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/test/lab/guest"
@@ -60,6 +59,7 @@ func (o options) boot(ctx context.Context, dir string, out io.Writer) error {
 	if err != nil {
 		return errors.Join(err, w.Close())
 	}
+	fmt.Fprintln(os.Stderr, "kerneltest:", config.Kernel.Describe())
 	config.Output = w
 	id, err := uml.Boot(config)
 	if err := errors.Join(err, w.Close()); err != nil {
@@ -86,7 +86,12 @@ func (o options) guest(dir string) (uml.Config, error) {
 	if err != nil {
 		return uml.Config{}, fmt.Errorf("find own folder: %w", err)
 	}
+	kernel, err := uml.FindKernel(o.bin)
+	if err != nil {
+		return uml.Config{}, err
+	}
 	return uml.Config{
+		Kernel: kernel,
 		Dir:    dir,
 		Memory: o.memory,
 		Init:   self,
@@ -95,7 +100,6 @@ func (o options) guest(dir string) (uml.Config, error) {
 		Visible: []string{moduleOf(here)},
 		Spec: guest.Spec{
 			Hostname: "kerneltest",
-			Modules:  strings.Split(o.modules, ","),
 			Env:      o.environment(),
 			Setup:    [][]string{{"/sbin/ip", "link", "set", "lo", "up"}},
 			Run: &guest.Run{

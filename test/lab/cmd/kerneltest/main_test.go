@@ -19,6 +19,9 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/uml"
 )
 
+// bin is the folder of the module's built programs.
+const bin = "../../../../bin"
+
 // TestMain makes the test binary the init of the guests that it boots.
 func TestMain(m *testing.M) {
 	if guest.Inside(os.Args[1:]) {
@@ -95,7 +98,7 @@ func TestRun(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			code, err := run(t.Context(), []string{"-timeout", "10m", "-memory", "256", "-env", "GOTRACEBACK", "/bin/sh", "-c", tc.script}, &out)
+			code, err := run(t.Context(), []string{"-bin", bin, "-timeout", "10m", "-memory", "256", "-env", "GOTRACEBACK", "/bin/sh", "-c", tc.script}, &out)
 			if err != nil {
 				t.Fatalf("%s\nrun: %v", tc.reason, err)
 			}
@@ -136,7 +139,7 @@ func TestDeadGuestFails(t *testing.T) {
 			if errors.Is(tc.want, context.DeadlineExceeded) {
 				timeout = "8s"
 			}
-			_, err := run(t.Context(), []string{"-timeout", timeout, "-memory", "256", "/bin/sh", "-c", tc.script}, &bytes.Buffer{})
+			_, err := run(t.Context(), []string{"-bin", bin, "-timeout", timeout, "-memory", "256", "/bin/sh", "-c", tc.script}, &bytes.Buffer{})
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.message) {
 				t.Errorf("%s\nrun: got %v, want %v with %q", tc.reason, err, tc.want, tc.message)
 			}
@@ -154,8 +157,12 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	kernel, err := uml.FindKernel(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := uml.Boot(uml.Config{
-		Dir: dir, Memory: 128, Init: self, Tied: true,
+		Kernel: kernel, Dir: dir, Memory: 128, Init: self, Tied: true,
 		Spec: guest.Spec{Run: &guest.Run{Args: []string{"/bin/sleep", "3600"}, Output: "/dev/console"}},
 	}); err != nil {
 		t.Fatal(err)

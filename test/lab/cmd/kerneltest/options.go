@@ -18,15 +18,12 @@ import (
 type options struct {
 	timeout time.Duration
 	memory  int
-	modules string
+	bin     string
 	env     string
 	// program is an absolute path.
 	program string
 	args    []string
 }
-
-// drivers are what the product's kernel code uses. IPv6 is a module, too.
-const drivers = "ipv6,8021q,dummy,ipvlan,macvlan,veth,vxlan,bridge,vrf,tun,ifb,bonding"
 
 // variables are passed on from the caller's environment.
 const variables = "GODEBUG,GOGC,GOMAXPROCS,GOMEMLIMIT,GORACE,GOTRACEBACK,RAPID_CHECKS"
@@ -36,7 +33,7 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("kerneltest", flag.ContinueOnError)
 	flags.DurationVar(&o.timeout, "timeout", 15*time.Minute, "time for all of it")
 	flags.IntVar(&o.memory, "memory", 1024, "memory of the guest in MiB")
-	flags.StringVar(&o.modules, "modules", drivers, "kernel modules to load")
+	flags.StringVar(&o.bin, "bin", "", "folder of the built kernel (default: the one that kerneltest is in)")
 	flags.StringVar(&o.env, "env", variables, "variables to pass on, besides those that begin with PATCHBAY_")
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("parse flags: %w", err)
@@ -51,8 +48,21 @@ func parse(args []string) (options, error) {
 	if o.program, err = filepath.Abs(program); err != nil {
 		return o, fmt.Errorf("find program %s: %w", program, err)
 	}
+	if o.bin == "" {
+		if o.bin, err = ownFolder(); err != nil {
+			return o, err
+		}
+	}
 	o.args = slices.DeleteFunc(slices.Clone(flags.Args()[1:]), forHost)
 	return o, nil
+}
+
+func ownFolder() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find own program: %w", err)
+	}
+	return filepath.Dir(self), nil
 }
 
 // forHost tells whether go test added an argument about a file of the machine, which

@@ -11,7 +11,11 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	defaults := options{timeout: 15 * time.Minute, memory: 1024, modules: drivers, env: variables}
+	bin, err := ownFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := options{timeout: 15 * time.Minute, memory: 1024, bin: bin, env: variables}
 	cases := map[string]struct {
 		reason string
 		args   []string

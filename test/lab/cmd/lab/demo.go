@@ -4,7 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,16 +27,12 @@ func newDemo(name *string) *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
 			config.Name, config.Progress = *name, cmd.OutOrStdout()
-			l, err := lab.Up(ctx, config)
-			if err == nil {
-				err = l.Step("show Pods on three networks", func() error {
-					return demo.Run(ctx, l, l.Examples("demo"), cmd.OutOrStdout())
-				})
+			_, err := lab.Open(*name)
+			isNew := errors.Is(err, lab.ErrNone)
+			if err := show(ctx, config, cmd.OutOrStdout()); err != nil {
+				return cleanUpAfterFailure(context.WithoutCancel(ctx), *name, isNew, err)
 			}
-			if err != nil {
-				return fmt.Errorf("%w\nlook closer: bin/lab --name %s logs DIR; end it: bin/lab --name %s down", err, *name, *name)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), goOn, *name)
+			fmt.Fprintf(cmd.OutOrStdout(), nextSteps, *name)
 			return nil
 		},
 	}
@@ -41,8 +40,42 @@ func newDemo(name *string) *cobra.Command {
 	return cmd
 }
 
-// goOn is the demo's last word.
-const goOn = `
+// show starts the lab, or completes the one that is there, and shows the demo in it.
+func show(ctx context.Context, config lab.Config, out io.Writer) error {
+	l, err := lab.Up(ctx, config)
+	if err != nil {
+		return err
+	}
+	return l.Step("show Pods on three networks", func() error {
+		return demo.Run(ctx, l, l.Examples("demo"), out)
+	})
+}
+
+// cleanUpAfterFailure collects the logs and ends the lab, so that nothing is left running. A
+// lab that ran before the demo stays.
+func cleanUpAfterFailure(ctx context.Context, name string, isNew bool, cause error) error {
+	const patience = 3 * time.Minute
+	errs := []error{cause}
+	if l, err := lab.Open(name); err == nil {
+		logging, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		dir, err := os.MkdirTemp("", "lab-"+name+"-logs-")
+		if err == nil {
+			err = l.Logs(logging, dir)
+			errs = append(errs, fmt.Errorf("all logs are in %s", dir))
+		}
+		errs = append(errs, err)
+	}
+	if !isNew {
+		return errors.Join(append(errs, fmt.Errorf("the lab ran before the demo, so it still does; end it: bin/lab --name %s down", name))...)
+	}
+	ending, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return errors.Join(append(errs, lab.Down(ending, name))...)
+}
+
+// nextSteps is printed when the demo succeeds.
+const nextSteps = `
 The lab %[1]q stays up. Go on with
 
   bin/lab kubectl get danmeps -o wide                       one line per interface of a Pod

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kernel
+
+package kernel
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+
+	"github.com/patchbay-cni/patchbay/netwatcher"
+)
+
+// simulator is the bus of netdevsim, whose cards have a driver, virtual functions and a
+// carrier as hardware has.
+const simulator = "/sys/bus/netdevsim"
+
+// ownNamespace is this process's network namespace, the one that sysfs shows. It is read of
+// the calling thread: the process's first one may have been locked in another namespace.
+const ownNamespace = "/proc/thread-self/ns/net"
+
+// card is a simulated card.
+type card struct {
+	name  string
+	index int
+	// dir is its device's folder in sysfs.
+	dir string
+}
+
+// writeSimulator writes to one of the simulator's files.
+func writeSimulator(t *testing.T, file, text string) {
+	t.Helper()
+	must(t, os.WriteFile(filepath.Join(simulator, file), []byte(text), 0o200))
+}
+
+// needsSimulator skips the test only on a kernel that cannot make simulated cards: the
+// driver is neither built in nor a module that can be loaded. The kernel of `make linux` is
+// built with it and has its configuration in /proc/config.gz: there, a missing driver fails.
+func needsSimulator(t *testing.T) {
+	t.Helper()
+	_, err := os.Stat(simulator)
+	if err == nil {
+		return
+	}
+	if _, configErr := os.Stat("/proc/config.gz"); configErr == nil {
+		t.Fatalf("find driver netdevsim, which test/lab/uml/linux.config must have: %v", err)
+	}
+	out, err := exec.Command("modprobe", "netdevsim").CombinedOutput()
+	if err == nil {
+		return
+	}
+	t.Skipf("this kernel has no driver netdevsim, built in or as a module: %v: %s", err, out)
+}
+
+// newCard makes a card in this process's network namespace.
+func newCard(t *testing.T, id int) card {
+	t.Helper()
+	needsSimulator(t)
+	writeSimulator(t, "new_device", fmt.Sprintf("%d 1", id))
+	t.Cleanup(func() { writeSimulator(t, "del_device", strconv.Itoa(id)) })
+	c := card{dir: fmt.Sprintf("%s/devices/netdevsim%d", simulator, id)}
+	entries, err := os.ReadDir(filepath.Join(c.dir, "net"))
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("netdevsim%d: got cards %v (error: %v), want one", id, entries, err)
+	}
+	c.name = entries[0].Name()
+	within(t, ownNamespace, func(h *netlink.Handle) { c.index = find(t, h, c.name).Attrs().Index })
+	return c
+}
+
+// connect puts a cable between two cards; disconnect takes it out of the first one.
+func connect(t *testing.T, a, b card) (disconnect func()) {
+	t.Helper()
+	ns, err := os.Open(ownNamespace)
+	must(t, err)
+	t.Cleanup(func() { ns.Close() })
+	writeSimulator(t, "link_device", fmt.Sprintf("%d:%d %d:%d", ns.Fd(), a.index, ns.Fd(), b.index))
+	return func() { writeSimulator(t, "unlink_device", fmt.Sprintf("%d:%d", ns.Fd(), a.index)) }
+}
+
+// A card's driver, its virtual functions and a cable that is out are what NodeNetworks show.
+func TestStateOfACard(t *testing.T) {
+	c, other := newCard(t, 71), newCard(t, 72)
+	within(t, ownNamespace, func(h *netlink.Handle) {
+		must(t, h.LinkSetHardwareAddr(find(t, h, c.name), mac(t, "02:00:00:00:00:71")))
+		must(t, h.LinkSetUp(find(t, h, other.name)))
+	})
+	k := openKernel(t, ownNamespace)
+	var disconnect func()
+	steps := []struct {
+		reason string
+		do     func()
+		want   netwatcher.NIC
+	}{
+		{
+			reason: "a card has a driver",
+			do:     func() {},
+			want:   netwatcher.NIC{Driver: "netdevsim"},
+		},
+		{
+			reason: "functions are counted when an administrator has made some",
+			do:     func() { must(t, os.WriteFile(filepath.Join(c.dir, "sriov_numvfs"), []byte("3"), 0o600)) },
+			want:   netwatcher.NIC{Driver: "netdevsim", NumVFs: 3},
+		},
+		{
+			reason: "a card that is up and has a cable has a carrier",
+			do: func() {
+				disconnect = connect(t, c, other)
+				within(t, ownNamespace, func(h *netlink.Handle) { must(t, h.LinkSetUp(find(t, h, c.name))) })
+			},
+			want: netwatcher.NIC{Driver: "netdevsim", NumVFs: 3, Up: true},
+		},
+		{
+			reason: "a cable that was pulled is seen",
+			do:     func() { disconnect() },
+			want:   netwatcher.NIC{Driver: "netdevsim", NumVFs: 3, Up: true, NoCarrier: true},
+		},
+		{
+			reason: "and so is one that was put back",
+			do:     func() { disconnect = connect(t, c, other) },
+			want:   netwatcher.NIC{Driver: "netdevsim", NumVFs: 3, Up: true},
+		},
+	}
+	for _, step := range steps {
+		step.do()
+		step.want.Name, step.want.MAC, step.want.MTU = c.name, "02:00:00:00:00:71", 1500
+		awaitNIC(t, k, step.reason, step.want)
+	}
+}
+
+// awaitNIC waits until the kernel's state has a NIC like that, whatever its addresses.
+func awaitNIC(t *testing.T, k *Kernel, reason string, want netwatcher.NIC) {
+	t.Helper()
+	diff := "no such NIC"
+	// The kernel reports a change of carrier a moment later.
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		state, err := k.State(t.Context())
+		must(t, err)
+		for _, n := range state.NICs {
+			if n.Name == want.Name {
+				n.Addresses = nil
+				diff = cmp.Diff(want, n, ips)
+			}
+		}
+		if diff == "" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: -want +got\n%s", reason, diff)
+		}
+	}
+}
