@@ -32,16 +32,17 @@ func (d *desk) apply(p *plan, w work) {
 	}
 	d.book.fenced = d.book.fenced || p.entry.present
 	d.book.wrote(p.entry)
+	p.grants = slices.DeleteFunc(p.grants, func(g grant) bool { return g.to.gone }) // owing sees to theirs
 	for _, g := range p.grants {
-		if g.to.gone {
-			continue // nobody knows the addresses now: owing sees to them
-		}
 		if g.err == nil {
 			d.book.grant(g.to, g.addrs)
 		}
-		g.to.reply(g)
 	}
 	d.restock(p)
+	// After the shelf is filled: a caller that claims again at once finds it so.
+	for _, g := range p.grants {
+		g.to.reply(g)
+	}
 	d.claims = slices.DeleteFunc(d.claims, func(c *claim) bool { return c.answered() })
 	d.answerWaiters(p, w.waiters)
 	d.dirty = d.dirty || d.book.owing()

@@ -85,10 +85,21 @@ func run(m *testing.M) (code int) {
 		collect(ctx, name)
 		return 1
 	}
+	defer context.AfterFunc(ctx, func() { interrupt(name, kept) })()
 	if code = m.Run(); code != 0 {
 		collect(ctx, name)
 	}
 	return code
+}
+
+// interrupt ends the lab and the tests that still run in it: they do not see the signal.
+func interrupt(name string, kept bool) {
+	if !kept {
+		if err := lab.Down(context.Background(), name); err != nil {
+			fmt.Fprintf(os.Stderr, "end lab %s: %v\n", name, err)
+		}
+	}
+	os.Exit(1)
 }
 
 // connect makes the tests' client and their first network, eth0's.
