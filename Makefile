@@ -17,8 +17,8 @@ NAME        ?= demo
 export CGO_ENABLED := 0
 export GOFLAGS     := -buildvcs=false -trimpath
 
-# Random tests draw the same in every run, so that a commit has one answer; `make soak`
-# draws anew. As a flag, rapid's seed would keep results out of the cache.
+# Random tests have the same seeds in every run, so that a commit has one answer; `make soak`
+# chooses new ones. As a flag, rapid's seed would keep results out of the cache.
 export RAPID_SEED    ?= 1
 export PATCHBAY_SEED ?= 1
 
@@ -136,10 +136,12 @@ test-api: gotestsum packages kubernetes kubernetes-oldest coredns ## tests again
 
 .PHONY: test-kernel
 test-kernel: gotestsum packages linux bin/kerneltest ## tests in a kernel that has IPVLAN and VLAN
+	@bin/kerneltest /bin/true # prints which kernel
 	scripts/gotest kernel -vet=off -tags kernel -timeout 10m -exec $(CURDIR)/bin/kerneltest $$(scripts/packages-with-tag kernel)
 
 .PHONY: test-fallback
 test-fallback: gotestsum packages linux bin/kerneltest ## the kernel of machines that cannot build one: it boots and has the drivers
+	@PATCHBAY_LAB_KERNEL=debian bin/kerneltest /bin/true # prints which kernel
 	PATCHBAY_LAB_KERNEL=debian scripts/gotest fallback -vet=off -tags kernel -count=1 -timeout 10m -exec $(CURDIR)/bin/kerneltest -run '^Test(AttachGolden|PodsOnVLAN)$$' ./daemon/kernel
 
 .PHONY: test-cluster
@@ -153,7 +155,7 @@ test-placement: gotestsum packages kubernetes kwok build ## tests of placement: 
 SOAK ?= 30m
 
 .PHONY: soak
-soak: packages linux kubernetes bin/kerneltest ## random tests with new draws for SOAK=30m
+soak: packages linux kubernetes bin/kerneltest ## random tests with new random seeds for SOAK=30m
 	scripts/soak $(SOAK)
 
 .PHONY: kwok

@@ -17,6 +17,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
+	"github.com/patchbay-cni/patchbay/test/random"
 )
 
 // registry knows who has which address now.
@@ -149,7 +150,7 @@ func TestChurnUnderKills(t *testing.T) {
 	d.start()
 	n.awaitReady()
 
-	seed := apitest.Seed(t)
+	seed := random.Seed(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	var all sync.WaitGroup

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/test/random"
 )
 
 // hold makes the first call whose name begins with a prefix wait. It tells when
@@ -172,9 +172,9 @@ func TestAddWithoutCaller(t *testing.T) {
 func TestRaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	l := w.mustStart(t)
+	l, intN := w.mustStart(t), random.IntN(t)
 	l.hook = func(context.Context, string) {
-		for range rand.IntN(3) {
+		for range intN(3) {
 			runtime.Gosched()
 		}
 	}

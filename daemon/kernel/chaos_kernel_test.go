@@ -11,7 +11,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/netwatcher"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/test/random"
 )
 
 const (
@@ -91,11 +91,7 @@ func TestLinkChaos(t *testing.T) {
 
 func newChaos(t *testing.T) *chaos {
 	t.Helper()
-	seed, err := strconv.ParseUint(os.Getenv("PATCHBAY_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("random seed: PATCHBAY_SEED=%d", seed)
+	seed := random.Seed(t)
 	c := &chaos{T: t, random: rand.New(rand.NewPCG(seed, 0)), host: newTrunk(t, 1, true)[0], files: &files{dir: t.TempDir()}, did: map[string]int{}}
 	c.k = openKernel(t, c.host)
 	c.daemon = &daemon{t: t, dir: c.files.dir, host: c.host}

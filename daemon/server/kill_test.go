@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/patchbay-cni/patchbay/cni/pending"
 	"github.com/patchbay-cni/patchbay/cni/plugin"
 	"github.com/patchbay-cni/patchbay/cni/wire"
+	"github.com/patchbay-cni/patchbay/test/random"
 )
 
 // The daemon is killed with SIGKILL at random moments while runtimes add and
@@ -32,7 +32,7 @@ func TestKilledDaemonLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	const kills, runtimes = 8, 6
-	daemon := m.startDaemon(t)
+	daemon, intN := m.startDaemon(t), random.IntN(t)
 	var stop atomic.Bool
 	var pods atomic.Int32
 	var owners sync.Map
@@ -40,13 +40,13 @@ func TestKilledDaemonLosesNothing(t *testing.T) {
 	for r := range runtimes {
 		wg.Go(func() {
 			for i := 0; !stop.Load(); i++ {
-				m.pod(t, fmt.Sprintf("r%dp%d", r, i), &owners)
+				m.pod(t, fmt.Sprintf("r%dp%d", r, i), time.Duration(intN(20))*time.Millisecond, &owners)
 				pods.Add(1)
 			}
 		})
 	}
 	for range kills {
-		time.Sleep(time.Duration(20+rand.IntN(150)) * time.Millisecond)
+		time.Sleep(time.Duration(20+intN(150)) * time.Millisecond)
 		if err := daemon.Process.Kill(); err != nil {
 			t.Error(err)
 		}
@@ -70,9 +70,9 @@ func TestKilledDaemonLosesNothing(t *testing.T) {
 	}
 }
 
-// pod is one Pod as a runtime does it: ADD, and DEL whatever came of it. Owners
-// has the Pods that live now by their address.
-func (m machine) pod(t *testing.T, id string, owners *sync.Map) {
+// pod is one Pod as a runtime does it: ADD, and after its life DEL, whatever came of it.
+// Owners has the Pods that live now by their address.
+func (m machine) pod(t *testing.T, id string, life time.Duration, owners *sync.Map) {
 	t.Helper()
 	status, out := m.plugin(t.Context(), "ADD", id)
 	if status == 0 {
@@ -80,7 +80,7 @@ func (m machine) pod(t *testing.T, id string, owners *sync.Map) {
 		if other, taken := owners.LoadOrStore(address, id); taken {
 			t.Errorf("%s and %s have the address %s", id, other, address)
 		}
-		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // it lives
+		time.Sleep(life)
 		owners.Delete(address)
 	} else if !tryAgain(out) {
 		t.Errorf("ADD of %s: %s", id, out)

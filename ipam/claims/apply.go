@@ -39,7 +39,7 @@ func (d *desk) apply(p *plan, w work) {
 		}
 	}
 	d.restock(p)
-	// After the shelf is filled: a caller that claims again at once finds it so.
+	// Last: a caller that claims again at once finds the warm pool filled.
 	for _, g := range p.grants {
 		g.to.reply(g)
 	}

@@ -5,6 +5,7 @@ package claims_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -67,6 +68,23 @@ func TestHoldServesWithoutAWrite(t *testing.T) {
 		}
 		if now := s.called(); len(now) != asked {
 			w.Errorf("requests for what is held: %v", now[asked:])
+		}
+	})
+}
+
+// Who claims again right after the first answer finds the warm pool filled. A large one takes
+// a while to fill, so that an answer that comes too early is noticed.
+func TestAnswerComesAfterTheHoldIsFilled(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/16", ""), func(w *world) {
+		for i := range 20 {
+			store, s := w.scripted()
+			a := w.holder(store, fmt.Sprintf("n%d", i), claims.Config{Hold: 512})
+			w.claim(a, dynamic, none)
+			asked := len(s.called())
+			w.claim(a, dynamic, none)
+			if now := s.called(); len(now) != asked {
+				w.Fatalf("node %d: requests for what is held: %v", i, now[asked:])
+			}
 		}
 	})
 }

@@ -41,7 +41,7 @@ func TestReadEvents(t *testing.T) {
 	}
 }
 
-// A target that was ended, one that failed and one that never began are all told from one
+// A target that was ended, one that failed and one that never began are all distinguished from one
 // that passed, and each makes the report fail.
 func TestStates(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestStates(t *testing.T) {
 		"Test":    {reason: "A failed test counts, whatever the exit code.", seconds: "12 0 tests\n", events: `{"Action":"fail","Package":"a","Test":"TestX"}`, want: stateFailed},
 		"Skipped": {reason: "Tests that were all skipped prove nothing.", seconds: "12 0 tests\n", events: `{"Action":"skip","Package":"a","Test":"TestX"}`, want: stateNoTest},
 		"NoFile":  {reason: "A target of go test without its tests' events is no success.", seconds: "12 0 tests\n", want: stateNoTest},
-		"Cut":     {reason: "Events that end in the middle are told, and the table is printed.", seconds: "12 0 tests\n", events: `{"Action":"pass","Pack`, want: stateBroken},
+		"Cut":     {reason: "Events that end in the middle are reported, and the table is printed.", seconds: "12 0 tests\n", events: `{"Action":"pass","Pack`, want: stateBroken},
 		"NotRun":  {reason: "Without a record the target did not get to its end.", want: stateNotRun},
 		"NoTest":  {reason: "A pattern that matches nothing is no success.", seconds: "3 0 tests\n", events: `{"Action":"pass","Package":"a/b"}`, want: stateNoTest},
 		"Garbage": {reason: "A record must be two numbers and a word.", seconds: "x", want: stateBroken},

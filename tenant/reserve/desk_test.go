@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/tenant"
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
+	"github.com/patchbay-cni/patchbay/test/random"
 )
 
 var errLost = errors.New("lost")
@@ -140,10 +140,10 @@ func TestGroupCommit(t *testing.T) {
 func TestReplicasAndLostReplies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newStore("1-500")
+		s, intN := newStore("1-500"), random.IntN(t)
 		s.fault = func() (bool, error) {
-			if rand.IntN(4) == 0 {
-				return rand.IntN(2) == 0, errLost
+			if intN(4) == 0 {
+				return intN(2) == 0, errLost
 			}
 			return false, nil
 		}
@@ -153,7 +153,7 @@ func TestReplicasAndLostReplies(t *testing.T) {
 		var g errgroup.Group
 		for i := range 150 {
 			g.Go(func() error {
-				time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+				time.Sleep(time.Duration(intN(300)) * time.Millisecond)
 				r := request(i)
 				choice, err := desks[i%len(desks)].Reserve(t.Context(), r)
 				for tries := 1; errors.Is(err, reserve.ErrUnavailable) && tries < 50; tries++ {

@@ -5,10 +5,7 @@ package apitest
 import (
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"strconv"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -41,24 +38,6 @@ func Dice(seed uint64, percent int, most time.Duration) func(*http.Request) Mish
 		}
 		return m
 	}
-}
-
-// SeedVariable names the environment variable that repeats the dice of a failed test.
-const SeedVariable = "PATCHBAY_SEED"
-
-// Seed returns the seed of SeedVariable or a random one, and prints it if the test fails.
-func Seed(tb testing.TB) uint64 {
-	tb.Helper()
-	seed, err := strconv.ParseUint(os.Getenv(SeedVariable), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("dice of this run: %s=%d", SeedVariable, seed)
-		}
-	})
-	return seed
 }
 
 // late are requests that reach the API server after their callers gave up.

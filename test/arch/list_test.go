@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/patchbay-cni/patchbay/test/source"
 )
 
 const module = "github.com/patchbay-cni/patchbay"
@@ -34,6 +36,9 @@ func rel(path string) (string, bool) {
 // list returns all packages of the module, without their tests.
 func list(t *testing.T) []pkg {
 	t.Helper()
+	if err := source.Inputs(); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("go", "list", "-json=ImportPath,Doc,Imports,Deps,GoFiles", module+"/...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

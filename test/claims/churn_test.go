@@ -22,6 +22,7 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
+	"github.com/patchbay-cni/patchbay/test/random"
 )
 
 // churn is many nodes that claim, use and give back addresses of one network.
@@ -129,9 +130,9 @@ func TestManyNodes(t *testing.T) {
 // Every tenth write is lost, before or after the API server did it.
 func TestManyNodesLosingWrites(t *testing.T) {
 	t.Parallel()
-	env := apitest.Start(t)
+	env, seed := apitest.Start(t), random.Seed(t)
 	lossy := func(i int) *rest.Config {
-		random := rand.New(rand.NewPCG(1, uint64(i)))
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		var mu sync.Mutex
 		return apitest.Faulty(env.Config, func(r *http.Request) apitest.Fault {
 			mu.Lock()

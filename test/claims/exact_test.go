@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/random"
 )
 
 // exact are three nodes and a pool of this many addresses.
@@ -38,7 +39,7 @@ func warm(t *testing.T, l *trio) {
 // nodes hold some of it.
 func TestExactlyEnoughForHolders(t *testing.T) {
 	t.Parallel()
-	env, seed := apitest.Start(t), apitest.Seed(t)
+	env, seed := apitest.Start(t), random.Seed(t)
 	l := newTrio(t, env, "10.0.0.0/25", func(cfg *claims.Config) {
 		cfg.Cool, cfg.Patience = 50*time.Millisecond, 3*time.Minute // no claim may fail
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/random"
 )
 
 // storm is Pods that come and go on all nodes while daemons are restarted and killed.
@@ -88,7 +89,7 @@ func (s *storm) restart(ctx context.Context) {
 // duplicates: no address is in use twice, and nothing is left.
 func TestStorm(t *testing.T) {
 	env := apitest.New(t)
-	seed := apitest.Seed(t)
+	seed := random.Seed(t)
 	proxy := env.Proxy(t, apitest.Dice(seed, 2, 500*time.Millisecond))
 	wide, narrow := create(t, env, "10.0.0.0/22"), create(t, env, "10.1.0.0/26")
 	quick := func(cfg *claims.Config) {

@@ -8,12 +8,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/patchbay-cni/patchbay/test/random"
 )
 
 // churners is how many Pods come and go in one go, on two nodes.
@@ -35,9 +36,10 @@ func TestChurnWithKills(t *testing.T) {
 	c, ns := shared, shared.namespace(t)
 	cidr := netip.MustParsePrefix("10.74.0.0/24")
 	c.create(t, vlan("kills", "kills", 740, cidr.String()))
+	intN := random.IntN(t)
 	c.churn(t, ns, "kills", cidr, func(ctx context.Context) {
 		for i := range 5 {
-			time.Sleep(time.Duration(rand.Int64N(int64(4 * time.Second)))) // a random moment
+			time.Sleep(time.Duration(intN(4000)) * time.Millisecond) // a random moment
 			c.killDaemon(ctx, t, c.nodes[i%len(c.nodes)])
 		}
 	})

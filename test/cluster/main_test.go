@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 	"time"
 
@@ -53,7 +51,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := lab.EndOnInterrupt()
 	defer stop()
 	// LAB names a lab that is up and stays, for a tight loop while developing.
 	name, kept := os.LookupEnv("LAB")
@@ -85,21 +83,10 @@ func run(m *testing.M) (code int) {
 		collect(ctx, name)
 		return 1
 	}
-	defer context.AfterFunc(ctx, func() { interrupt(name, kept) })()
 	if code = m.Run(); code != 0 {
 		collect(ctx, name)
 	}
 	return code
-}
-
-// interrupt ends the lab and the tests that still run in it: they do not see the signal.
-func interrupt(name string, kept bool) {
-	if !kept {
-		if err := lab.Down(context.Background(), name); err != nil {
-			fmt.Fprintf(os.Stderr, "end lab %s: %v\n", name, err)
-		}
-	}
-	os.Exit(1)
 }
 
 // connect makes the tests' client and their first network, eth0's.

@@ -27,6 +27,13 @@ import (
 // patience is for anything that takes seconds on an idle machine.
 const patience = 5 * time.Minute
 
+func TestMain(m *testing.M) {
+	_, stop := lab.EndOnInterrupt()
+	code := m.Run()
+	stop()
+	os.Exit(code)
+}
+
 // must returns a function that fails the test on an error and else returns the value.
 func must(t *testing.T) func(string, error) string {
 	t.Helper()

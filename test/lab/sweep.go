@@ -8,20 +8,50 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
 
+// EndOnInterrupt ends the labs that this process owns, and then the process, when it is
+// interrupted: tests do not run their clean-up then. The context that it returns ends with
+// the interrupt.
+func EndOnInterrupt() (ctx context.Context, stop func()) {
+	ctx, ignore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	end := context.AfterFunc(ctx, func() {
+		ending, cancel := context.WithTimeout(context.Background(), downPatience)
+		defer cancel()
+		if err := downIf(ending, owned); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	})
+	return ctx, func() {
+		end()
+		ignore()
+	}
+}
+
+// owned tells whether this process owns a lab.
+func owned(file string) bool {
+	me, err := process.Of(os.Getpid())
+	return err == nil && ownerOf(file, process.ID{}) == me
+}
+
 // sweep ends the labs of tests that did not live to do it themselves.
-func sweep(ctx context.Context) error {
+func sweep(ctx context.Context) error { return downIf(ctx, orphaned) }
+
+// downIf ends the labs whose state files match.
+func downIf(ctx context.Context, match func(file string) bool) error {
 	files, err := filepath.Glob(filepath.Join(runDir, "*", stateFile))
 	if err != nil {
 		return fmt.Errorf("list labs: %w", err)
 	}
 	var errs []error
 	for _, file := range files {
-		if orphaned(file) {
+		if match(file) {
 			errs = append(errs, Down(ctx, filepath.Base(filepath.Dir(file))))
 		}
 	}

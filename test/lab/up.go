@@ -65,7 +65,7 @@ func (l *Lab) up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.log.printf("lab %s: nodes run %s", l.config.Name, kernel.Describe())
+	l.log.printf("lab %s: nodes boot %s", l.config.Name, kernel.Describe())
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error

@@ -84,7 +84,7 @@ func builtKernelOptions() []string {
 // findDebianKernel returns the fallback. Its drivers are modules.
 func findDebianKernel(bin string) (Kernel, error) {
 	shim := filepath.Join(bin, builtShim)
-	for _, file := range []string{debianKernel, shim} {
+	for _, file := range []string{shim, debianKernel} {
 		if _, err := os.Stat(file); err != nil {
 			return Kernel{}, fmt.Errorf("find fallback kernel (make packages, then scripts/build-shim): %w", err)
 		}

@@ -35,6 +35,9 @@ func Build(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := source.Inputs(); err != nil {
+		return "", err
+	}
 	program := filepath.Join(dir, "patchbay-controller")
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", program, "./cmd/patchbay-controller")
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")

@@ -30,7 +30,7 @@ func newDemo(name *string) *cobra.Command {
 			_, err := lab.Open(*name)
 			isNew := errors.Is(err, lab.ErrNone)
 			if err := show(ctx, config, cmd.OutOrStdout()); err != nil {
-				return cleanUpAfterFailure(context.WithoutCancel(ctx), *name, isNew, err)
+				return errors.Join(err, cleanUp(ctx, *name, isNew, cmd.OutOrStdout()))
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), nextSteps, *name)
 			return nil
@@ -51,27 +51,29 @@ func show(ctx context.Context, config lab.Config, out io.Writer) error {
 	})
 }
 
-// cleanUpAfterFailure collects the logs and ends the lab, so that nothing is left running. A
-// lab that ran before the demo stays.
-func cleanUpAfterFailure(ctx context.Context, name string, isNew bool, cause error) error {
+// cleanUp collects the logs of a demo that failed and ends the lab, so that nothing is left
+// running. A lab that ran before the demo stays. Who interrupts the demo asks for no logs.
+func cleanUp(ctx context.Context, name string, isNew bool, out io.Writer) error {
 	const patience = 3 * time.Minute
-	errs := []error{cause}
-	if l, err := lab.Open(name); err == nil {
-		logging, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		dir, err := os.MkdirTemp("", "lab-"+name+"-logs-")
-		if err == nil {
-			err = l.Logs(logging, dir)
-			errs = append(errs, fmt.Errorf("all logs are in %s", dir))
+	interrupted := errors.Is(ctx.Err(), context.Canceled)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	var failed error
+	if l, err := lab.Open(name); err == nil && !interrupted {
+		var dir string
+		if dir, failed = os.MkdirTemp("", "lab-"+name+"-logs-"); failed == nil {
+			fmt.Fprintln(out, "failed; all logs are collected in", dir)
+			failed = l.Logs(ctx, dir)
 		}
-		errs = append(errs, err)
 	}
 	if !isNew {
-		return errors.Join(append(errs, fmt.Errorf("the lab ran before the demo, so it still does; end it: bin/lab --name %s down", name))...)
+		fmt.Fprintf(out, "the lab %q ran before the demo, so it still does; end it: bin/lab --name %[1]s down\n", name)
+		return failed
 	}
-	ending, cancel := context.WithTimeout(ctx, patience)
+	fmt.Fprintf(out, "ending the lab %q\n", name)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	return errors.Join(append(errs, lab.Down(ending, name))...)
+	return errors.Join(failed, lab.Down(ending, name))
 }
 
 // nextSteps is printed when the demo succeeds.

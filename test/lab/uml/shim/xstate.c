@@ -4,10 +4,10 @@
  * Loaded into the lab's fallback kernel, Debian's User-Mode Linux, with LD_PRELOAD.
  *
  * Linux accepts a process's extended register state (NT_X86_XSTATE) only whole. Its size
- * depends on the processor: 11,008 bytes with AMX. User-Mode Linux before
- * 6.13 (6.1 in Debian 12, 6.12 in Debian 13) passes a buffer of a fixed, smaller size and
- * panics: "ptrace set fp regs failed, errno = 14". Later ones ask for the size. This wrapper reads the whole state, replaces the part that
- * the guest kernel knows, and writes the whole state back.
+ * depends on the processor: 11,008 bytes with AMX. User-Mode Linux before 6.13 (6.1 in
+ * Debian 12, 6.12 in Debian 13) passes a buffer of a fixed, smaller size and panics: "ptrace
+ * set fp regs failed, errno = 14". Later ones ask for the size. This wrapper reads the whole
+ * state, replaces the part that the guest kernel knows, and writes the whole state back.
  */
 
 #define _GNU_SOURCE
