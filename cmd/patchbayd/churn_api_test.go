@@ -14,6 +14,7 @@ import (
 	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
@@ -168,19 +169,36 @@ func TestChurnUnderKills(t *testing.T) {
 	working, done := context.WithCancel(ctx)
 	go func() { all.Wait(); done() }()
 	t.Logf("%d Pods, the daemon was killed %d times", workers*pods, c.kill(working, rand.New(rand.NewPCG(seed, workers)), d))
-	n.awaitReady()
-	for _, cn := range c.nets {
-		n.endpoints(cn, 0)
+	// A daemon that is ended leaves the releases that it has not written to the next one.
+	for {
+		n.awaitReady()
+		n.idle()
+		d.end()
+		if len(c.records(t)) == 0 || ctx.Err() != nil {
+			break
+		}
+		d.start()
 	}
-	d.end()
 	for _, cn := range c.nets {
 		n.unused(cn)
 	}
 	c.leftovers(t)
 }
 
-// leftovers looks for what no release took away.
-func (c *churn) leftovers(t *testing.T) {
+// idle waits until the daemon has written all that it knows of.
+func (n *node) idle() {
+	n.t.Helper()
+	eventually(n.t, "the daemon to have written all", func(context.Context) error {
+		pending, err := n.metric("patchbay_publisher_pending")
+		if err == nil && pending > 0 {
+			err = fmt.Errorf("%v records are pending", pending)
+		}
+		return err
+	})
+}
+
+// records reads the journal of a daemon that has ended.
+func (c *churn) records(t *testing.T) []*attach.Record {
 	t.Helper()
 	j, err := journal.Open(c.path("journal.db"), journal.Options{Wait: patience})
 	if err != nil {
@@ -188,8 +206,17 @@ func (c *churn) leftovers(t *testing.T) {
 	}
 	defer func() { _ = j.Close() }()
 	records, err := j.List()
-	if err != nil || len(records) > 0 {
-		t.Errorf("journal has %d records, %v, want none", len(records), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+// leftovers looks for what no release took away.
+func (c *churn) leftovers(t *testing.T) {
+	t.Helper()
+	if records := c.records(t); len(records) > 0 {
+		t.Errorf("journal has %d records, want none", len(records))
 	}
 	if links := macvlans(t); links != "" {
 		t.Errorf("links are left on the node:\n%s", links)

@@ -181,11 +181,12 @@ func (n *node) callWith(ctx context.Context, command string, p *pod) (*types100.
 	return result, json.Unmarshal(res.Result, result)
 }
 
-// eventually polls until f succeeds.
+// eventually polls until f succeeds. It reports the last failure that is not only its own end.
 func eventually(tb testing.TB, what string, f func(context.Context) error) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
+	var last error
 	for {
 		try, end := context.WithTimeout(ctx, tryPatience)
 		err := f(try)
@@ -193,9 +194,12 @@ func eventually(tb testing.TB, what string, f func(context.Context) error) {
 		if err == nil {
 			return
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			tb.Fatalf("waited %s for %s: %v", patience, what, err)
+			tb.Fatalf("waited %s for %s: %v", patience, what, last)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -35,7 +34,9 @@ type Publisher struct {
 	recovery  Recovery
 	endpoints endpoints
 	queue     workqueue.TypedRateLimitingInterface[recordKey]
-	working   atomic.Int64
+	// unfinished has how often each record was queued that is not worked to its end yet.
+	mu         sync.Mutex
+	unfinished map[recordKey]int
 	// suspects are the keys of records whose DanmEps may be gone.
 	suspects sync.Map
 }
@@ -66,8 +67,9 @@ func (k recordKey) String() string { return k.containerID + "/" + k.ifName }
 func NewPublisher(c PublisherConfig) *Publisher {
 	return &Publisher{
 		host: c.Host, records: c.Records, coverage: c.Coverage, recovery: c.Recovery,
-		endpoints: endpoints{c: c.Client},
-		queue:     newQueue[recordKey](),
+		endpoints:  endpoints{c: c.Client},
+		queue:      newQueue[recordKey](),
+		unfinished: map[recordKey]int{},
 	}
 }
 
@@ -80,6 +82,9 @@ func (p *Publisher) Release(rec *attach.Record) { p.add(rec) }
 // add queues the record; a back-off of what it was before does not hold it up.
 func (p *Publisher) add(rec *attach.Record) {
 	key := recordKey{rec.ContainerID, rec.IfName}
+	p.mu.Lock()
+	p.unfinished[key]++
+	p.mu.Unlock()
 	p.queue.Forget(key)
 	p.queue.Add(key)
 }
@@ -90,16 +95,31 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Pending is the number of records that wait or are in work, without those
-// that wait for a retry.
+// Pending is the number of records that wait, also for a retry, or are in work.
 func (p *Publisher) Pending() int {
-	return p.queue.Len() + int(p.working.Load())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.unfinished)
 }
 
 // sync works one record as far as it is to go.
 func (p *Publisher) sync(ctx context.Context, key recordKey) error {
-	p.working.Add(1)
-	defer p.working.Add(-1)
+	p.mu.Lock()
+	queued := p.unfinished[key]
+	p.mu.Unlock()
+	if err := p.advance(ctx, key); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unfinished[key] == queued { // else it was queued again meanwhile
+		delete(p.unfinished, key)
+	}
+	return nil
+}
+
+// advance makes one attempt at a record.
+func (p *Publisher) advance(ctx context.Context, key recordKey) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	host, ok := p.host()
