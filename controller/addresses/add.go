@@ -33,7 +33,7 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	}
 	c := &Controller{
 		cfg: cfg.withDefaults(), metrics: newMetrics(cfg.Registry), events: events,
-		cached: m.GetCache(), direct: m.GetClient(),
+		cached: m.GetCache(), direct: m.GetClient(), watching: make(chan struct{}),
 	}
 	steward := claims.NewSteward(objects.NewStore(m.GetClient()), c.stewardConfig(ctx))
 	c.steward = steward
@@ -41,6 +41,7 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 		return err
 	}
 	queued := make(chan event.TypedGenericEvent[network.Ref], 1)
+	queued <- event.TypedGenericEvent[network.Ref]{} // the first one, see watching
 	ctl, err := controller.NewTyped("addresses", m, controller.TypedOptions[network.Ref]{
 		Reconciler: c, MaxConcurrentReconciles: c.cfg.Workers,
 	})

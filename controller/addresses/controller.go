@@ -30,6 +30,12 @@ type Controller struct {
 	// direct reads from the API server, and writes.
 	direct client.Client
 
+	// watching is closed by the first request, that for no network: the queue is worked
+	// once all watches are in place. The first sweep waits for it, since it sees what
+	// they do not report, the networks that are there before.
+	watching  chan struct{}
+	beginOnce sync.Once
+
 	departed departed
 	members  members
 	nics     nics
@@ -43,6 +49,10 @@ func fromWatchCache() *metav1.GetOptions { return &metav1.GetOptions{ResourceVer
 // Reconcile does all that is due for one network. Its error brings the network
 // back after a while.
 func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.Result, error) {
+	if ref == (network.Ref{}) {
+		c.beginOnce.Do(func() { close(c.watching) })
+		return reconcile.Result{}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("network", ref.String()))

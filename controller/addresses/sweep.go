@@ -27,6 +27,11 @@ type sweeper struct {
 // Start implements manager.Runnable.
 func (s *sweeper) Start(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
+	select {
+	case <-s.watching:
+	case <-ctx.Done():
+		return nil
+	}
 	for {
 		start := s.cfg.Now()
 		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
