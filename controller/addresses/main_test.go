@@ -54,9 +54,15 @@ func start(t *testing.T, env *apitest.Env) *fixture {
 // startWith is start with another configuration.
 func startWith(t *testing.T, env *apitest.Env, change func(*Config)) *fixture {
 	t.Helper()
+	return startOn(t, env, func(m manager.Manager) manager.Manager { return m }, change)
+}
+
+// startOn is startWith on another manager.
+func startOn(t *testing.T, env *apitest.Env, wrap func(manager.Manager) manager.Manager, change func(*Config)) *fixture {
+	t.Helper()
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testr.New(t)))
 	f := &fixture{T: t, env: env, metrics: prometheus.NewRegistry()}
-	m := f.manager(ctx)
+	m := wrap(f.manager(ctx))
 	cfg := Config{Grace: grace, Registry: f.metrics, Every: 200 * time.Millisecond, Pace: 100 * time.Millisecond, Hurry: 100 * time.Millisecond}
 	change(&cfg)
 	if err := Add(ctx, m, cfg); err != nil {
