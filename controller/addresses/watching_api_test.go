@@ -21,7 +21,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// slowCache lets nobody add a handler to its informers of networks before release is closed.
+// slowCache returns its informers of networks, to which the controller adds its handlers, when
+// release is closed.
 type slowCache struct {
 	cache.Cache
 	release chan struct{}

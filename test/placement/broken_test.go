@@ -71,7 +71,7 @@ func (h *history) counted(user, version, available string) *history {
 	w := h.there("east", user, "u", "2", available)
 	w.Object.SetResourceVersion(version)
 	w.Object.SetManagedFields([]metav1.ManagedFieldsEntry{{
-		Manager: "somebody", FieldsV1: metav1.NewFieldsV1(`{"f:status": {"f:availableReplicas": {}}}`),
+		Manager: "other-user", FieldsV1: metav1.NewFieldsV1(`{"f:status": {"f:availableReplicas": {}}}`),
 	}})
 	return h
 }
@@ -98,7 +98,7 @@ func (h *history) remove(user, uid string) *history {
 
 // here is the Deployment at the hub.
 func (h *history) here(replicas string) *history {
-	h.add("", "somebody", "update", "apps", "deployments", `{spec: {replicas: `+replicas+`}}`)
+	h.add("", "other-user", "update", "apps", "deployments", `{spec: {replicas: `+replicas+`}}`)
 	return h
 }
 
@@ -120,17 +120,17 @@ func TestWatcherSees(t *testing.T) {
 			h.decide("1", "Active").create("u").decide("2", "Removing").order().remove(bed.AgentUser, "v")
 		}, "I2"},
 		"Twice":      {"One creation for a decision.", func(h *history) { h.decide("1", "Active").create("u").create("v") }, "I3"},
-		"Repaired":   {"Somebody deleted it.", func(h *history) { h.decide("1", "Active").create("u").remove("somebody", "u").create("v") }, ""},
+		"Repaired":   {"Somebody deleted it.", func(h *history) { h.decide("1", "Active").create("u").remove("other-user", "u").create("v") }, ""},
 		"Undecided":  {"It is not wanted there.", func(h *history) { h.create("u") }, "I3"},
 		"SameNumber": {"What is wanted changes by a decision.", func(h *history) { h.decide("1", "Active").decide("1", "Removing") }, "I3"},
 		"Covered": {"West has taken over.", func(h *history) {
 			h.here("2").there("east", bed.AgentUser, "u", "2", "2")
-			h.there("west", "somebody", "w", "2", "2")
+			h.there("west", "other-user", "w", "2", "2")
 			h.there("east", bed.AgentUser, "u", "0", "2")
 		}, ""},
 		"Uncovered": {"West has one of two.", func(h *history) {
 			h.here("2").there("east", bed.AgentUser, "u", "2", "2")
-			h.there("west", "somebody", "w", "2", "1")
+			h.there("west", "other-user", "w", "2", "1")
 			h.there("east", bed.AgentUser, "u", "0", "2")
 		}, "I1"},
 		"Late": {"The hub's answer came after the order was carried out.", func(h *history) {
@@ -138,12 +138,12 @@ func TestWatcherSees(t *testing.T) {
 			h.all[3].Object.SetResourceVersion("9")
 		}, ""},
 		"Nothing": {"A write that changes nothing answers with what others have written while it was on its way.", func(h *history) {
-			h.decide("1", "Active").counted("somebody", "4", "0").counted(bed.AgentUser, "5", "1").counted("somebody", "5", "1")
+			h.decide("1", "Active").counted("other-user", "4", "0").counted(bed.AgentUser, "5", "1").counted("other-user", "5", "1")
 		}, ""},
 		"Foreign": {"The counts are not ours.", func(h *history) {
-			h.decide("1", "Active").counted("somebody", "4", "0").counted(bed.AgentUser, "5", "1")
+			h.decide("1", "Active").counted("other-user", "4", "0").counted(bed.AgentUser, "5", "1")
 		}, "I4"},
-		"Logged": {"So are these.", func(h *history) { h.daemons("somebody", "0").daemons("somebody", "1") }, "I4"},
+		"Logged": {"So are these.", func(h *history) { h.daemons("other-user", "0").daemons("other-user", "1") }, "I4"},
 		"Unlogged": {
 			"The controllers' writes of most kinds are not in the log.",
 			func(h *history) { h.daemons("kube-controller-manager", "0").daemons("kube-controller-manager", "1") }, "",

@@ -88,7 +88,7 @@ The lab %[1]q stays up. Go on with
   bin/lab exec node-1 -- ip -d link                         the node's own kernel
   bin/lab node kill node-2; bin/lab node start node-2       a power cut
   bin/lab status
-  make demo-down                                            end it; nothing is left behind
+  make demo-down NAME=%-37[1]s end it; nothing is left behind
 
 (with --name %[1]s after bin/lab, when it is not the default)
 `
