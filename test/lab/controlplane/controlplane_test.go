@@ -169,7 +169,7 @@ func TestKillAndStartParts(t *testing.T) {
 func TestPause(t *testing.T) {
 	t.Parallel()
 	c := start(t, newConfig(t))
-	if err := c.Pause(controlplane.APIServer); err != nil {
+	if err := c.Pause(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

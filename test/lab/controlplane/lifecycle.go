@@ -61,11 +61,30 @@ func (c *ControlPlane) Kill(ctx context.Context, parts ...Part) error {
 	return errors.Join(errs...)
 }
 
-// Pause freezes a part: it keeps its connections and answers nothing.
-func (c *ControlPlane) Pause(part Part) error { return c.signal(part, unix.SIGSTOP) }
+// Pause freezes a part: when it returns, the part keeps its connections and answers
+// nothing.
+func (c *ControlPlane) Pause(ctx context.Context, part Part) error {
+	id, err := c.process(part)
+	if err == nil {
+		err = id.Pause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("pause %s: %w", part, err)
+	}
+	return nil
+}
 
 // Resume ends a pause.
-func (c *ControlPlane) Resume(part Part) error { return c.signal(part, unix.SIGCONT) }
+func (c *ControlPlane) Resume(part Part) error {
+	id, err := c.process(part)
+	if err == nil {
+		err = id.Signal(unix.SIGCONT)
+	}
+	if err != nil {
+		return fmt.Errorf("resume %s: %w", part, err)
+	}
+	return nil
+}
 
 // Alive tells whether the part's process exists.
 func (c *ControlPlane) Alive(part Part) bool {
@@ -81,17 +100,6 @@ func (c *ControlPlane) EtcdData() string { return c.config.path(etcdData) }
 
 // Log returns the path of a part's log.
 func (c *ControlPlane) Log(part Part) string { return c.config.path(part.logFile()) }
-
-func (c *ControlPlane) signal(part Part, sig unix.Signal) error {
-	id, err := c.process(part)
-	if err != nil {
-		return err
-	}
-	if err := id.Signal(sig); err != nil {
-		return fmt.Errorf("signal %s: %w", part, err)
-	}
-	return nil
-}
 
 func (c *ControlPlane) launch(part Part) error {
 	if !slices.Contains(c.config.parts(), part) {

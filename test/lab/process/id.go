@@ -53,6 +53,27 @@ func (id ID) Stop(ctx context.Context, grace time.Duration) error {
 	return id.Kill(ctx)
 }
 
+// Pause stops the process and returns once none of its threads runs any more: SIGSTOP
+// reaches each of them on its own, and one that computes goes on until then.
+func (id ID) Pause(ctx context.Context) error {
+	if err := id.Signal(unix.SIGSTOP); err != nil {
+		return err
+	}
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for {
+		stopped, err := id.stopped()
+		if stopped || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for process %d to stop: %w", id.PID, ctx.Err())
+		case <-ticker.C:
+		}
+	}
+}
+
 // Wait returns when the process is gone.
 func (id ID) Wait(ctx context.Context) error {
 	fd, err := id.open()

@@ -17,6 +17,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// computes marks the process that TestPauseWaitsForAllThreads pauses.
+const computes = "PATCHBAY_TEST_COMPUTES"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(computes) != "" {
+		computeOnManyThreads()
+	}
+	os.Exit(m.Run())
+}
+
+// computeOnManyThreads keeps threads of its own busy until the process is killed.
+func computeOnManyThreads() {
+	for range 8 {
+		go func() {
+			runtime.LockOSThread()
+			for {
+				runtime.Gosched()
+			}
+		}()
+	}
+	_, _ = os.Stdout.WriteString("ready\n")
+	select {}
+}
+
 func start(t *testing.T, spec Spec) ID {
 	t.Helper()
 	id, err := Start(spec)
@@ -88,6 +112,25 @@ func TestStopKillsWhoDoesNotListen(t *testing.T) {
 	}
 	if id.Alive() {
 		t.Error("alive after Stop")
+	}
+}
+
+// A test that pauses an API server counts on no answer from then on.
+func TestPauseWaitsForAllThreads(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	id := start(t, Spec{Args: []string{os.Args[0]}, Env: []string{computes + "=1"}, Log: log})
+	eventually(t, "threads compute", func() bool { got, _ := os.ReadFile(log); return strings.Contains(string(got), "ready") })
+	for range 20 {
+		if err := id.Pause(t.Context()); err != nil {
+			t.Fatalf("Pause: %v", err)
+		}
+		if stopped, err := id.stopped(); !stopped || err != nil {
+			t.Fatalf("after Pause: got stopped %t (error %v), want all threads stopped", stopped, err)
+		}
+		if err := id.Signal(unix.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

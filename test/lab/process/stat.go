@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +26,29 @@ func Of(pid int) (ID, error) {
 }
 
 func readStat(pid int) (start uint64, state byte, err error) {
-	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return readStatFile("/proc/" + strconv.Itoa(pid) + "/stat")
+}
+
+// stopped tells whether all threads of the process are stopped (state T of proc(5)).
+func (id ID) stopped() (bool, error) {
+	threads, err := filepath.Glob("/proc/" + strconv.Itoa(id.PID) + "/task/[0-9]*/stat")
+	if err != nil {
+		return false, fmt.Errorf("list threads of process %d: %w", id.PID, err)
+	}
+	if !id.Alive() {
+		return false, fmt.Errorf("stop process %d: %w", id.PID, ErrGone)
+	}
+	for _, thread := range threads {
+		_, state, err := readStatFile(thread)
+		if err != nil || state != 'T' { // a thread that ended is not in the next list
+			return false, nil
+		}
+	}
+	return len(threads) > 0, nil
+}
+
+func readStatFile(file string) (start uint64, state byte, err error) {
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -45,7 +45,7 @@ func (c *running) addFrozen(ctx context.Context, us contender, netns string) (ad
 	const run = 1000 // no other has this number
 	for i := range frozenADDs {
 		box := us.sandbox(run, i, netns)
-		if err := c.env.Plane.Pause(controlplane.APIServer); err != nil {
+		if err := c.env.Plane.Pause(ctx, controlplane.APIServer); err != nil {
 			return nil, err
 		}
 		took, err := us.call(ctx, "ADD", box)
