@@ -5,7 +5,11 @@
 package lab_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -26,10 +30,7 @@ import (
 // node has then.
 func importAgain(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	to := node.Config{
-		Name: "node-1", Port: 1, Fabric: fabric.Fabric{Netns: l.Netns()},
-		Dir: filepath.Join("/run/patchbay-lab", l.Name(), "nodes", "node-1"),
-	}
+	to := firstNode(l)
 	file := filepath.Join(t.TempDir(), "image.tar")
 	const ref = "patchbay.local/again:lab"
 	before := ""
@@ -46,8 +47,61 @@ func importAgain(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// writeImage writes an archive of an empty image that differs by its build.
-func writeImage(t *testing.T, file, ref, build string) {
+// A sector that a node's disk lost while an image was unpacked is found and repaired.
+func importRepairs(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	to, reports := firstNode(l), 0
+	to.Logf = func(format string, args ...any) { t.Logf(format, args...); reports++ }
+	file := filepath.Join(t.TempDir(), "image.tar")
+	content := strings.Repeat("0123456789abcdef", 1024)
+	writeImage(t, file, "patchbay.local/damaged:lab", "1", static(t, "program", content))
+	shell := func(script string) string {
+		t.Helper()
+		return must(t)(l.Exec(t.Context(), "node-1", "sh", "-ec",
+			"cd /var/lib/containerd; program=io.containerd.snapshotter.v1.overlayfs/snapshots/*/fs/program; "+script))
+	}
+	if err := to.Import(t.Context(), file); err != nil || reports != 0 {
+		t.Fatalf("got error %v and %d reports of damage from a disk that is well", err, reports)
+	}
+	shell(`dd if=/dev/zero of="$(echo $program)" bs=512 seek=7 count=1 conv=notrunc,fsync
+		rm "imported/$(ls -t imported | head -n 1)"`)
+	if err := to.Import(t.Context(), file); err != nil || reports != 1 {
+		t.Fatalf("got error %v and %d reports of one damaged sector", err, reports)
+	}
+	if got := shell("cat $program"); got != content {
+		t.Error("the program is still damaged")
+	}
+}
+
+func firstNode(l *lab.Lab) node.Config {
+	return node.Config{
+		Name: "node-1", Port: 1, Fabric: fabric.Fabric{Netns: l.Netns()},
+		Dir: filepath.Join("/run/patchbay-lab", l.Name(), "nodes", "node-1"),
+	}
+}
+
+// static is a layer with one file.
+func static(t *testing.T, name, content string) v1.Layer {
+	t.Helper()
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	h := tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content))}
+	err := w.WriteHeader(&h)
+	if err == nil {
+		_, err = io.WriteString(w, content)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return layer
+}
+
+// writeImage writes an archive of an image that differs by its build.
+func writeImage(t *testing.T, file, ref, build string, layers ...v1.Layer) {
 	t.Helper()
 	tag, err := name.NewTag(ref)
 	if err != nil {
@@ -59,6 +113,9 @@ func writeImage(t *testing.T, file, ref, build string) {
 		Config: v1.Config{Labels: map[string]string{"build": build}},
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if img, err = mutate.AppendLayers(img, layers...); err != nil {
 		t.Fatal(err)
 	}
 	if err := tarball.WriteToFile(file, tag, img); err != nil {

@@ -102,6 +102,7 @@ func TestLab(t *testing.T) {
 		{"PowerCut", powerCut},
 		{"RestartParts", restartParts},
 		{"ImportAgain", importAgain},
+		{"ImportRepairs", importRepairs},
 		{"UpRepairs", upRepairs},
 		{"SecondLab", secondLab},
 		{"AddNode", addNode},

@@ -104,6 +104,7 @@ func (l *Lab) nodeConfig(name string) (node.Config, error) {
 	c.Memory = l.config.Memory
 	c.Init = filepath.Join(l.config.Bin, program)
 	c.Bin = filepath.Join(l.config.Bin, "kubernetes")
+	c.Logf = l.log.printf
 	return c, nil
 }
 

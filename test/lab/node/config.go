@@ -32,6 +32,8 @@ type Config struct {
 	Images []string
 	// Kubeconfig is the kubelet's; ClientCA signs those who may talk to it.
 	Kubeconfig, ClientCA []byte
+	// Logf reports what is unusual; nil reports nothing.
+	Logf func(format string, args ...any)
 }
 
 // Names in a node's folder.
@@ -45,6 +47,12 @@ const (
 	containerdLog    = "containerd.log"
 	kubeletLog       = "kubelet.log"
 )
+
+func (c Config) logf(format string, args ...any) {
+	if c.Logf != nil {
+		c.Logf(format, args...)
+	}
+}
 
 func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
 

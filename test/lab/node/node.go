@@ -22,6 +22,9 @@ var (
 	ErrOff = errors.New("node is off")
 	// ErrDied says that the node's kernel ended while it booted.
 	ErrDied = errors.New("the guest died")
+	// ErrDamaged says that files of an image are not on the node's disk as they are in
+	// its archive.
+	ErrDamaged = errors.New("unpacked files are damaged")
 )
 
 // Start switches the node on and returns when it takes commands; containerd and
