@@ -116,7 +116,8 @@ func connect(ctx context.Context, l *lab.Lab) (*cluster, error) {
 	return &cluster{Client: c, lab: l, nodes: nodes}, nil
 }
 
-// collect puts all logs of the lab into one folder and says which.
+// collect puts all logs of the lab into one folder and says which. It names the containers
+// of Patchbay that were restarted, since a crash loop looks like a slow machine to a test.
 func collect(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
@@ -125,6 +126,9 @@ func collect(ctx context.Context, name string) {
 		var l *lab.Lab
 		if l, err = lab.Open(name); err == nil {
 			err = l.Logs(ctx, dir)
+			restarts, asked := l.Restarts(ctx)
+			fmt.Fprint(os.Stderr, restarts)
+			err = errors.Join(err, asked)
 		}
 	}
 	fmt.Fprintf(os.Stderr, "the lab's logs are in %s (error: %v)\n", dir, err)

@@ -4,12 +4,16 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/patchbay-cni/patchbay/test/lab/node"
 	"github.com/patchbay-cni/patchbay/test/lab/remote"
@@ -32,6 +36,68 @@ func (l *Lab) Logs(ctx context.Context, dir string) error {
 		errs = append(errs, l.nodeLogs(ctx, name, filepath.Join(dir, name)))
 	}
 	return errors.Join(errs...)
+}
+
+// Restarts has a line for each container of Patchbay that was restarted, with the reason
+// of the last time. A test that waits for Patchbay in vain often has its cause there.
+func (l *Lab) Restarts(ctx context.Context) (string, error) {
+	const patience = time.Minute
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	out, err := l.Kubectl(ctx, "get", "pods", "--namespace", productNamespace, "-o", "json")
+	if err != nil {
+		return "", err
+	}
+	var pods corev1.PodList
+	if err := json.Unmarshal([]byte(out), &pods); err != nil {
+		return "", fmt.Errorf("decode Pods: %w", err)
+	}
+	var lines strings.Builder
+	for _, p := range pods.Items {
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if s.RestartCount == 0 {
+				continue
+			}
+			fmt.Fprintf(&lines, "%s on %s: container %s was restarted %d times; %s\n", p.Name, p.Spec.NodeName,
+				s.Name, s.RestartCount, lastEnd(s.LastTerminationState.Terminated, l.lastLog(ctx, p, s.Name)))
+		}
+	}
+	return lines.String(), nil
+}
+
+// lastLog is the log of the container before, or of this one: in a crash loop kubelet may
+// have removed the former by now. The restarts are worth a line without it.
+func (l *Lab) lastLog(ctx context.Context, p corev1.Pod, container string) string {
+	const removed = "unable to retrieve container logs" // kubelet's answer, which is no error
+	for _, previous := range []string{"--previous=true", "--previous=false"} {
+		log, err := l.Kubectl(ctx, "logs", "--namespace", p.Namespace, p.Name, "--container", container, previous)
+		if err == nil && log != "" && !strings.HasPrefix(log, removed) {
+			return log
+		}
+	}
+	return ""
+}
+
+// lastEnd describes how a container ended, by its log if that is of any use.
+func lastEnd(state *corev1.ContainerStateTerminated, log string) string {
+	end := "how it ended is not known"
+	if state != nil {
+		end = fmt.Sprintf("the last time with exit code %d (%s)", state.ExitCode, state.Reason)
+	}
+	last := ""
+	for line := range strings.Lines(log) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		last = line
+		if strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ") {
+			break // below are the goroutines
+		}
+	}
+	if last == "" {
+		return end
+	}
+	return end + ": " + last
 }
 
 // clusterState writes down the objects that matter, as a person would look at them.

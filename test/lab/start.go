@@ -5,6 +5,7 @@ package lab
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -87,6 +88,9 @@ func collect(tb testing.TB, name string) {
 	l, err := Open(name)
 	if err == nil {
 		err = l.Logs(ctx, dir)
+		restarts, asked := l.Restarts(ctx)
+		tb.Log(restarts)
+		err = errors.Join(err, asked)
 	}
 	tb.Errorf("all logs of lab %s are in %s (not collected: %v)", name, dir, err)
 }
