@@ -4,6 +4,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,10 +31,12 @@ func readManifest(spec v1alpha1.WorkSpec, m v1alpha1.Manifest) (target, error) {
 	if gvk.Kind == "" || gvk.Version == "" || o.GetName() == "" || m.Resource == "" {
 		return target{}, fmt.Errorf("read manifest of %s %q: apiVersion, kind, metadata.name or resource is missing", gvk, o.GetName())
 	}
-	// What only an API server may say of an object.
-	for _, field := range []string{"uid", "resourceVersion", "generation", "managedFields", "creationTimestamp", "selfLink"} {
-		unstructured.RemoveNestedField(o.Object, "metadata", field)
-	}
+	// Owners and finalizers, which decide how long an object lives, are this cluster's; the
+	// rest only an API server writes.
+	meta, _ := o.Object["metadata"].(map[string]any) // it has the name
+	maps.DeleteFunc(meta, func(field string, _ any) bool {
+		return !slices.Contains([]string{"name", "namespace", "labels", "annotations"}, field)
+	})
 	delete(o.Object, "status")
 	labels, annotations := o.GetLabels(), o.GetAnnotations()
 	if labels == nil {

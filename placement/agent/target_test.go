@@ -22,13 +22,14 @@ func raw(text string) v1alpha1.Manifest {
 func TestReadManifest(t *testing.T) {
 	t.Parallel()
 	spec := v1alpha1.WorkSpec{HubUID: "hub", Source: v1alpha1.ObjectReference{UID: "source"}}
-	got, err := readManifest(spec, raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n","uid":"x","resourceVersion":"1"},"status":{}}`))
+	got, err := readManifest(spec, raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n","uid":"x","resourceVersion":"1",`+
+		`"ownerReferences":[{"uid":"gone"}],"finalizers":["example.com/never"]},"status":{}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := got.object
-	if o.GetUID() != "" || o.GetResourceVersion() != "" || o.Object["status"] != nil {
-		t.Errorf("got %v: what only an API server may say is still there", o.Object)
+	if o.GetUID() != "" || o.GetResourceVersion() != "" || o.GetOwnerReferences() != nil || o.GetFinalizers() != nil || o.Object["status"] != nil {
+		t.Errorf("got %v: what is not the hub's to say is still there", o.Object)
 	}
 	if o.GetLabels()[v1alpha1.ManagedLabel] != "true" || o.GetAnnotations()[v1alpha1.HubUIDAnnotation] != "hub" || o.GetAnnotations()[v1alpha1.SourceUIDAnnotation] != "source" {
 		t.Errorf("got %v: marks are missing", o.Object)

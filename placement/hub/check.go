@@ -41,9 +41,13 @@ func (h *hub) checkSpec(ctx context.Context, spec *v1alpha1.PlacementSpec) (*pol
 }
 
 // checkRules says what is wrong with a Customization.
-func checkRules(c *v1alpha1.Customization) *policy.Error {
-	if _, errs := render.Compile([]v1alpha1.Customization{*c}); len(errs) > 0 {
-		return &policy.Error{Reason: v1alpha1.ReasonInvalidRule, Message: errs[0].Error()}
+func (h *hub) checkRules(ctx context.Context, c *v1alpha1.Customization) (*policy.Error, error) {
+	var list v1alpha1.CustomizationList
+	if err := h.cached.List(ctx, &list, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Customizations in %s: %w", c.Namespace, err)
 	}
-	return nil
+	if err := render.Check(c, list.Items); err != nil {
+		return &policy.Error{Reason: v1alpha1.ReasonInvalidRule, Message: err.Error()}, nil
+	}
+	return nil, nil
 }

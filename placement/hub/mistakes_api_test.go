@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,6 +39,46 @@ func (b *bench) says(k Key, kind, reason, text string) {
 		return
 	}
 	b.tells(k.Namespace, k.Kind, k.Name, reason, text)
+}
+
+// The API server refuses rules whose path leads to what rules may not change.
+func TestFixedPaths(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ns := b.namespace("fixed")
+	for path, refused := range map[string]bool{
+		"metadata.ownerReferences": true, "metadata.finalizers[0]": true, "metadata.name": true, "kind": true, "apiVersion": true,
+		"metadata.labelsx": true, "metadata.labels.a": false, `metadata.annotations["a"]`: false, "kinds": false, "spec.kind": false,
+	} {
+		err := b.client.Create(t.Context(), &v1alpha1.Customization{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "c-"},
+			Spec:       v1alpha1.CustomizationSpec{Rules: []v1alpha1.Rule{{Path: path, CEL: `""`}}},
+		})
+		if (err != nil) != refused || refused && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.rules[0].path: Forbidden")) {
+			t.Errorf("path %s: got %v, want a refusal of the field: %t", path, err, refused)
+		}
+	}
+}
+
+// A namespace has a budget of Customizations: the youngest is over it, until another goes.
+func TestBudgetOfCustomizations(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ns := b.namespace("budget")
+	var last *v1alpha1.Customization
+	for i := range 33 {
+		last = &v1alpha1.Customization{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("c%02d", i)},
+			Spec:       v1alpha1.CustomizationSpec{Rules: []v1alpha1.Rule{{Path: "spec.x", CEL: "1"}}},
+		}
+		b.create(last)
+	}
+	conditions := func() []metav1.Condition { return last.Status.Conditions }
+	b.isValid(last, conditions, metav1.ConditionFalse, v1alpha1.ReasonInvalidRule, "namespace "+ns+" must have at most 32 Customizations")
+	if err := b.client.Delete(t.Context(), &v1alpha1.Customization{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "c07"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.isValid(last, conditions, metav1.ConditionTrue, "Valid", "")
 }
 
 // tells waits for an Event.
@@ -94,6 +135,15 @@ func TestBadRules(t *testing.T) {
 			"It would take too long.",
 			v1alpha1.Rule{Path: "spec.x", CEL: "[1,1,1,1,1,1,1,1,1,1].map(a, [1,1,1,1,1,1,1,1,1,1].map(b, true" +
 				strings.Repeat(" && object == object", 90) + "))"}, "cost limit exceeded", true,
+		},
+		"owner": {
+			"The cluster's garbage collector would delete the object.",
+			v1alpha1.Rule{Path: "metadata", Op: v1alpha1.RuleMerge, CEL: `{"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "1"}]}`},
+			"metadata.ownerReferences must stay as it is", true,
+		},
+		"finalizer": {
+			"It would keep the object and its namespace for ever.",
+			v1alpha1.Rule{Path: `["metadata"].finalizers`, CEL: `["example.com/never"]`}, "metadata.finalizers must stay as it is", false,
 		},
 	}
 	for name, tc := range cases {

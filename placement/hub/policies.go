@@ -37,13 +37,15 @@ func (h *hub) addPolicies(m manager.Manager) error {
 				return &p.Status, mistake, err
 			}),
 		addChecker(m, h, &v1alpha1.Customization{}, func() client.ObjectList { return &v1alpha1.CustomizationList{} },
-			func(_ context.Context, c *v1alpha1.Customization) (*v1alpha1.PolicyStatus, *policy.Error, error) {
-				return &c.Status, checkRules(c), nil
+			func(ctx context.Context, c *v1alpha1.Customization) (*v1alpha1.PolicyStatus, *policy.Error, error) {
+				mistake, err := h.checkRules(ctx, c)
+				return &c.Status, mistake, err
 			}))
 }
 
-// addChecker checks the policies of one kind: each when it changes, and all when a
-// Cluster has come or gone, which could mend or break them.
+// addChecker checks the policies of one kind: each when it changes, those of a namespace
+// when one of them goes, which makes room in its budget, and all when a Cluster has come,
+// which could mend them.
 func addChecker[T interface {
 	client.Object
 	comparable
@@ -51,9 +53,9 @@ func addChecker[T interface {
 	m manager.Manager, h *hub, empty T, list func() client.ObjectList,
 	check func(context.Context, T) (*v1alpha1.PolicyStatus, *policy.Error, error),
 ) error {
-	all := func(ctx context.Context, _ client.Object) (found []reconcile.Request) {
+	all := func(ctx context.Context, o client.Object) (found []reconcile.Request) {
 		policies := list()
-		if h.cached.List(ctx, policies) != nil {
+		if h.cached.List(ctx, policies, client.InNamespace(o.GetNamespace())) != nil {
 			return nil // they are looked at when they are next seen
 		}
 		_ = meta.EachListItem(policies, func(o runtime.Object) error {
@@ -64,10 +66,14 @@ func addChecker[T interface {
 		})
 		return found
 	}
+	never := func(event.UpdateEvent) bool { return false }
 	return builder.ControllerManagedBy(m).For(empty).
+		Watches(empty, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: never,
+		})).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
-			UpdateFunc: func(event.UpdateEvent) bool { return false },
+			UpdateFunc: never,
 		})).
 		Complete(reconcile.AsReconciler(h.direct, reconcile.TypedFunc[T](func(ctx context.Context, o T) (reconcile.Result, error) {
 			status, mistake, err := check(ctx, o)

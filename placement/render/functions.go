@@ -35,9 +35,11 @@ func replaceFunction() cel.EnvOption {
 // is not known before, CEL counts 1 for any call; within a loop that is seconds.
 type weights struct{}
 
+// bytesPerCost is how many bytes of text count 1, as CEL counts text of a known type.
+const bytesPerCost = 10
+
 // CallCost implements interpreter.ActualCostEstimator.
 func (weights) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
-	const bytesPerCost = 10 // as CEL counts text of a known type
 	seen := 0
 	switch function {
 	case overloads.Matches:

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,13 +23,18 @@ type rule struct {
 	steps   []step
 	op      v1alpha1.RuleOp
 	value   any
+	cost    uint64      // of value; that of a program is known when it has run
 	program cel.Program // nil where value is given
 }
 
-// compile reads a Customization.
-func (c *customization) compile(env *cel.Env, spec *v1alpha1.CustomizationSpec) (err error) {
+// compile reads a Customization. Of one that is over its namespace's budget it reads only
+// what it matches.
+func (c *customization) compile(env *cel.Env, spec *v1alpha1.CustomizationSpec, over error) (err error) {
 	if c.matcher, err = newMatcher(c.namespace, &spec.Match); err != nil {
-		return c.wrong(-1, "", err)
+		return c.wrong(-1, "", fmt.Errorf("spec.match: %w", err))
+	}
+	if over != nil {
+		return c.wrong(-1, "", over)
 	}
 	for i := range spec.Rules {
 		r, err := newRule(env, &spec.Rules[i])
@@ -51,6 +59,9 @@ func newRule(env *cel.Env, from *v1alpha1.Rule) (rule, error) {
 	if len(r.steps) == 0 && r.op != v1alpha1.RuleMerge {
 		return r, fmt.Errorf("op %s needs a path", r.op)
 	}
+	if field := fixedField(r.steps); field != "" {
+		return r, fmt.Errorf("%s %s", field, fixedRule)
+	}
 	switch {
 	case r.op == v1alpha1.RuleRemove && from.CEL == "" && from.Value == nil:
 		return r, nil
@@ -63,38 +74,38 @@ func newRule(env *cel.Env, from *v1alpha1.Rule) (rule, error) {
 	if err := json.Unmarshal(from.Value.Raw, &r.value); err != nil {
 		return r, fmt.Errorf("read value: %w", err)
 	}
-	r.value = wholeNumbers(r.value)
+	r.value, r.cost = wholeNumbers(r.value), uint64(len(from.Value.Raw)/bytesPerCost)
+	if field := fixedIn(r.steps, r.value); field != "" {
+		return r, fmt.Errorf("value: %s %s", field, fixedRule)
+	}
 	return r, nil
 }
 
-// apply carries the rule out in place.
-func (r *rule) apply(object *unstructured.Unstructured, cluster *v1alpha1.Cluster) error {
-	value := runtime.DeepCopyJSONValue(r.value)
+// apply carries the rule out in place and returns what that cost.
+func (r *rule) apply(object *unstructured.Unstructured, cluster *v1alpha1.Cluster) (cost uint64, err error) {
+	value, cost := runtime.DeepCopyJSONValue(r.value), r.cost
 	if r.program != nil {
-		var err error
-		if value, err = evaluate(r.program, object, cluster); errors.Is(err, errNothing) {
-			return nil
+		if value, cost, err = evaluate(r.program, object, cluster); errors.Is(err, errNothing) {
+			return cost, nil
 		} else if err != nil {
-			return err
+			return cost, err
 		}
 	}
-	before := identityOf(object)
+	before := fixedFields(object.Object)
 	root, err := edit(object.Object, r.steps, r.op, value)
 	if err != nil {
-		return err
+		return cost, err
 	}
 	changed, ok := root.(map[string]any)
 	if !ok {
-		return errors.New("it leaves no object")
+		return cost, errors.New("it leaves no object")
 	}
 	object.Object = changed
-	if after := identityOf(object); after != before {
-		return fmt.Errorf("it makes %v of %v: apiVersion, kind, metadata.namespace and metadata.name stay", after, before)
+	after := fixedFields(changed)
+	for _, field := range slices.Sorted(maps.Keys(merged(before, after))) {
+		if !reflect.DeepEqual(before[field], after[field]) {
+			return cost, fmt.Errorf("%s %s", field, fixedRule)
+		}
 	}
-	return nil
-}
-
-// identityOf is what makes an object that object.
-func identityOf(object *unstructured.Unstructured) [4]string {
-	return [4]string{object.GetAPIVersion(), object.GetKind(), object.GetNamespace(), object.GetName()}
+	return cost, nil
 }

@@ -17,7 +17,7 @@ import (
 type RuleError struct {
 	// Namespace and Name of the Customization.
 	Namespace, Name string
-	// Rule is the index of the rule from 0, or -1 for what it matches.
+	// Rule is the index of the rule from 0, or -1 for what is not about one rule.
 	Rule int
 	// Path of the rule.
 	Path string
@@ -28,7 +28,7 @@ type RuleError struct {
 // Error names Customization, rule and path.
 func (e *RuleError) Error() string {
 	if e.Rule < 0 {
-		return fmt.Sprintf("Customization %s/%s: spec.match: %v", e.Namespace, e.Name, e.Err)
+		return fmt.Sprintf("Customization %s/%s: %v", e.Namespace, e.Name, e.Err)
 	}
 	return fmt.Sprintf("Customization %s/%s: spec.rules[%d] (path %q): %v", e.Namespace, e.Name, e.Rule, e.Path, e.Err)
 }
@@ -59,10 +59,11 @@ func Compile(list []v1alpha1.Customization) (*Rules, []error) {
 	}
 	var errs []error
 	rules := &Rules{}
+	over := overBudget(list)
 	for i := range list {
 		c := &list[i]
 		compiled := &customization{namespace: c.Namespace, name: c.Name}
-		if compiled.broken = compiled.compile(env, &c.Spec); compiled.broken != nil {
+		if compiled.broken = compiled.compile(env, &c.Spec, over[i]); compiled.broken != nil {
 			errs = append(errs, compiled.broken)
 		}
 		rules.all = append(rules.all, compiled)
@@ -93,6 +94,7 @@ func (r *Rules) Apply(object *unstructured.Unstructured, cluster *v1alpha1.Clust
 }
 
 func (r *Rules) apply(work *unstructured.Unstructured, cluster *v1alpha1.Cluster) error {
+	spent := map[string]uint64{} // by namespace of the Customizations
 	for _, c := range r.all {
 		if !c.matcher.matches(work, cluster) {
 			continue
@@ -101,9 +103,15 @@ func (r *Rules) apply(work *unstructured.Unstructured, cluster *v1alpha1.Cluster
 			return c.broken
 		}
 		for i := range c.rules {
-			if err := c.rules[i].apply(work, cluster); err != nil {
+			cost, err := c.rules[i].apply(work, cluster)
+			if err == nil && spent[c.namespace]+cost > maxCost {
+				err = fmt.Errorf("the Customizations of namespace %s must cost at most %d together for one object and cluster, "+
+					"and this rule takes them to %d: make rules simpler, or let each match fewer objects", c.namespace, maxCost, spent[c.namespace]+cost)
+			}
+			if err != nil {
 				return c.wrong(i, c.rules[i].path, err)
 			}
+			spent[c.namespace] += cost
 		}
 	}
 	return nil

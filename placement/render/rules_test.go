@@ -5,12 +5,14 @@ package render
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -114,6 +116,10 @@ func TestRulesThatDoNotCompile(t *testing.T) {
 		"Op":        {reason: "it is a closed set", spec: "rules: [{path: a, op: add, value: 1}]", want: `op "add"`},
 		"Selector":  {reason: "an operator that is none", spec: "match: {selector: {matchExpressions: [{key: a, operator: Near}]}}\nrules: [{path: a, value: 1}]", want: "Customization shop/c: spec.match: selector"},
 		"Clusters":  {reason: "that of clusters, too", spec: "match: {clusterSelector: {matchExpressions: [{key: a, operator: Near}]}}\nrules: [{path: a, value: 1}]", want: "spec.match: clusterSelector"},
+		"Kind":      {reason: "another kind is another object", spec: "rules: [{path: kind, value: Pod}]", want: "kind must stay as it is"},
+		"Owners":    {reason: "owners decide how long an object lives", spec: "rules: [{path: 'metadata.ownerReferences[0].uid', value: x}]", want: "metadata.ownerReferences must stay as it is"},
+		"Quoted":    {reason: "in whatever way the path is written", spec: `rules: [{path: '["meta\u0064ata"]["finalizers"]', cel: '["example.com/never"]'}]`, want: "metadata.finalizers must stay as it is"},
+		"Patched":   {reason: "by a merge, too", spec: "rules: [{path: '', op: merge, value: {kind: Deployment, metadata: {name: web, labels: {a: b}, finalizers: [example.com/never]}}}]", want: "value: metadata.finalizers must stay as it is"},
 		"BadRegexp": {reason: "a pattern that is none", spec: "rules: [{path: a, cel: '\"a\".matches(\"(\")'}]", want: "invalid matches argument"},
 	}
 	for name, tc := range cases {
@@ -164,8 +170,13 @@ func TestRulesThatFail(t *testing.T) {
 		"NoList":   {reason: "and no items", rule: "{path: 'spec.replicas[0]', value: 1}", want: "what is above [0] is no list"},
 		"Gap":      {reason: "a list has no gaps", rule: "{path: 'spec.template.spec.containers[4]', value: 1}", want: "index 4 of a list of 1"},
 		"Merge":    {reason: "a number cannot be merged", rule: "{path: spec, op: merge, cel: '1'}", want: "op merge takes an object"},
-		"Name":     {reason: "another name is another object", rule: "{path: metadata.name, value: other}", want: "apiVersion, kind, metadata.namespace and metadata.name stay"},
-		"Kind":     {reason: "by a merge, too", rule: "{path: '', op: merge, value: {kind: ClusterRoleBinding, apiVersion: rbac.authorization.k8s.io/v1}}", want: "apiVersion, kind, metadata.namespace and metadata.name stay"},
+		"Name":     {reason: "another name is another object", rule: "{path: metadata, op: merge, value: {name: other}}", want: "metadata.name must stay as it is"},
+		"Move":     {reason: "in another namespace, too", rule: "{path: metadata, cel: '{\"name\": \"web\", \"namespace\": \"bar\"}'}", want: "metadata.namespace must stay as it is"},
+		"Kind":     {reason: "by a merge, too", rule: "{path: '', op: merge, value: {kind: ClusterRoleBinding, apiVersion: rbac.authorization.k8s.io/v1}}", want: "apiVersion must stay as it is"},
+		"Owner":    {reason: "the garbage collector deletes what has an owner that is missing", rule: "{path: metadata, op: merge, cel: '{\"ownerReferences\": [{\"uid\": \"1\"}]}'}", want: "metadata.ownerReferences must stay as it is"},
+		"Keep":     {reason: "a finalizer keeps the cluster's namespace for ever", rule: "{path: '', op: merge, cel: '{\"metadata\": {\"finalizers\": [\"example.com/never\"]}}'}", want: "metadata.finalizers must stay as it is"},
+		"NoMeta":   {reason: "without metadata there is no name", rule: "{path: metadata, op: remove}", want: "metadata.name must stay as it is"},
+		"NoMap":    {reason: "nor in metadata that are a number", rule: "{path: metadata, cel: '1'}", want: "metadata.name must stay as it is"},
 	}
 	text := web + "many: [" + strings.Repeat("1, ", 999) + "1]\nlong: " + strings.Repeat("y", 10_000)
 	for name, tc := range cases {
@@ -281,5 +292,58 @@ func TestRawValueThatIsNoJSON(t *testing.T) {
 	c := v1alpha1.Customization{Spec: v1alpha1.CustomizationSpec{Rules: []v1alpha1.Rule{{Path: "a", Value: &apiextensionsv1.JSON{Raw: []byte("{")}}}}}
 	if _, errs := Compile([]v1alpha1.Customization{c}); len(errs) != 1 || !strings.Contains(errs[0].Error(), "read value") {
 		t.Errorf("got %v", errs)
+	}
+}
+
+// The Customizations of a namespace share a budget, which those of other namespaces and of
+// the hub's admins do not use.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	many := func(namespace string, n int, spec string) (list []v1alpha1.Customization) {
+		for i := range n {
+			c := customize(t, namespace, fmt.Sprintf("c%03d", i), spec)
+			c.UID, c.CreationTimestamp = types.UID(namespace+c.Name), metav1.Unix(int64(i/2), 0)
+			list = append(list, c)
+		}
+		slices.Reverse(list)
+		return list
+	}
+	cheap, long := "rules: [{path: spec.x, value: 1}]", "rules: [{path: spec.x, cel: '["+strings.Repeat("1,", 1020)+"1]'}]"
+	dear := "rules: [{path: spec.x, cel: 'object.many.all(a, object.many.size() > 0)'}]" // some 6,000
+	large := "rules: [{path: spec.x, value: " + strings.Repeat("y", 600_000) + "}]"
+	cases := map[string]struct {
+		reason string
+		list   []v1alpha1.Customization
+		first  string // the oldest one that is over; "" for none
+		want   string
+	}{
+		"Few":       {"As many as there may be.", many("shop", maxCustomizations, cheap), "", ""},
+		"Many":      {"The youngest are not carried out.", many("shop", maxCustomizations+3, cheap), "c032", "namespace shop must have at most 32 Customizations"},
+		"Admins":    {"The hub's admins write those for all namespaces.", many(v1alpha1.SystemNamespace, 2*maxCustomizations, cheap), "", ""},
+		"Neighbour": {"Another namespace has a budget of its own.", many("bar", 2*maxCustomizations, cheap), "c032", "namespace bar"},
+		"Text":      {"Compiling takes time by the size of expressions.", many("shop", 20, long), "c008", "the expressions in namespace shop must have at most 16384 bytes together"},
+		"Cost":      {"None is dear, all together are.", many("shop", 30, dear), "", "the Customizations of namespace shop must cost at most 100000 together"},
+		"Values":    {"Values that are given are copied for each object, too.", many("shop", 2, large), "", "the Customizations of namespace shop must cost at most 100000 together"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rules, errs := Compile(tc.list)
+			for i := range tc.list {
+				c := &tc.list[i]
+				err := Check(c, tc.list)
+				if over := tc.first != "" && c.Name >= tc.first; (err != nil) != over || over && !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%s: %s: got %v, over the budget: %t", tc.reason, c.Name, err, over)
+				}
+			}
+			if (len(errs) > 0) != (tc.first != "") {
+				t.Errorf("%s: got %v", tc.reason, errs)
+			}
+			o := object(t, web+"many: ["+strings.Repeat("1, ", 999)+"1]")
+			err := rules.Apply(o, east())
+			if suffers := tc.want != "" && tc.list[0].Namespace == "shop"; (err != nil) != suffers || suffers && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
+			}
+		})
 	}
 }

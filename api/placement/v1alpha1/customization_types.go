@@ -77,8 +77,10 @@ const (
 	RuleMerge RuleOp = "merge"
 )
 
-// Rule changes one field.
+// Rule changes one field. It leaves apiVersion, kind and all of metadata but labels and
+// annotations as they are.
 // +kubebuilder:validation:XValidation:rule=`!has(self.op) || self.op != "remove" || !has(self.cel)`,fieldPath=`.cel`,reason=FieldValueForbidden,message=`op remove takes neither cel nor value`
+// +kubebuilder:validation:XValidation:rule=`!self.path.matches("^(apiVersion|kind)($|[.\\[])") && (!self.path.matches("^metadata[.]") || self.path.matches("^metadata[.](labels|annotations)($|[.\\[])"))`,fieldPath=`.path`,reason=FieldValueForbidden,message=`rules may change labels and annotations in metadata, and neither apiVersion nor kind`
 type Rule struct {
 	// Path of the field, by dots: "spec.template.spec.containers[0].image",
 	// `metadata.annotations["example.com/a"]`, or "" for the object with op merge.
