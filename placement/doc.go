@@ -41,9 +41,11 @@
 //     sets HubMismatch on Cluster and AppliedWork, and goes on reporting.
 //  3. Else it stores the spec in the AppliedWork, then applies the manifests in order,
 //     by server-side apply as patchbay-agent, without force unless spec.apply says so.
-//     It makes a missing namespace. An object that exists without our record is
-//     somebody else's: Refuse reports it, Adopt takes it over. Every object gets the
-//     label managed and the annotations source-uid and hub-uid.
+//     It makes a missing namespace, and writes in those that it made for this hub and in
+//     those that the cluster's admin labelled (AccessLabel). An object that exists without
+//     our record is somebody else's: Refuse reports it, Adopt takes it over where the admin
+//     allows that. Every object gets the label managed and the annotations source-uid and
+//     hub-uid.
 //  4. It reports status.revision, conditions Applied and Ready, and each manifest's
 //     entry: exact status with the generation that it was read with. At most one
 //     report a second per Work, the first one at once; a failure of one manifest

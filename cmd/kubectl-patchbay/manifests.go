@@ -37,7 +37,8 @@ func (j *joining) objects() ([]*unstructured.Unstructured, error) {
 func agentObjects() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range []string{
-		"crds/placement.patchbay.io_appliedworks.yaml", "agent/namespace.yaml", "agent/serviceaccount.yaml", "agent/rbac.yaml", "agent/deployment.yaml",
+		"crds/placement.patchbay.io_appliedworks.yaml", "agent/namespace.yaml", "agent/serviceaccount.yaml", "agent/admission.yaml",
+		"agent/rbac.yaml", "agent/deployment.yaml",
 	} {
 		found, err := readManifests(placement.Agent(), name)
 		if err != nil {

@@ -100,8 +100,8 @@ func TestWhatIsInstalled(t *testing.T) {
 		kinds = append(kinds, o.GetKind())
 	}
 	want := []string{
-		"CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRole", "ClusterRole",
-		"ClusterRoleBinding", "ClusterRoleBinding", "Role", "RoleBinding", "Secret", "Deployment",
+		"CustomResourceDefinition", "Namespace", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		"ClusterRole", "ClusterRole", "ClusterRole", "ClusterRole", "ClusterRole", "ClusterRoleBinding", "ClusterRoleBinding", "Role", "RoleBinding", "Secret", "Deployment",
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
 // longestName leaves room for "cluster-" in the name of a namespace.
@@ -23,8 +26,10 @@ type options struct {
 	cluster              string
 	hub, kubeconfig      string
 	namespace, identity  string
+	account              string
 	secret, http         string
 	addresses, allow     []string
+	podSecurity          v1alpha1.PodSecurityLevel
 	join, debug, version bool
 	tokenAuth, elect     bool
 }
@@ -47,11 +52,16 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	})
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of this cluster; the Pod's service account when empty")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the agent's own `namespace` (environment POD_NAMESPACE)")
+	f.StringVar(&o.account, "service-account", cmp.Or(os.Getenv("POD_SERVICE_ACCOUNT"), "patchbay-agent"),
+		"`name` of the agent's ServiceAccount, for its RoleBindings (environment POD_SERVICE_ACCOUNT)")
 	f.StringVar(&o.identity, "identity", os.Getenv("POD_NAME"), "`name` of this process in its heartbeat (environment POD_NAME; else the host's name)")
-	f.Func("allow", "`resources` that may be written, such as deployments.apps,services; all that RBAC allows when not given", func(text string) error {
+	f.Func("allow", "`resources` that may be written, such as deployments.apps,services, as far as RBAC allows them; "+
+		"ordinary workloads, and all custom resources, when not given", func(text string) error {
 		o.allow = append(o.allow, strings.Split(text, ",")...)
 		return nil
 	})
+	f.StringVar((*string)(&o.podSecurity), "pod-security", string(v1alpha1.PodSecurityBaseline),
+		"least Pod Security `level` (baseline or restricted) that namespaces enforce which the agent makes; the hub may ask for a stricter one")
 	f.StringVar(&o.http, "http-address", "127.0.0.1:9642", "`address` for /healthz and /readyz")
 	f.BoolVar(&o.elect, "leader-elect", true, "act only while holding the Lease patchbay-agent; false is for a single replica")
 	f.BoolVar(&o.debug, "debug", false, "log more")
@@ -75,6 +85,9 @@ func (o *options) validate(rest int) error {
 		return errors.New("flag --token-auth: is a way to join, so give --join too")
 	case o.namespace == "":
 		return errors.New("flag --namespace: give the namespace in which this agent runs (environment POD_NAMESPACE)")
+	case o.podSecurity != v1alpha1.PodSecurityBaseline && o.podSecurity != v1alpha1.PodSecurityRestricted:
+		return fmt.Errorf("flag --pod-security: %q must be baseline or restricted; where Pods need more, the cluster's admin "+
+			"makes the namespace and labels it %s=%s", o.podSecurity, v1alpha1.AccessLabel, v1alpha1.AccessCreate)
 	}
 	if problems := validation.IsDNS1123Label(o.cluster); len(problems) > 0 || len(o.cluster) > longestName {
 		return fmt.Errorf("flag --cluster: %q is no name of a Cluster: at most %d lower case letters, digits and -", o.cluster, longestName)

@@ -29,6 +29,8 @@ func TestOptions(t *testing.T) {
 		"NoSpace":   {"Where is its certificate?", []string{"--cluster=east", "--hub-kubeconfig=f", "--namespace="}, "--namespace"},
 		"Token":     {"A certificate would not get through.", []string{"--cluster=east", "--hub-kubeconfig=f", "--join", "--token-auth"}, ""},
 		"TokenJoin": {"Without joining there is a credential already.", []string{"--cluster=east", "--hub-kubeconfig=f", "--token-auth"}, "--token-auth"},
+		"Security":  {"A stricter one.", []string{"--cluster=east", "--hub-kubeconfig=f", "--pod-security=restricted"}, ""},
+		"NoPolicy":  {"Admission lets the agent make no such namespace.", []string{"--cluster=east", "--hub-kubeconfig=f", "--pod-security=privileged"}, "--pod-security"},
 		"Rest":      {"A flag without its dashes.", []string{"--cluster=east", "--hub-kubeconfig=f", "join"}, "arguments"},
 		"Unknown":   {"A slip.", []string{"--clusters=east"}, "clusters"},
 	}

@@ -58,8 +58,8 @@ func work(ctx context.Context, o *options, local *rest.Config) error {
 		return err
 	}
 	a, err := agent.New(agent.Config{
-		Cluster: o.cluster, Hub: hub, Local: local, Identity: o.identity, Version: version.String(),
-		Guard: agent.Guard{Namespaces: []string{"kube-system", o.namespace}, Resources: o.allow},
+		Cluster: o.cluster, Hub: hub, Local: local, Identity: o.identity, Account: o.account, Version: version.String(),
+		Guard: agent.Guard{Namespace: o.namespace, Resources: o.allow, PodSecurity: o.podSecurity},
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -33,9 +34,11 @@ type Config struct {
 	Local *rest.Config
 	// Identity names this process in the heartbeat: the Pod's name.
 	Identity string
+	// Account is the agent's ServiceAccount, in Guard.Namespace, which it gives rights.
+	Account string
 	// Version is the agent's.
 	Version string
-	// Guard says what it leaves alone.
+	// Guard is what the cluster's admin says of the hub.
 	Guard Guard
 }
 
@@ -113,7 +116,10 @@ func (a *Agent) connect(config *rest.Config) error {
 	a.informers = append(a.informers, nodes)
 	a.worker = &worker{
 		hub: a.hub, records: newRecords(local), halt: &halt{}, pods: found, all: a.enqueueAll,
-		applier: &applier{dynamic: objects, client: local, guard: a.config.Guard}, watcher: newWatcher(meta, a.changed),
+		applier: &applier{dynamic: objects, guard: a.config.Guard, namespaces: &namespaces{
+			client: local, least: a.config.Guard.PodSecurity, known: map[string]access{},
+			account: types.NamespacedName{Namespace: a.config.Guard.Namespace, Name: a.config.Account},
+		}}, watcher: newWatcher(meta, a.changed),
 	}
 	a.figures = &figures{nodes: nodes.GetStore(), pods: found.pods, halt: a.worker.halt}
 	return nil

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,16 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
 // applier writes objects in the cluster.
 type applier struct {
-	dynamic dynamic.Interface
-	client  client.Client
-	guard   Guard
+	dynamic    dynamic.Interface
+	guard      Guard
+	namespaces *namespaces
 }
 
 func (a *applier) resource(t target) dynamic.ResourceInterface {
@@ -66,28 +66,98 @@ type outcome struct {
 
 // ensure brings the object to what the target says. A refusal is an error whose cause
 // somebody else must mend.
-func (a *applier) ensure(ctx context.Context, t target, policy v1alpha1.ApplyPolicy, k known) (outcome, error) {
+func (a *applier) ensure(ctx context.Context, t target, spec *v1alpha1.WorkSpec, k known) (outcome, error) {
 	if why := a.guard.refuses(t); why != "" {
-		return outcome{}, &refusal{v1alpha1.ReasonRefused, why}
+		return outcome{}, &refusal{reason: v1alpha1.ReasonRefused, message: why}
 	}
-	live, err := a.read(ctx, t)
-	if err != nil {
+	ns := t.object.GetNamespace()
+	access, err := a.namespaces.find(ctx, ns, spec)
+	switch {
+	case err != nil:
 		return outcome{}, refused(t, err)
+	case access.may == "":
+		return outcome{}, &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: metadata.namespace: the agent did not make namespace %s of this cluster, "+
+			"so the cluster's admin must allow it: kubectl label namespace %s %s=%s", t, ns, ns, v1alpha1.AccessLabel, v1alpha1.AccessCreate)}
 	}
+	out, err := a.bring(ctx, t, spec, k, access)
+	if r, ok := errors.AsType[*refusal](err); ok && r.forbidden && a.namespaces.settling(ns) {
+		err = &refusal{reason: v1alpha1.ReasonProgressing, message: r.message}
+	}
+	return out, err
+}
+
+// bring is ensure where the object may be written.
+func (a *applier) bring(ctx context.Context, t target, spec *v1alpha1.WorkSpec, k known, access access) (outcome, error) {
+	var live *unstructured.Unstructured
+	if !access.missing {
+		var err error
+		if live, err = a.read(ctx, t); err != nil {
+			return outcome{}, refused(t, err)
+		}
+	}
+	policy := spec.Apply
 	switch {
 	case live == nil && (k.uid != "" || k.told) && t.runsOnce():
-		return outcome{}, &refusal{v1alpha1.ReasonGone, fmt.Sprintf("%s: it is gone, not by an order, and never runs twice", t)}
+		return outcome{}, &refusal{reason: v1alpha1.ReasonGone, message: fmt.Sprintf("%s: it is gone, not by an order, and never runs twice", t)}
 	case live == nil:
+		if access.missing {
+			if err := a.namespaces.create(ctx, t.object.GetNamespace(), spec); err != nil {
+				return outcome{}, refused(t, err)
+			}
+		}
+		if err := a.mayRunAs(ctx, t, spec); err != nil {
+			return outcome{}, err
+		}
 		return a.create(ctx, t, policy)
 	case live.GetDeletionTimestamp() != nil:
-		return outcome{live: live}, &refusal{v1alpha1.ReasonProgressing, fmt.Sprintf("%s: it is being deleted", t)}
-	case live.GetUID() != k.uid && !t.ours(live) && policy.Conflict != v1alpha1.ConflictAdopt && policy.Conflict != v1alpha1.ConflictForce:
-		return outcome{}, &refusal{v1alpha1.ReasonConflict, fmt.Sprintf("%s: it was there before and is somebody else's; "+
-			"apply.conflict Adopt in the Placement takes it over", t)}
-	case k.uid == live.GetUID() && k.digest != "" && k.digest == digest(live, owned(live)) && !a.mustCede(live, policy):
+		return outcome{live: live}, &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: it is being deleted", t)}
+	}
+	if err := mayTake(t, live, policy, k, access); err != nil {
+		return outcome{}, err
+	}
+	if k.uid == live.GetUID() && k.digest != "" && k.digest == digest(live, owned(live)) && !a.mustCede(live, policy) {
 		return outcome{live: live}, nil
 	}
+	if err := a.mayRunAs(ctx, t, spec); err != nil {
+		return outcome{live: live}, err
+	}
 	return a.update(ctx, t, live, policy)
+}
+
+// mayTake refuses an object that the agent did not make, unless the Placement and the
+// cluster's admin both want it to be taken over.
+func mayTake(t target, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy, k known, access access) error {
+	switch {
+	case live.GetUID() == k.uid, t.ours(live):
+		return nil
+	case policy.Conflict != v1alpha1.ConflictAdopt && policy.Conflict != v1alpha1.ConflictForce:
+		return &refusal{reason: v1alpha1.ReasonConflict, message: fmt.Sprintf("%s: it was there before and is somebody else's; "+
+			"apply.conflict Adopt in the Placement takes it over, where the cluster's admin allows that", t)}
+	case access.may != v1alpha1.AccessAdopt && live.GetLabels()[v1alpha1.AccessLabel] != v1alpha1.AccessAdopt:
+		return &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: apply.conflict %s: it was there before and is somebody else's, "+
+			"so the cluster's admin must allow to take it over: kubectl label %s %s=%s", t, policy.Conflict, t.gvr.GroupResource(), v1alpha1.AccessLabel, v1alpha1.AccessAdopt)}
+	}
+	return nil
+}
+
+// mayRunAs refuses Pods that would run as a ServiceAccount which is the cluster's own: with
+// that they had rights there that nobody gave to the hub.
+func (a *applier) mayRunAs(ctx context.Context, t target, spec *v1alpha1.WorkSpec) error {
+	for _, named := range accounts(t) {
+		o, err := a.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("serviceaccounts")).
+			Namespace(t.object.GetNamespace()).Get(ctx, named.name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf(
+				"%s: %s: ServiceAccount %s must be here before the Pods that run as it: place it with them", t, named.field, named.name)}
+		case err != nil:
+			return refused(t, err)
+		case !usable(o, string(spec.HubUID)):
+			return &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: %s: ServiceAccount %s must come from the hub, or the cluster's admin must allow it: "+
+				"kubectl label serviceaccount %s %s=%s", t, named.field, named.name, named.name, v1alpha1.AccessLabel, v1alpha1.AccessUse)}
+		}
+	}
+	return nil
 }
 
 // mustCede tells whether others own by now what the policy yields, and we do still.
@@ -99,16 +169,14 @@ func (a *applier) mustCede(live *unstructured.Unstructured, policy v1alpha1.Appl
 	return slices.ContainsFunc(c.drop, owned(live).has)
 }
 
-// create makes the object, and the namespace if that is missing.
+// create makes the object.
 func (a *applier) create(ctx context.Context, t target, policy v1alpha1.ApplyPolicy) (outcome, error) {
 	live, err := a.write(ctx, t, t.object, v1alpha1.AgentManager, false)
-	if apierrors.IsNotFound(err) && t.object.GetNamespace() != "" {
-		if err := a.namespace(ctx, t.object.GetNamespace()); err != nil {
-			return outcome{}, refused(t, err)
-		}
-		live, err = a.write(ctx, t, t.object, v1alpha1.AgentManager, false)
-	}
 	if err != nil {
+		if ns := t.object.GetNamespace(); apierrors.IsNotFound(err) && a.namespaces.gone(ctx, ns) {
+			a.namespaces.forget(ns)
+			err = &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: its namespace was deleted", t)}
+		}
 		return outcome{}, refused(t, err)
 	}
 	if len(policy.CreateOnly) == 0 {
@@ -117,20 +185,12 @@ func (a *applier) create(ctx context.Context, t target, policy v1alpha1.ApplyPol
 	return a.update(ctx, t, live, policy)
 }
 
-func (a *applier) namespace(ctx context.Context, name string) error {
-	err := a.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create namespace %s: %w", name, err)
-	}
-	return nil
-}
-
 // update applies the manifest to an object that is there, this very one, less what is
 // left to others.
 func (a *applier) update(ctx context.Context, t target, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (outcome, error) {
 	c, err := cede(live, policy)
 	if err != nil {
-		return outcome{live: live}, &refusal{v1alpha1.ReasonRefused, err.Error()}
+		return outcome{live: live}, &refusal{reason: v1alpha1.ReasonRefused, message: err.Error()}
 	}
 	hand, err := c.handover(live)
 	if err != nil {

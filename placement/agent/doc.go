@@ -12,6 +12,11 @@
 //   - a Work that vanished leaves its record and objects, which are repaired as before;
 //   - a Work of another hub, or older than its record, stops all writing (halt).
 //
+// What the hub may do in the cluster its admin says: Guard has the kinds, and labels on
+// namespaces, objects and ServiceAccounts the rest. In each namespace that it may write in
+// the agent binds itself to one ClusterRole; elsewhere it has no right to write. A
+// ValidatingAdmissionPolicy repeats these rules, for whoever has stolen its token.
+//
 // One worker has a Work at a time. What it would write it compares with what is there:
 // an object that has our fields as they were applied last is not written again.
 package agent

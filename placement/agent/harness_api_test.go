@@ -7,6 +7,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -53,6 +55,10 @@ func start(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{Client: c, env: env}
+	if err := errors.Join(bed.InstallAgent(t.Context(), env.Config), bed.Aggregate(t.Context(), c)); err != nil {
+		t.Fatal(err)
+	}
+	b.allow(t, metav1.NamespaceDefault, v1alpha1.AccessAdopt)
 	for _, o := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clusterNamespace}},
 		&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "east"}},
@@ -65,12 +71,32 @@ func start(t *testing.T) *bench {
 	return b
 }
 
+// allow labels a namespace of the cluster, as its admin would; it is made if it is missing.
+func (b *bench) allow(t *testing.T, namespace, access string) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := b.Create(t.Context(), ns); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, v1alpha1.AccessLabel, access))
+	if err := b.Patch(t.Context(), ns, patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// local is the cluster as the agent reaches it: with the rights that deployments/ gives it.
+func (b *bench) local() *rest.Config {
+	config := rest.CopyConfig(b.env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: bed.AgentUser, Groups: append(bed.Groups(), "system:authenticated")}
+	return config
+}
+
 // run starts an agent; b.stop ends it.
 func (b *bench) run(t *testing.T) {
 	t.Helper()
 	a, err := agent.New(agent.Config{
-		Cluster: "east", Hub: b.env.Config, Local: b.env.Config, Identity: "test", Version: "test",
-		Guard: agent.Guard{Namespaces: []string{"kube-system"}},
+		Cluster: "east", Hub: b.env.Config, Local: b.local(), Identity: "test", Account: "patchbay-agent", Version: "test",
+		Guard: agent.Guard{Namespace: v1alpha1.SystemNamespace, PodSecurity: v1alpha1.PodSecurityBaseline},
 	})
 	if err != nil {
 		t.Fatal(err)

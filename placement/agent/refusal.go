@@ -16,6 +16,8 @@ import (
 // refusal is why a target is not as the Work says, in the words of a condition.
 type refusal struct {
 	reason, message string
+	// forbidden tells that the agent lacks a right, or that admission refused.
+	forbidden bool
 }
 
 // Error implements error.
@@ -23,6 +25,9 @@ func (r *refusal) Error() string { return r.reason + ": " + r.message }
 
 // refused turns what the API server refuses into a refusal; other errors pass.
 func refused(t target, err error) error {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r
+	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return fmt.Errorf("apply %s: %w", t, err)
@@ -30,12 +35,12 @@ func refused(t target, err error) error {
 	switch {
 	case apierrors.IsConflict(err):
 		if conflicts := conflictingFields(status); conflicts != "" {
-			return &refusal{v1alpha1.ReasonConflict, fmt.Sprintf("%s: %s", t, conflicts)}
+			return &refusal{reason: v1alpha1.ReasonConflict, message: fmt.Sprintf("%s: %s", t, conflicts)}
 		}
 	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
-		return &refusal{v1alpha1.ReasonRefused, fmt.Sprintf("%s: %s", t, status.Status().Message)}
+		return &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: %s", t, status.Status().Message), forbidden: apierrors.IsForbidden(err)}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsRequestEntityTooLargeError(err):
-		return &refusal{string(apierrors.ReasonForError(err)), fmt.Sprintf("%s: %s", t, status.Status().Message)}
+		return &refusal{reason: string(apierrors.ReasonForError(err)), message: fmt.Sprintf("%s: %s", t, status.Status().Message)}
 	}
 	return fmt.Errorf("apply %s: %w", t, err)
 }

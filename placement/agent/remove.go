@@ -56,6 +56,9 @@ func (a *applier) remove(ctx context.Context, rec *v1alpha1.AppliedWork, policy 
 		if o.UID == "" && (apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err)) {
 			continue // what may not be read was not made
 		}
+		if apierrors.IsForbidden(err) && a.namespaces.gone(ctx, o.Namespace) {
+			continue // gone with its namespace, and so are the agent's rights there
+		}
 		if err != nil {
 			return false, err
 		}

@@ -46,6 +46,7 @@ func readManifest(spec v1alpha1.WorkSpec, m v1alpha1.Manifest) (target, error) {
 		annotations = map[string]string{}
 	}
 	labels[v1alpha1.ManagedLabel] = "true"
+	delete(labels, v1alpha1.AccessLabel) // only the cluster's admin gives access
 	annotations[v1alpha1.SourceUIDAnnotation] = string(spec.Source.UID)
 	annotations[v1alpha1.HubUIDAnnotation] = string(spec.HubUID)
 	o.SetLabels(labels)
@@ -95,35 +96,6 @@ func (t target) ours(live *unstructured.Unstructured) bool {
 func (t target) runsOnce() bool {
 	gr := t.gvr.GroupResource()
 	return gr == schema.GroupResource{Resource: "pods"} || gr == schema.GroupResource{Group: "batch", Resource: "jobs"}
-}
-
-// Guard says what the agent leaves alone, whatever Works say.
-type Guard struct {
-	// Namespaces that no object is written in: kube-system, the agent's own.
-	Namespaces []string
-	// Resources, such as "deployments.apps", that may be written; empty: all that
-	// RBAC allows.
-	Resources []string
-}
-
-// groups whose objects give rights in, or reach into, the cluster itself.
-var guardedGroups = []string{
-	"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiregistration.k8s.io",
-	"certificates.k8s.io", "node.k8s.io", v1alpha1.GroupName,
-}
-
-// refuses says why a target is not written; "" when it may be.
-func (g Guard) refuses(t target) string {
-	ns, resource := t.object.GetNamespace(), t.gvr.GroupResource()
-	switch {
-	case slices.Contains(g.Namespaces, ns):
-		return fmt.Sprintf("%s: the agent writes nothing in namespace %s", t, ns)
-	case slices.Contains(guardedGroups, resource.Group), resource.Group == "" && slices.Contains([]string{"nodes", "namespaces"}, resource.Resource):
-		return fmt.Sprintf("%s: objects of this kind belong to the cluster's own admin", t)
-	case len(g.Resources) > 0 && !slices.Contains(g.Resources, resource.String()):
-		return fmt.Sprintf("%s: the cluster's admin does not allow this kind (--allow)", t)
-	}
-	return ""
 }
 
 // condition makes a condition; its time is set where it is compared with the old one.

@@ -67,7 +67,7 @@ func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 	spec := rec.Spec.Work
 	t, err := readManifest(spec, m)
 	if err != nil {
-		err = &refusal{v1alpha1.ReasonRefused, err.Error()}
+		err = &refusal{reason: v1alpha1.ReasonRefused, message: err.Error()}
 		return v1alpha1.ManifestStatus{Kind: "unknown", Name: m.Resource, Conditions: []metav1.Condition{manifestCondition(err)}}, err
 	}
 	entry := t.entry(rec)
@@ -76,11 +76,11 @@ func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 	if entry != nil {
 		k.uid = entry.UID
 	}
-	out, err := w.applier.ensure(ctx, t, spec.Apply, k)
+	out, err := w.applier.ensure(ctx, t, &spec, k)
 	if out.live != nil && err == nil {
 		entry = remember(rec, t, out, entry)
 		fresh.of[t.key()] = digest(out.live, owned(out.live))
-		w.watcher.watch(ctx, t.gvr)
+		w.watcher.watch(ctx, t.gvr, t.object.GetNamespace())
 	}
 	ms := w.manifestStatus(t, out.live, entry, spec.Associated, err)
 	if r, ok := errors.AsType[*refusal](err); ok && r.reason == v1alpha1.ReasonGone && k.told {

@@ -23,30 +23,37 @@ import (
 // settleTime lets changes that come together be looked at together.
 const settleTime = 20 * time.Millisecond
 
-// watcher follows the objects that are ours, one watch per resource, as metadata: each
-// change of an object, of its status too, changes its resourceVersion.
+// watcher follows the objects that are ours, one watch per resource and namespace, as
+// metadata: each change of an object, of its status too, changes its resourceVersion. The
+// agent has no right to watch a resource in all namespaces.
 type watcher struct {
 	client  metadata.Interface
 	changed func(key string, o metav1.Object)
 
 	mu      sync.Mutex
-	started map[schema.GroupVersionResource]struct{}
+	started map[watched]struct{}
 	all     sync.WaitGroup
 }
 
-func newWatcher(client metadata.Interface, changed func(string, metav1.Object)) *watcher {
-	return &watcher{client: client, changed: changed, started: map[schema.GroupVersionResource]struct{}{}}
+// watched is what one watch follows; without a namespace it is cluster-scoped.
+type watched struct {
+	schema.GroupVersionResource
+	namespace string
 }
 
-// watch begins to follow a resource, once.
-func (w *watcher) watch(ctx context.Context, gvr schema.GroupVersionResource) {
+func newWatcher(client metadata.Interface, changed func(string, metav1.Object)) *watcher {
+	return &watcher{client: client, changed: changed, started: map[watched]struct{}{}}
+}
+
+// watch begins to follow a resource in a namespace, once.
+func (w *watcher) watch(ctx context.Context, gvr schema.GroupVersionResource, namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, ok := w.started[gvr]; ok {
+	if _, ok := w.started[watched{gvr, namespace}]; ok {
 		return
 	}
-	w.started[gvr] = struct{}{}
-	informer := metadatainformer.NewFilteredMetadataInformer(w.client, gvr, metav1.NamespaceAll, 0, nil,
+	w.started[watched{gvr, namespace}] = struct{}{}
+	informer := metadatainformer.NewFilteredMetadataInformer(w.client, gvr, namespace, 0, nil,
 		func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.ManagedLabel + "=true" }).Informer()
 	if observe(informer, slimMeta, func(o metav1.Object) {
 		w.changed(objectKey(gvr.Group, gvr.Resource, o.GetNamespace(), o.GetName()), o)

@@ -85,17 +85,40 @@ func (p *pass) sync(ctx context.Context, t *v1alpha1.Target, w *v1alpha1.Work, r
 			return mistake, err
 		}
 	}
-	return mistake, p.put(ctx, w, t, raw, generation)
-}
-
-// put creates the Work or updates it.
-func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, raw []byte, generation int64) error {
-	var s v1alpha1.WorkSpec
+	s := v1alpha1.WorkSpec{}
 	if w != nil {
 		s = *w.Spec.DeepCopy()
 	}
-	s.HubUID, s.Source, s.SourceGeneration = p.uid, p.reference(), generation
+	if s.PodSecurity, err = p.podSecurity(ctx); err != nil {
+		return mistake, err
+	}
+	s.SourceGeneration = generation
 	s.Manifests = []v1alpha1.Manifest{{Object: runtime.RawExtension{Raw: raw}, Resource: p.kind.resource}}
+	return mistake, p.put(ctx, w, t, s)
+}
+
+// podSecurity returns the Pod Security levels of the object's namespace, which go with it.
+func (p *pass) podSecurity(ctx context.Context) (map[string]v1alpha1.PodSecurityLevel, error) {
+	labels, err := p.namespaceLabels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var levels map[string]v1alpha1.PodSecurityLevel
+	for _, mode := range []string{"enforce", "warn", "audit"} {
+		switch level := v1alpha1.PodSecurityLevel(labels["pod-security.kubernetes.io/"+mode]); level {
+		case v1alpha1.PodSecurityPrivileged, v1alpha1.PodSecurityBaseline, v1alpha1.PodSecurityRestricted:
+			if levels == nil {
+				levels = map[string]v1alpha1.PodSecurityLevel{}
+			}
+			levels[mode] = level
+		}
+	}
+	return levels, nil
+}
+
+// put creates the Work or updates it.
+func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, s v1alpha1.WorkSpec) error {
+	s.HubUID, s.Source = p.uid, p.reference()
 	if p.wish != nil {
 		s.Apply, s.Associated = p.wish.Spec.Apply, p.wish.Spec.Status.Associated
 	}

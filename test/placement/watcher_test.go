@@ -46,7 +46,7 @@ func (w write) ours() bool {
 
 // applied tells whether it is an agent's write of somebody's object in a cluster.
 func (w write) applied() bool {
-	return w.cluster != "" && w.User == bed.AgentUser && w.Group != v1alpha1.GroupName && w.Resource != "secrets" && w.Resource != "namespaces"
+	return w.cluster != "" && w.User == bed.AgentUser && w.Group != v1alpha1.GroupName && w.Resource != "secrets" && w.Resource != "namespaces" && w.Resource != "rolebindings"
 }
 
 // watch begins to watch; the end of the test checks.

@@ -34,6 +34,23 @@ const (
 	SourceUIDLabel = "placement.patchbay.io/source-uid"
 	// JoinTokenLabel on a bootstrap token's Secret names the Cluster it is for.
 	JoinTokenLabel = "placement.patchbay.io/join"
+	// AccessLabel on a Namespace in a cluster says what the hub may do in it; without it
+	// nothing. On a single object there it says so of that object. The cluster's admin sets
+	// it, and the agent, with AccessMade, on namespaces that it makes. Manifests never have it.
+	AccessLabel = "placement.patchbay.io/access"
+)
+
+// Values of AccessLabel.
+const (
+	// AccessMade: the agent made the namespace, for the hub in its annotation hub-uid.
+	AccessMade = "made"
+	// AccessCreate: the hub may add objects to the namespace, and change those that it added.
+	AccessCreate = "create"
+	// AccessAdopt: besides, the hub may take over what is there (apply.conflict Adopt or
+	// Force); on an object: that object.
+	AccessAdopt = "adopt"
+	// AccessUse, on a ServiceAccount: Pods from the hub may run as it.
+	AccessUse = "use"
 )
 
 // Finalizers.

@@ -51,6 +51,13 @@ type WorkSpec struct {
 	// +optional
 	SourceGeneration int64 `json:"sourceGeneration,omitempty"`
 
+	// PodSecurity has the Pod Security levels of the source's namespace at the hub: those
+	// of the labels pod-security.kubernetes.io/<mode>, by mode. A namespace that the agent
+	// makes is at least as strict.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=3
+	PodSecurity map[string]PodSecurityLevel `json:"podSecurity,omitempty"`
+
 	// Manifests in order of execution. The hub writes one, of the source itself.
 	// One that is no longer listed is kept in the cluster and reported as orphaned.
 	// +listType=atomic
@@ -70,6 +77,20 @@ type WorkSpec struct {
 	// +optional
 	Removal *Removal `json:"removal,omitempty"`
 }
+
+// PodSecurityLevel is a level of the Pod Security Standards.
+// +kubebuilder:validation:Enum=privileged;baseline;restricted
+type PodSecurityLevel string
+
+// Levels of the Pod Security Standards.
+const (
+	// PodSecurityPrivileged allows everything.
+	PodSecurityPrivileged PodSecurityLevel = "privileged"
+	// PodSecurityBaseline keeps Pods from the node: no host namespaces, paths or privileges.
+	PodSecurityBaseline PodSecurityLevel = "baseline"
+	// PodSecurityRestricted is hardened besides: no root, no capabilities.
+	PodSecurityRestricted PodSecurityLevel = "restricted"
+)
 
 // Manifest is one object.
 type Manifest struct {

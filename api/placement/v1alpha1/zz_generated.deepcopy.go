@@ -1326,6 +1326,13 @@ func (in *WorkList) DeepCopyObject() runtime.Object {
 func (in *WorkSpec) DeepCopyInto(out *WorkSpec) {
 	*out = *in
 	out.Source = in.Source
+	if in.PodSecurity != nil {
+		in, out := &in.PodSecurity, &out.PodSecurity
+		*out = make(map[string]PodSecurityLevel, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.Manifests != nil {
 		in, out := &in.Manifests, &out.Manifests
 		*out = make([]Manifest, len(*in))

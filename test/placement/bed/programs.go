@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,12 +73,11 @@ func (b *Bed) StartAgent(ctx context.Context, name string, env ...string) (proce
 	if err := Install(ctx, c.Config, "placement/crds", "CustomResourceDefinition"); err != nil {
 		return process.ID{}, err
 	}
-	if err := Install(ctx, c.Config, "placement/agent", "Namespace", "ServiceAccount",
-		"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"); err != nil {
+	if err := InstallAgent(ctx, c.Config); err != nil {
 		return process.ID{}, err
 	}
 	if b.config.APIServersOnly {
-		if err := c.placeable(ctx); err != nil {
+		if err := Aggregate(ctx, c.Client); err != nil {
 			return process.ID{}, err
 		}
 	}
@@ -104,21 +104,41 @@ func (b *Bed) RunAgent(name, local, hub string, flags []string, env ...string) (
 	return b.Clusters[name].runEnv("patchbay-agent", env, args...)
 }
 
-// placeable gives the agent what the aggregation of roles would: no controller manager
-// runs here to do so.
-func (c *Cluster) placeable(ctx context.Context) error {
-	kinds, placeable := &rbacv1.ClusterRole{}, &rbacv1.ClusterRole{}
-	err := errors.Join(
-		c.Client.Get(ctx, client.ObjectKey{Name: "patchbay-agent-kinds"}, kinds),
-		c.Client.Get(ctx, client.ObjectKey{Name: "patchbay-agent-placeable"}, placeable))
-	if err == nil {
-		placeable.Rules = kinds.Rules
-		err = c.Client.Update(ctx, placeable)
-	}
-	if err != nil {
-		return fmt.Errorf("give the agent its rights: %w", err)
+// InstallAgent installs the agent's rights and what confines them.
+func InstallAgent(ctx context.Context, config *rest.Config) error {
+	return Install(ctx, config, "placement/agent", "Namespace", "ServiceAccount", "ValidatingAdmissionPolicy",
+		"ValidatingAdmissionPolicyBinding", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+}
+
+// Aggregate gives the agent what the aggregation of roles would, where no controller manager
+// runs to do so.
+func Aggregate(ctx context.Context, c client.Client) error {
+	for _, name := range []string{"patchbay-agent-placeable", "patchbay-agent-cluster-scoped"} {
+		var roles rbacv1.ClusterRoleList
+		whole := &rbacv1.ClusterRole{}
+		if err := errors.Join(c.Get(ctx, client.ObjectKey{Name: name}, whole), c.List(ctx, &roles)); err != nil {
+			return fmt.Errorf("give the agent its rights: %w", err)
+		}
+		whole.Rules = nil
+		for i := range roles.Items {
+			if labels := whole.AggregationRule.ClusterRoleSelectors[0].MatchLabels; isSubset(labels, roles.Items[i].Labels) {
+				whole.Rules = append(whole.Rules, roles.Items[i].Rules...)
+			}
+		}
+		if err := c.Update(ctx, whole); err != nil {
+			return fmt.Errorf("give the agent its rights: %w", err)
+		}
 	}
 	return nil
+}
+
+func isSubset(part, whole map[string]string) bool {
+	for key, value := range part {
+		if whole[key] != value {
+			return false
+		}
+	}
+	return true
 }
 
 // writeJoin makes a join token at the hub and writes the kubeconfig that has it. The

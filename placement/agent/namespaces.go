@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+const (
+	// accessLife is how long the access to a namespace is taken for granted. Withdrawing it
+	// takes effect at once: the ValidatingAdmissionPolicy in deployments/placement/agent
+	// refuses the agent's writes.
+	accessLife = 10 * time.Second
+	// bindingLife is how long a new RoleBinding may take until every API server heeds it.
+	bindingLife = 10 * time.Second
+	// workloadRole is the ClusterRole that the agent has in each namespace that it may write
+	// in, and bindingName the RoleBinding to it.
+	workloadRole, bindingName = "patchbay-agent-placeable", "patchbay-agent"
+)
+
+// access is what the hub may do in a namespace of the cluster.
+type access struct {
+	// may is a value of AccessLabel; empty: nothing.
+	may string
+	// missing tells that there is no such namespace: the agent makes it.
+	missing bool
+
+	level v1alpha1.PodSecurityLevel // that it enforces
+	asked time.Time
+	bound time.Time
+}
+
+// namespaces knows in which namespaces the hub may write, and makes those that are missing.
+// In each the agent gives itself the rights to write there; it has none elsewhere.
+type namespaces struct {
+	client  client.Client
+	least   v1alpha1.PodSecurityLevel
+	account types.NamespacedName // the agent's ServiceAccount
+
+	mu    sync.Mutex
+	known map[string]access
+}
+
+// find returns the access of a Work's hub to a namespace. Cluster-scoped objects, of no
+// namespace, RBAC decides on.
+func (n *namespaces) find(ctx context.Context, name string, spec *v1alpha1.WorkSpec) (access, error) {
+	if name == "" {
+		return access{may: v1alpha1.AccessCreate}, nil
+	}
+	n.mu.Lock()
+	before := n.known[name]
+	n.mu.Unlock()
+	if before.may != "" && time.Since(before.asked) < accessLife && !n.tighter(before, spec) {
+		return before, nil
+	}
+	ns := &corev1.Namespace{}
+	err := n.client.Get(ctx, client.ObjectKey{Name: name}, ns)
+	switch {
+	case apierrors.IsNotFound(err):
+		n.forget(name)
+		return access{may: v1alpha1.AccessMade, missing: true}, nil
+	case err != nil:
+		return access{}, fmt.Errorf("get namespace %s: %w", name, err)
+	case ns.DeletionTimestamp != nil:
+		n.forget(name)
+		return access{}, &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("namespace %s is being deleted in this cluster", name)}
+	}
+	now := access{may: mayIn(ns, spec), level: levelOf(ns.Labels[enforceLabel]), asked: time.Now(), bound: before.bound}
+	if now.may == "" {
+		n.forget(name)
+		return now, nil
+	}
+	if n.tighter(now, spec) {
+		if now.level, err = n.tighten(ctx, ns, spec); err != nil {
+			return access{}, err
+		}
+	}
+	return now, n.bind(ctx, name, now)
+}
+
+// mayIn reads what a namespace allows. One that the agent made for another hub is as any
+// other.
+func mayIn(ns *corev1.Namespace, spec *v1alpha1.WorkSpec) string {
+	switch may := ns.Labels[v1alpha1.AccessLabel]; may {
+	case v1alpha1.AccessCreate, v1alpha1.AccessAdopt:
+		return may
+	case v1alpha1.AccessMade:
+		if ns.Annotations[v1alpha1.HubUIDAnnotation] == string(spec.HubUID) {
+			return may
+		}
+	}
+	return ""
+}
+
+// create makes a namespace that is missing. When somebody else made it meanwhile, what that
+// one allows is found next time.
+func (n *namespaces) create(ctx context.Context, name string, spec *v1alpha1.WorkSpec) error {
+	labels := map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessMade}
+	maps.Copy(labels, podSecurity(spec, n.least))
+	err := n.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: labels, Annotations: map[string]string{v1alpha1.HubUIDAnnotation: string(spec.HubUID)},
+	}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create namespace %s: %w", name, err)
+	}
+	found, err := n.find(ctx, name, spec)
+	if err == nil && (found.may == "" || found.missing) {
+		err = &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("namespace %s has changed hands in this cluster", name)}
+	}
+	return err
+}
+
+// bind gives the agent its rights in the namespace, once, and remembers the access.
+func (n *namespaces) bind(ctx context.Context, name string, now access) error {
+	if now.bound.IsZero() {
+		err := n.client.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: bindingName, Labels: map[string]string{v1alpha1.ManagedLabel: "true"}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: workloadRole},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: n.account.Namespace, Name: n.account.Name}},
+		})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create RoleBinding %s in namespace %s: %w", bindingName, name, err)
+		}
+		now.bound = time.Now()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.known[name] = now
+	return nil
+}
+
+// settling tells whether the agent's rights in a namespace are so new that an API server may
+// not know of them.
+func (n *namespaces) settling(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Since(n.known[name].bound) < bindingLife
+}
+
+// gone tells whether there is no such namespace. Its RoleBinding is gone with it, so what was
+// in it can no longer be asked for.
+func (n *namespaces) gone(ctx context.Context, name string) bool {
+	return name != "" && apierrors.IsNotFound(n.client.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
+}
+
+func (n *namespaces) forget(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.known, name)
+}
+
+// Labels of Pod Security.
+const (
+	podSecurityPrefix = "pod-security.kubernetes.io/"
+	enforceLabel      = podSecurityPrefix + "enforce"
+)
+
+// strictness orders the levels of Pod Security.
+func strictness(level v1alpha1.PodSecurityLevel) int {
+	switch level {
+	case v1alpha1.PodSecurityRestricted:
+		return 2
+	case v1alpha1.PodSecurityBaseline:
+		return 1
+	}
+	return 0
+}
+
+// levelOf reads a label; what is no level enforces nothing.
+func levelOf(label string) v1alpha1.PodSecurityLevel {
+	return cmp.Or(v1alpha1.PodSecurityLevel(label), v1alpha1.PodSecurityPrivileged)
+}
+
+// podSecurity returns the labels of a namespace that the agent makes: the hub's levels, and
+// at least the cluster's own. Versions do not travel: an old one would be weaker.
+func podSecurity(spec *v1alpha1.WorkSpec, least v1alpha1.PodSecurityLevel) map[string]string {
+	labels := map[string]string{}
+	for mode, level := range spec.PodSecurity {
+		if mode == "enforce" || mode == "warn" || mode == "audit" {
+			labels[podSecurityPrefix+mode] = string(level)
+		}
+	}
+	if strictness(levelOf(labels[enforceLabel])) < strictness(least) {
+		labels[enforceLabel] = string(least)
+	}
+	return labels
+}
+
+// tighter tells whether the hub asks for a stricter level than a namespace has that the agent
+// made. It is never loosened: only the cluster's own people do that.
+func (n *namespaces) tighter(now access, spec *v1alpha1.WorkSpec) bool {
+	return now.may == v1alpha1.AccessMade && strictness(spec.PodSecurity["enforce"]) > strictness(now.level)
+}
+
+// tighten gives a namespace the hub's level.
+func (n *namespaces) tighten(ctx context.Context, ns *corev1.Namespace, spec *v1alpha1.WorkSpec) (v1alpha1.PodSecurityLevel, error) {
+	before, level := ns.DeepCopy(), spec.PodSecurity["enforce"]
+	ns.Labels[enforceLabel] = string(level)
+	if err := n.client.Patch(ctx, ns, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return "", fmt.Errorf("label namespace %s: %w", ns.Name, err)
+	}
+	return level, nil
+}
