@@ -25,6 +25,7 @@
 //	                        hub: assigned and the other conditions; both by server-side apply
 //	Assignment              hub
 //	Work.metadata, .spec    hub; deleted by the hub when its removal is reported
+//	Secret beside a Work    hub, before the Work that names its version: the data of a Secret
 //	Work.status             agent
 //	AppliedWork             agent; written before the first object is
 //	Lease cluster-x/agent   agent, every 10 s (leaseDurationSeconds 40, holderIdentity the Pod)

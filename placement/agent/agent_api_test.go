@@ -551,3 +551,65 @@ func (b *bench) versions(t *testing.T, w *v1alpha1.Work) string {
 	d := b.object(t, "apps/v1", "Deployment", "shop", "web")
 	return work.GetResourceVersion() + " " + rec.GetResourceVersion() + " " + d.GetResourceVersion()
 }
+
+// The data of a Secret come from the Secret beside the Work, and are in no record. While they
+// cannot be had the cluster's Secret stays as it is.
+func TestAgentFetchesSecrets(t *testing.T) {
+	b := start(t)
+	beside := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.VersionAnnotation: "v1"}},
+		Data:       map[string][]byte{"password": []byte("hunter2")},
+	}
+	const text = "{apiVersion: v1, kind: Secret, metadata: {name: db, namespace: shop}}"
+	at := func(version string) v1alpha1.Manifest {
+		m := manifest(t, "secrets", text)
+		m.Secret = &v1alpha1.SecretData{Version: version}
+		return m
+	}
+	live := func(want string) {
+		t.Helper()
+		if got := field(b.object(t, "v1", "Secret", "shop", "db"), "data", "password"); got != want {
+			t.Errorf("data: got %s, want %s", got, want)
+		}
+	}
+	w := b.work(t, "secret-db", nil, at("v1"))
+	b.awaitWork(t, w, "the data are not there yet", failed(v1alpha1.ReasonProgressing, "its data of this revision are not to be had"))
+	if b.object(t, "v1", "Secret", "shop", "db") != nil {
+		t.Error("a Secret was made without its data")
+	}
+	if err := b.Create(t.Context(), beside); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitWork(t, w, "the data are there", applied(1))
+	live("aHVudGVyMg==")
+
+	beside.Data["password"], beside.Annotations[v1alpha1.VersionAnnotation] = []byte("hunter3"), "v2"
+	if err := b.Update(t.Context(), beside); err != nil {
+		t.Fatal(err)
+	}
+	b.change(t, w, func(s *v1alpha1.WorkSpec) { s.Manifests = []v1alpha1.Manifest{at("v2")} })
+	b.awaitWork(t, w, "other data", applied(2))
+	live("aHVudGVyMw==")
+	rec := jsonOf(t, b.object(t, v1alpha1.SchemeGroupVersion().String(), "AppliedWork", "", "secret-db").Object)
+	if strings.Contains(rec, "hunter") || strings.Contains(rec, "aHVudGVy") {
+		t.Errorf("record: got %s, with a value", rec)
+	}
+	if err := b.Delete(t.Context(), b.object(t, "v1", "Secret", "shop", "db")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what somebody deleted is made again", func() error {
+		if b.object(t, "v1", "Secret", "shop", "db") == nil {
+			return errors.New("gone")
+		}
+		return nil
+	})
+	live("aHVudGVyMw==")
+
+	b.stop() // what it knew is gone with it
+	if err := b.Delete(t.Context(), beside); err != nil {
+		t.Fatal(err)
+	}
+	b.run(t)
+	b.awaitWork(t, w, "it waits for the data", failed(v1alpha1.ReasonProgressing, "secrets shop/db: its data"))
+	live("aHVudGVyMw==")
+}

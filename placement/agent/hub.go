@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -76,6 +77,31 @@ func (h *hub) get(ctx context.Context, name string) (*v1alpha1.Work, bool) {
 		return nil, apierrors.IsNotFound(err)
 	}
 	return work, true
+}
+
+// secretWait is how long the hub may take to answer: other Works wait for the worker.
+const secretWait = 5 * time.Second
+
+// secret reads the data of a Secret, which are beside its Work; none while the hub has not
+// been reached at all.
+func (h *hub) secret(ctx context.Context, name string) (secretData, error) {
+	if !h.synced() {
+		return secretData{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, secretWait)
+	defer cancel()
+	o := &corev1.Secret{}
+	if err := h.client.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, o); err != nil {
+		if apierrors.IsNotFound(err) {
+			return secretData{}, nil
+		}
+		return secretData{}, fmt.Errorf("read the data of Work %s: %w", name, err)
+	}
+	data := make(map[string]any, len(o.Data))
+	for key, value := range o.Data {
+		data[key] = base64.StdEncoding.EncodeToString(value)
+	}
+	return secretData{version: o.Annotations[v1alpha1.VersionAnnotation], data: data}, nil
 }
 
 // report writes a Work's status, unless it has it already; later says when to come again,

@@ -5,10 +5,12 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -76,7 +78,10 @@ func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 	if entry != nil {
 		k.uid = entry.UID
 	}
-	out, err := w.applier.ensure(ctx, t, &spec, k)
+	out := outcome{}
+	if err = w.fill(ctx, rec.Name, t, m.Secret); err == nil {
+		out, err = w.applier.ensure(ctx, t, &spec, k)
+	}
 	if out.live != nil && err == nil {
 		entry = remember(rec, t, out, entry)
 		fresh.of[t.key()] = digest(out.live, owned(out.live))
@@ -87,6 +92,36 @@ func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 		ms = lastWords(ms, before)
 	}
 	return ms, err
+}
+
+// secretData are the data of a Secret. They are in memory only: no record has them, so an
+// agent that starts while the hub is away leaves the Secrets of its cluster as they are.
+type secretData struct {
+	version string
+	data    map[string]any
+}
+
+// fill puts the data of a Secret, which the hub has beside the Work, into the target.
+func (w *worker) fill(ctx context.Context, name string, t target, want *v1alpha1.SecretData) error {
+	if want == nil {
+		return nil
+	}
+	stored, _ := w.data.Load(name)
+	known, _ := stored.(secretData)
+	if known.version != want.Version {
+		var err error
+		if known, err = w.hub.secret(ctx, name); err != nil {
+			return err
+		}
+		if known.version != want.Version {
+			return &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: its data of this revision are not to be had from the hub yet, or no more", t)}
+		}
+		w.data.Store(name, known)
+	}
+	if len(known.data) > 0 {
+		t.object.Object["data"] = runtime.DeepCopyJSON(known.data)
+	}
+	return nil
 }
 
 // remember notes in the record which object the target is.

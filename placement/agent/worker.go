@@ -26,6 +26,7 @@ type worker struct {
 	all func(context.Context)
 
 	digests sync.Map // by Work
+	data    sync.Map // secretData by Work
 }
 
 // digests are what this agent applied, by objectKey, for one revision of a Work.

@@ -80,9 +80,12 @@ func (p *pass) saidBlocked(why string) {
 
 // saidRendered says whether every Work has the present object.
 func (p *pass) saidRendered(mistake error) {
+	stays, isPolicy := errors.AsType[*policy.Error](mistake)
 	switch {
 	case mistake == nil:
 		p.said.add(v1alpha1.ConditionRendered, true, v1alpha1.ReasonSettled, "")
+	case isPolicy:
+		p.said.add(v1alpha1.ConditionRendered, false, stays.Reason, mistake.Error())
 	case errors.Is(mistake, render.ErrTooLarge):
 		p.said.add(v1alpha1.ConditionRendered, false, v1alpha1.ReasonTooLarge, mistake.Error())
 	default:

@@ -13,19 +13,29 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/render"
 )
 
-// manifest renders the object for one cluster. Its errors are mistakes of people.
-func (p *pass) manifest(t *v1alpha1.Target, cluster *v1alpha1.Cluster, rules *ruleSet) ([]byte, error) {
+// manifest renders the object for one cluster, and returns the data of a Secret apart. Its
+// errors are mistakes of people.
+func (p *pass) manifest(t *v1alpha1.Target, cluster *v1alpha1.Cluster, rules *ruleSet) (raw []byte, data map[string][]byte, err error) {
 	o := p.object.DeepCopy()
 	render.Prune(o)
+	if p.key.isSecret() { // no rule sees its data, and no error of a rule tells of them
+		if data, err = takeData(o); err != nil {
+			return nil, nil, err
+		}
+	}
 	if err := rules.apply(o, cluster); err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if p.key.isSecret() && (o.Object["data"] != nil || o.Object["stringData"] != nil) {
+		return nil, nil, fmt.Errorf("%s: Customizations must not set data or stringData of a Secret: change the Secret itself", p.key)
 	}
 	if t.Asked != nil { // last: replicas are the mover's
 		if err := render.SetReplicas(o, *t.Asked); err != nil {
-			return nil, fmt.Errorf("ask for replicas: %w", err)
+			return nil, nil, fmt.Errorf("ask for replicas: %w", err)
 		}
 	}
-	return render.Manifest(o)
+	raw, err = render.Manifest(o)
+	return raw, data, err
 }
 
 // lastGood is a Work's manifest with the replicas that are asked now.
@@ -73,7 +83,7 @@ func asks(w *v1alpha1.Work, asked int32) bool {
 func sameSpec(a, b *v1alpha1.WorkSpec) bool {
 	x, y := *a, *b
 	if len(x.Manifests) != 1 || len(y.Manifests) != 1 || x.Manifests[0].Resource != y.Manifests[0].Resource ||
-		!sameJSON(x.Manifests[0].Object.Raw, y.Manifests[0].Object.Raw) {
+		!equality.Semantic.DeepEqual(x.Manifests[0].Secret, y.Manifests[0].Secret) || !sameJSON(x.Manifests[0].Object.Raw, y.Manifests[0].Object.Raw) {
 		return false
 	}
 	x.Manifests, y.Manifests = nil, nil

@@ -72,7 +72,7 @@ func (p *pass) sync(ctx context.Context, t *v1alpha1.Target, w *v1alpha1.Work, r
 	if !ok {
 		return nil, nil // gone: nothing can be sent there
 	}
-	raw, mistake := p.manifest(t, cluster, rules)
+	raw, data, mistake := p.manifest(t, cluster, rules)
 	generation := p.object.GetGeneration()
 	if mistake != nil && w == nil {
 		return mistake, nil
@@ -92,8 +92,17 @@ func (p *pass) sync(ctx context.Context, t *v1alpha1.Target, w *v1alpha1.Work, r
 	if s.PodSecurity, err = p.podSecurity(ctx); err != nil {
 		return mistake, err
 	}
-	s.SourceGeneration = generation
-	s.Manifests = []v1alpha1.Manifest{{Object: runtime.RawExtension{Raw: raw}, Resource: p.kind.resource}}
+	m := v1alpha1.Manifest{Object: runtime.RawExtension{Raw: raw}, Resource: p.kind.resource}
+	switch {
+	case !p.key.isSecret():
+	case mistake != nil:
+		m.Secret = s.Manifests[0].Secret
+	default:
+		if m.Secret, err = p.sendData(ctx, string(t.Cluster), data); err != nil {
+			return nil, err
+		}
+	}
+	s.SourceGeneration, s.Manifests = generation, []v1alpha1.Manifest{m}
 	return mistake, p.put(ctx, w, t, s)
 }
 

@@ -73,6 +73,9 @@ func (p *pass) remove(ctx context.Context, w *v1alpha1.Work) error {
 	if !removed(w) {
 		return nil
 	}
+	if err := p.dropData(ctx, w); err != nil {
+		return err
+	}
 	err := p.direct.Delete(ctx, w, client.Preconditions{UID: &w.UID, ResourceVersion: &w.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Work %s/%s: %w", w.Namespace, w.Name, err)

@@ -22,6 +22,8 @@ const (
 	// SourceUIDAnnotation on an object in a cluster is the UID of the object at the
 	// hub that it was made from.
 	SourceUIDAnnotation = "placement.patchbay.io/source-uid"
+	// VersionAnnotation on the Secret beside a Work tells its data from earlier ones.
+	VersionAnnotation = "placement.patchbay.io/version"
 	// HubUIDAnnotation on an object in a cluster is the UID of its hub.
 	HubUIDAnnotation = "placement.patchbay.io/hub-uid"
 )

@@ -101,6 +101,18 @@ type Manifest struct {
 
 	// Resource is the plural of its kind in lower case.
 	Resource string `json:"resource"`
+
+	// Secret says where the data of an object of the kind Secret are, which the object here
+	// does not have.
+	// +optional
+	Secret *SecretData `json:"secret,omitempty"`
+}
+
+// SecretData is the data of a Secret: those of the Secret beside the Work, with its name.
+type SecretData struct {
+	// Version of the data, which that Secret has in the annotation
+	// placement.patchbay.io/version. It is random and says nothing of them.
+	Version string `json:"version"`
 }
 
 // Removal is an order to remove objects.
