@@ -23,6 +23,8 @@ const (
 	Update Op = "update"
 	// Peer adds Add to and takes Drop off the forwarding entries of Link.Name.
 	Peer Op = "peer"
+	// Forget takes what Link.Name learned from Drop off its forwarding entries.
+	Forget Op = "forget"
 )
 
 // Change is one step towards the plan.
@@ -138,6 +140,11 @@ func steps(w *Wanted, f *Found, used Used) []Change {
 	add, drop := missing(w.Peers, f.Peers), missing(f.Peers, w.Peers)
 	if len(add)+len(drop) > 0 {
 		changes = append(changes, Change{Op: Peer, Link: target, Add: add, Drop: drop})
+	}
+	// The kernel keeps an entry for as long as something is sent by it, not until the
+	// sender is silent: what came from a stranger, or a node that left, does not go by itself.
+	if unknown := missing(f.Learned, w.Peers); len(unknown) > 0 {
+		changes = append(changes, Change{Op: Forget, Link: target, Drop: unknown})
 	}
 	return changes
 }

@@ -55,6 +55,8 @@ func TestDiff(t *testing.T) {
 		"FamilyMovedUsed": {reason: "never under Pods", plan: wants(backend), used: true, state: host(ours(other))},
 		"DeviceMovedUsed": {reason: "it is repaired where it is", plan: wants(elsewhere), used: true, state: host(Found{Spec: backend, Ours: true, Sealed: true}), want: []Change{{Op: Update, Link: where}}},
 		"Peers":           {reason: "one node left, one came", plan: wants(fewer), state: host(ours(backend)), used: true, want: []Change{{Op: Peer, Link: fewer, Add: ipList("192.0.2.9"), Drop: ipList("192.0.2.2")}}},
+		"Stranger":        {reason: "learned before the packet filter was there, or from a node that left", plan: wants(backend), used: true, state: host(learned(backend, "192.0.2.3", "192.0.2.66")), want: []Change{{Op: Forget, Link: backend, Drop: ipList("192.0.2.66")}}},
+		"StrangerUnknown": {reason: "who is a stranger is not known yet", plan: wants(unknown), state: host(learned(backend, "192.0.2.66"))},
 		"PeersUnknown":    {reason: "the API server has not answered yet: entries stay", plan: wants(unknown), state: host(ours(backend))},
 		"NICDown":         {reason: "a link is as good as its NIC", plan: &Plan{NICs: []string{"ens4", "ens6"}}, state: host(), want: []Change{{Op: Raise, Link: Spec{Device: "ens6"}}}},
 		"Impossible":      {reason: "what is there is left alone", plan: &Plan{Links: []Wanted{{Spec: storage, Err: ErrNoNIC}}}, state: host(ours(storage))},
@@ -68,4 +70,11 @@ func TestDiff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// learned is a link with entries that lead to the VTEPs.
+func learned(s Spec, vteps ...string) Found {
+	f := ours(s)
+	f.Learned = ipList(vteps...)
+	return f
 }

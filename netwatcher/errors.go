@@ -22,6 +22,8 @@ var (
 	ErrChanged = errors.New("network was changed meanwhile")
 	// ErrIncomplete says that there may be more networks than are known.
 	ErrIncomplete = errors.New("not all networks are known")
+	// ErrNoFilter says that the kernel cannot filter VXLAN packets.
+	ErrNoFilter = errors.New("the kernel has no nf_tables with the family inet (CONFIG_NF_TABLES_INET)")
 	// ErrNoLink says that the network has no host device.
 	ErrNoLink = errors.New("network has no host_device")
 )

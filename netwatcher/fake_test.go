@@ -24,6 +24,7 @@ type world struct {
 	used    map[network.Link]bool
 	written []v1.NodeNetworkStatus
 	steps   []Change
+	filter  Filter
 	reads   int
 	err     map[string]error // by the name of the link, or of the method
 	events  func(string)
@@ -37,7 +38,7 @@ func newWorld(nets ...*network.Network) *world {
 
 func (w *world) reconciler(tb testing.TB) *Reconciler {
 	tb.Helper()
-	return New(Config{Node: "self", Version: "v1", Kernel: w, Cluster: w, Pods: w, Log: testLog(tb)})
+	return New(Config{Node: "self", Version: "v1", Kernel: w, Firewall: wall{w}, Cluster: w, Pods: w, Log: testLog(tb)})
 }
 
 func (w *world) State(context.Context) (*State, error) {
@@ -86,6 +87,9 @@ func (w *world) Apply(_ context.Context, c Change) error {
 		peers := w.state.Links[i].Peers
 		w.state.Links[i] = ours(c.Link)
 		w.state.Links[i].Peers = peers
+	case Forget:
+		f := &w.state.Links[i]
+		f.Learned = slices.DeleteFunc(slices.Clone(f.Learned), contained(c.Drop))
 	case Peer:
 		f := &w.state.Links[i]
 		f.Peers = append(slices.DeleteFunc(slices.Clone(f.Peers), contained(c.Drop)), c.Add...)
@@ -97,6 +101,20 @@ func (w *world) Slaves(context.Context) (map[string]bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.slaves), w.err["Slaves"]
+}
+
+// wall is the world's packet filter.
+type wall struct{ *world }
+
+func (w wall) Apply(_ context.Context, f Filter) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.err["Firewall"]; err != nil {
+		return false, err
+	}
+	changed := !w.filter.Equal(&f)
+	w.filter = f
+	return changed, nil
 }
 
 func contained[T comparable](in []T) func(T) bool {

@@ -5,6 +5,9 @@ package netwatcher
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
@@ -18,6 +21,10 @@ const (
 	ReasonLinkRestored = "LinkRestored"
 	// ReasonNetworkRefused: a network gets no link on this node.
 	ReasonNetworkRefused = "NetworkRefused"
+	// ReasonNotIsolated: strangers can send into the node's VXLANs.
+	ReasonNotIsolated = "NotIsolated"
+	// ReasonIsolated: they no longer can.
+	ReasonIsolated = "Isolated"
 )
 
 // News is what got better or worse on a node: at most one of each reason in a round,
@@ -61,20 +68,38 @@ func newsOf(before, after *v1.NodeNetworkStatus, changes []Change) []News {
 			no = append(no, r.Network+": "+r.Error)
 		}
 	}
+	open, shut := isolationNews(before, after)
 	var all []News
 	for _, n := range []struct {
 		reason  string
 		warning bool
 		lines   []string
 	}{
-		{ReasonLinkFailed, true, failed}, {ReasonNetworkRefused, true, no},
-		{ReasonLinkRestored, true, restored}, {ReasonLinkUp, false, up},
+		{ReasonNotIsolated, true, open}, {ReasonLinkFailed, true, failed}, {ReasonNetworkRefused, true, no},
+		{ReasonLinkRestored, true, restored}, {ReasonLinkUp, false, up}, {ReasonIsolated, false, shut},
 	} {
 		if len(n.lines) > 0 {
 			all = append(all, News{Reason: n.reason, Warning: n.warning, Message: andMore(n.lines)})
 		}
 	}
 	return all
+}
+
+// isolationNews compares the condition Isolated.
+func isolationNews(before, after *v1.NodeNetworkStatus) (open, shut []string) {
+	now := meta.FindStatusCondition(after.Conditions, ConditionIsolated)
+	var old *metav1.Condition
+	if before != nil {
+		old = meta.FindStatusCondition(before.Conditions, ConditionIsolated)
+	}
+	switch {
+	case now == nil:
+	case now.Status == metav1.ConditionFalse && (old == nil || old.Message != now.Message):
+		open = []string{now.Message}
+	case now.Status == metav1.ConditionTrue && old != nil && old.Status == metav1.ConditionFalse:
+		shut = []string{now.Message}
+	}
+	return open, shut
 }
 
 // restoredBy are the names of links that were made without being removed in the same

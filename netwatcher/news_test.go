@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
@@ -19,6 +20,10 @@ func TestNews(t *testing.T) {
 	}
 	no := &v1.NodeNetworkStatus{Refused: []v1.RefusedNetwork{{Network: "DanmNet/a/b", Error: "taken"}}}
 	created := []Change{{Op: Create, Link: vlanLink("a.1", "ens4", 1, 1500)}}
+	isolated := func(status metav1.ConditionStatus, message string) *v1.NodeNetworkStatus {
+		return &v1.NodeNetworkStatus{Conditions: []metav1.Condition{{Type: ConditionIsolated, Status: status, Message: message}}}
+	}
+	open, shut := isolated(metav1.ConditionFalse, "no nf_tables"), isolated(metav1.ConditionTrue, "filtered")
 	cases := map[string]struct {
 		reason        string
 		before, after *v1.NodeNetworkStatus
@@ -36,6 +41,10 @@ func TestNews(t *testing.T) {
 		"OwnDoing":     {reason: "it had to be made anew, and nobody else removed it", before: status(good("a.1")), after: status(good("a.1")), changes: append([]Change{{Op: Delete, Link: created[0].Link}}, created...)},
 		"Many":         {reason: "a NIC with a thousand VLANs is one Event", before: status(), after: status(bad("a.1", "no NIC"), bad("b.2", "no NIC"), bad("c.3", "no NIC")), want: []News{{ReasonLinkFailed, true, "a.1: no NIC (and 2 more)"}}},
 		"Refused":      {reason: "the network's owner is to act", before: status(), after: no, want: []News{{ReasonNetworkRefused, true, "DanmNet/a/b: taken"}}},
+		"Open":         {reason: "strangers get in", after: open, want: []News{{ReasonNotIsolated, true, "no nf_tables"}}},
+		"OpenStill":    {reason: "that is known", before: open, after: open},
+		"Shut":         {reason: "the alarm ends", before: open, after: shut, want: []News{{ReasonIsolated, false, "filtered"}}},
+		"ShutAtFirst":  {reason: "all is well, as expected", after: shut},
 		"RefusedStill": {reason: "that is known", before: no, after: no},
 		"Gone":         {reason: "a network was deleted", before: status(bad("a.1", "x")), after: status()},
 	}

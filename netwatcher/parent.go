@@ -86,6 +86,9 @@ func (r *Reconciler) try(ctx context.Context, id network.Link, n *network.Networ
 			mine = append(mine, c)
 		}
 	}
+	if err := r.guard(ctx, in); err != nil {
+		r.Log.Error(err, "A Pod gets a link that may not be guarded", "link", id.String()) // the round that follows reports it
+	}
 	if err := r.take(ctx, mine, r.step).join(); err != nil {
 		return "", err
 	}

@@ -24,10 +24,11 @@ type Config struct {
 	Node string
 	// Version of the daemon and KernelVersion of the node, for the status.
 	Version, KernelVersion string
-	// Kernel, Cluster and Pods are the world outside.
-	Kernel  Kernel
-	Cluster Cluster
-	Pods    Pods
+	// Kernel, Firewall, Cluster and Pods are the world outside.
+	Kernel   Kernel
+	Firewall Firewall
+	Cluster  Cluster
+	Pods     Pods
 	// Log gets what changes and what fails.
 	Log logr.Logger
 	// Observer may be nil.
@@ -81,6 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	unguarded := r.guard(ctx, in)
 	changes := Diff(in.plan, in.state, in.used)
 	failed := r.take(ctx, changes, r.lockedStep)
 	if len(changes) > 0 {
@@ -92,9 +94,26 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 	}
 	r.show(in, failed)
 	now := Status(in.plan, in.state, failed)
+	now.Conditions = append(now.Conditions, in.filter.isolated(unguarded))
 	now.Version, now.KernelVersion = r.Version, r.KernelVersion
 	status = &now
-	return errors.Join(failed.join(), r.report(ctx, in.reported, status, changes))
+	if errors.Is(unguarded, ErrNoFilter) {
+		unguarded = nil // trying again soon does not help; the condition says it
+	}
+	return errors.Join(failed.join(), unguarded, r.report(ctx, in.reported, status, changes))
+}
+
+// guard sets the packet filter before a link is made: no VXLAN is open for a moment.
+func (r *Reconciler) guard(ctx context.Context, in *input) error {
+	changed, err := r.Firewall.Apply(ctx, in.filter)
+	if err != nil {
+		return fmt.Errorf("filter VXLAN packets: %w", err)
+	}
+	if changed {
+		r.Log.Info("Wrote the packet filter", "vxlans", len(in.filter.VNIs), "vteps", len(in.filter.VTEPs))
+		r.Trigger() // what was learned between the look at the links and now goes with the next round
+	}
+	return nil
 }
 
 // take takes the steps, and goes on after one that fails. A failed link's later
@@ -182,6 +201,8 @@ type input struct {
 	plan  *Plan
 	state *State
 	used  Used
+	// filter is for the plan's links and those that are there.
+	filter Filter
 	// reported is false when this node's object is known to be missing.
 	reported bool
 }
@@ -211,6 +232,7 @@ func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, 
 		r.Log.Info("other nodes are not known; forwarding entries stay", "error", err)
 	}
 	in.plan = Desired(nets, state, peers)
+	in.filter = in.plan.filter(state, peers)
 	if partly {
 		in.spare()
 	}

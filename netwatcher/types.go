@@ -58,6 +58,8 @@ type Spec struct {
 // Found is a link that is there.
 type Found struct {
 	Spec
+	// Learned are the VTEPs that single addresses were learned from; only of a VXLAN.
+	Learned []netip.Addr
 	// Ours says that it has our mark. Others are here for their names and
 	// identities only.
 	Ours bool

@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/daemon/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/firewall"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/daemon/kernel"
 	"github.com/patchbay-cni/patchbay/daemon/metrics"
@@ -34,6 +35,7 @@ type daemon struct {
 	// The rim.
 	journal  *journal.Journal
 	kernel   *kernel.Kernel
+	firewall *firewall.Firewall
 	conn     *cluster.Connection
 	networks *cluster.Networks
 	nodes    *cluster.NodeNetworks
@@ -92,6 +94,9 @@ func (d *daemon) openRim(ctx context.Context) error {
 	if d.kernel, err = kernel.Open(""); err != nil {
 		return err
 	}
+	if d.firewall, err = firewall.Open(""); err != nil {
+		return err
+	}
 	cfg, err := restConfig(d.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("read API server's address and credentials: %w", err)
@@ -129,6 +134,9 @@ func (d *daemon) close() error {
 	d.addresses.Close()
 	if d.kernel != nil {
 		errs = append(errs, d.kernel.Close())
+	}
+	if d.firewall != nil {
+		errs = append(errs, d.firewall.Close())
 	}
 	if d.journal != nil {
 		errs = append(errs, d.journal.Close())

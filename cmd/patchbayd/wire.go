@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/backend/ipvlan"
 	"github.com/patchbay-cni/patchbay/daemon/backend/macvlan"
 	"github.com/patchbay-cni/patchbay/daemon/cluster"
+	"github.com/patchbay-cni/patchbay/daemon/firewall"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/daemon/server"
 )
@@ -45,6 +46,7 @@ func (d *daemon) wireMetrics() {
 			return 0
 		})
 	d.metrics.Addresses(d.addresses.Stats)
+	d.metrics.Dropped(d.firewall.Dropped, firewall.Received, firewall.Forwarded)
 }
 
 // wireCluster makes what watches and writes the API server's objects.

@@ -17,6 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/patchbay-cni/patchbay/daemon/firewall"
 )
 
 // newNamespace makes a network namespace with a path and loopback up.
@@ -100,6 +102,17 @@ func openKernel(tb testing.TB, host string) *Kernel {
 	}
 	tb.Cleanup(func() { must(tb, k.Close()) })
 	return k
+}
+
+// openFirewall opens the packet filter of a host.
+func openFirewall(tb testing.TB, host string) *firewall.Firewall {
+	tb.Helper()
+	f, err := firewall.Open(host)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { must(tb, f.Close()) })
+	return f
 }
 
 // newHost is a host with one NIC, ens4 of the given MTU, that is up; the other

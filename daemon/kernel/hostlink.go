@@ -26,10 +26,13 @@ func (k *Kernel) Apply(_ context.Context, c netwatcher.Change) error {
 		return k.createHostLink(&c.Link)
 	case netwatcher.Update:
 		return k.updateHostLink(&c.Link)
-	case netwatcher.Peer:
+	case netwatcher.Peer, netwatcher.Forget:
 		link, err := k.findOurs(c.Link.Name)
 		if err != nil {
 			return err
+		}
+		if c.Op == netwatcher.Forget {
+			return k.host.forget(link.Attrs().Index, c.Drop)
 		}
 		return k.host.setPeers(link.Attrs().Index, c.Add, c.Drop)
 	}

@@ -59,8 +59,8 @@ func readAddress(m []byte) (netip.Prefix, error) {
 	return netip.PrefixFrom(local, int(head.Prefixlen)), nil
 }
 
-// readPeers notes the VTEPs that get broadcasts of our VXLANs: the forwarding
-// entries of the all-zero address.
+// readPeers notes the VTEPs that get broadcasts of our VXLANs, which are the forwarding
+// entries of the all-zero address, and those that the other entries name.
 func (s *reading) readPeers(c *conn) error {
 	if !s.vxlans {
 		return nil
@@ -71,13 +71,19 @@ func (s *reading) readPeers(c *conn) error {
 		return fmt.Errorf("list forwarding entries: %w", err)
 	}
 	for _, m := range msgs {
-		index, peer, ok := readPeer(m)
-		if l := s.byIndex[index]; ok && l != nil {
-			l.peers = append(l.peers, peer)
+		e, ok := readEntry(m)
+		l := s.byIndex[e.index]
+		switch {
+		case !ok || l == nil:
+		case e.everything():
+			l.peers = append(l.peers, e.vtep)
+		case !slices.Contains(l.learned, e.vtep): // there are as many as nodes at most, but for an attack
+			l.learned = append(l.learned, e.vtep)
 		}
 	}
 	for _, l := range s.links {
 		slices.SortFunc(l.peers, netip.Addr.Compare)
+		slices.SortFunc(l.learned, netip.Addr.Compare)
 	}
 	return nil
 }

@@ -39,6 +39,7 @@ type hostLink struct {
 	addressed bool
 	global    []netip.Prefix
 	peers     []netip.Addr
+	learned   []netip.Addr
 }
 
 // reading is the host's links in the kernel's order.
@@ -87,6 +88,7 @@ func (s *reading) found(l *hostLink) (netwatcher.Found, bool) {
 	a := l.Attrs()
 	f := netwatcher.Found{
 		Spec:     netwatcher.Spec{Name: a.Name, MTU: a.MTU, Peers: l.peers},
+		Learned:  l.learned,
 		Ours:     ours(a),
 		HalfMade: halfMade(a),
 		Up:       a.Flags&net.FlagUp != 0,

@@ -63,7 +63,7 @@ func vxlanNetwork(id string, vni int) *network.Network {
 func watcherOf(t *testing.T, host string, c *cluster) *netwatcher.Reconciler {
 	t.Helper()
 	return netwatcher.New(netwatcher.Config{
-		Node: "self", Kernel: openKernel(t, host), Cluster: c, Pods: c, Log: logr.Discard(),
+		Node: "self", Kernel: openKernel(t, host), Firewall: openFirewall(t, host), Cluster: c, Pods: c, Log: logr.Discard(),
 	})
 }
 
@@ -141,6 +141,11 @@ func damages(name string) map[string]damage {
 			index := find(t, h, name).Attrs().Index
 			must(t, k.host.setPeers(index, []netip.Addr{vtep(8)}, []netip.Addr{vtep(1)}))
 		}},
+		"Learned": {"a stranger's frame taught the link a way to it", func(t *testing.T, h *netlink.Handle, k *Kernel) {
+			t.Helper()
+			index := find(t, h, name).Attrs().Index
+			must(t, k.host.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, entryMessage(index, mac(t, "02:ba:d0:00:00:01"), vtep(8))...))
+		}},
 		"Renamed": {"renamed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
 			t.Helper()
 			link := find(t, h, name)
@@ -160,6 +165,7 @@ func damages(name string) map[string]damage {
 	}
 	if name != "vx_backend" {
 		delete(all, "Entries")
+		delete(all, "Learned")
 	}
 	return all
 }

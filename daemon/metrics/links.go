@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/netwatcher"
@@ -24,7 +25,7 @@ func (m *Metrics) Links() *Links {
 	l := &Links{
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "patchbay_host_link_steps_total",
-			Help: "Changes of the host's links, by op (raise, delete, create, update, peer) and result (ok, error). Updates without a change of networks mean that somebody else changes links of ours.",
+			Help: "Changes of the host's links, by op (raise, delete, create, update, peer, forget) and result (ok, error). Updates without a change of networks mean that somebody else changes links of ours.",
 		}, []string{"op", "result"}),
 		rounds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "patchbay_host_links_round_duration_seconds", Buckets: seconds(),
@@ -44,7 +45,24 @@ func (m *Metrics) Links() *Links {
 		}
 		return 0
 	})
+	m.Gauge("patchbay_host_isolated", "1 when VXLAN packets are received from the other nodes' VTEPs only, 0 when any Pod may send into VXLANs: see the condition Isolated of the NodeNetwork.", func() float64 {
+		if s := l.last.Load(); s == nil || meta.IsStatusConditionFalse(s.Conditions, netwatcher.ConditionIsolated) {
+			return 0
+		}
+		return 1
+	})
 	return l
+}
+
+// Dropped adds the packets that the packet filter has dropped, by where.
+func (m *Metrics) Dropped(read func() map[string]uint64, where ...string) {
+	for _, w := range where {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "patchbay_vxlan_packets_dropped_total",
+			Help:        "VXLAN packets that did not come from another node's VTEP on its NIC, by where they were dropped (received, forwarded).",
+			ConstLabels: prometheus.Labels{"where": w},
+		}, func() float64 { return float64(read()[w]) }))
+	}
 }
 
 func (l *Links) count(state string) (n float64) {

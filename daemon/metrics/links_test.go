@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/metrics"
 	"github.com/patchbay-cni/patchbay/netwatcher"
@@ -20,16 +22,19 @@ func TestLinks(t *testing.T) {
 	l.Step(netwatcher.Create, nil)
 	l.Step(netwatcher.Create, errors.New("busy"))
 	l.Round(time.Millisecond, nil, &v1.NodeNetworkStatus{
-		Links:   []v1.HostLink{{State: v1.LinkUp}, {State: v1.LinkUp}, {State: v1.LinkKept}},
-		Refused: []v1.RefusedNetwork{{}},
+		Links:      []v1.HostLink{{State: v1.LinkUp}, {State: v1.LinkUp}, {State: v1.LinkKept}},
+		Refused:    []v1.RefusedNetwork{{}},
+		Conditions: []metav1.Condition{{Type: netwatcher.ConditionIsolated, Status: metav1.ConditionTrue}},
 	})
 	l.Round(time.Millisecond, errors.New("the kernel does not answer"), nil)
+	m.Dropped(func() map[string]uint64 { return map[string]uint64{"received": 7} }, "received", "forwarded")
 	text := scrape(m)
 	for _, want := range []string{
 		`patchbay_host_link_steps_total{op="create",result="error"} 1`,
 		`patchbay_host_link_steps_total{op="create",result="ok"} 1`,
 		`patchbay_host_links{state="Up"} 2`, `patchbay_host_links{state="Kept"} 1`, `patchbay_host_links{state="Error"} 0`,
-		`patchbay_host_networks_refused 1`,
+		`patchbay_host_networks_refused 1`, `patchbay_host_isolated 1`,
+		`patchbay_vxlan_packets_dropped_total{where="received"} 7`, `patchbay_vxlan_packets_dropped_total{where="forwarded"} 0`,
 		`patchbay_host_links_round_duration_seconds_count{result="error"} 1`,
 	} {
 		if !strings.Contains(text, want) {

@@ -49,10 +49,11 @@ func TestLawsAllow(t *testing.T) {
 	cases := map[string]struct {
 		reason, path, imp string
 	}{
-		"ModelReadsTypes": {"network turns API types into the model", "network", module + "/api/v1"},
-		"KernelNetlink":   {"daemon/kernel is where netlink belongs", "daemon/kernel", kernels[0]},
-		"LabNetlink":      {"the lab's tests look at the kernel themselves", "test/lab", kernels[0]},
-		"SimilarName":     {"a folder's name is not a prefix of another's", "ipam/claims", "log/slog"},
+		"ModelReadsTypes":  {"network turns API types into the model", "network", module + "/api/v1"},
+		"KernelNetlink":    {"daemon/kernel is where netlink belongs", "daemon/kernel", kernels[0]},
+		"FirewallNftables": {"daemon/firewall is where nftables belongs", "daemon/firewall", kernels[2]},
+		"LabNetlink":       {"the lab's tests look at the kernel themselves", "test/lab", kernels[0]},
+		"SimilarName":      {"a folder's name is not a prefix of another's", "ipam/claims", "log/slog"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

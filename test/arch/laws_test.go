@@ -23,7 +23,10 @@ type law struct {
 // external libraries by the name that the laws use for them.
 var (
 	clients = []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}
-	kernels = []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns"}
+	kernels = []string{
+		"github.com/vishvananda/netlink", "github.com/vishvananda/netns",
+		"github.com/google/nftables", "github.com/mdlayher/netlink",
+	}
 	loggers = []string{"go.uber.org/zap", "github.com/go-logr", "log", "k8s.io/klog"}
 )
 
@@ -79,8 +82,17 @@ func laws() []law {
 			reason: "the plugin holds no credentials and stays below 6 MB",
 		},
 		{
-			who: "", except: []string{"daemon/kernel", "test"}, forbidden: kernels,
-			reason: "daemon/kernel is the only importer of netlink and netns, so the rest runs anywhere",
+			who: "", except: []string{"daemon/kernel", "daemon/firewall", "test"}, forbidden: kernels,
+			reason: "daemon/kernel and daemon/firewall are the only importers of netlink, netns and nftables, so the rest runs anywhere",
+		},
+		{
+			who: "daemon/kernel", forbidden: []string{"github.com/google/nftables", "github.com/mdlayher/netlink"},
+			reason: "packet filters are daemon/firewall's: links work on a kernel without nf_tables",
+		},
+		{
+			who: "daemon/firewall", forbidden: append([]string{module, "github.com/vishvananda/netlink"}, concat(clients, loggers)...),
+			allowed: []string{module + "/daemon/firewall", module + "/netwatcher"},
+			reason:  "the packet filter is told what passes, and neither looks at links nor asks the API server",
 		},
 		{
 			who: "objects", forbidden: append([]string{module}, concat(kernels, loggers)...),

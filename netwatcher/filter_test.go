@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	peers := VTEPs{"ens4": ipList("192.0.2.2", "2001:db8::9"), "ens5": ipList("2001:db8:5::2"), "ens9": ipList("203.0.113.2")}
+	backend := vxlanLink("vx_backend", "ens4", 700, 1450, "192.0.2.1", "192.0.2.7")
+	senders := func(link string, vteps ...string) (all []Sender) {
+		for _, a := range ipList(vteps...) {
+			all = append(all, Sender{Link: link, VTEP: a})
+		}
+		return all
+	}
+	four := Filter{
+		VNIs: []int{700}, Receivers: []Receiver{{700, "ens4"}}, Senders: senders("ens4", "192.0.2.2"),
+		VTEPs: ipList("192.0.2.2", "2001:db8::9"),
+	}
+	cases := map[string]struct {
+		reason string
+		nets   []*network.Network
+		state  *State
+		peers  VTEPs
+		want   Filter
+	}{
+		"NoVXLAN": {reason: "nothing to guard", nets: []*network.Network{newNet(1, "storage", vlan(5)), newNet(2, "plain")}, peers: peers},
+		"IPv4":    {reason: "known VTEPs of its family, on its NIC", nets: []*network.Network{newNet(1, "backend", vxlan(700))}, peers: peers, want: four},
+		"IPv6": {
+			reason: "the NIC decides on the family",
+			nets:   []*network.Network{newNet(1, "six", vxlan(800), device("ens5"))}, peers: peers,
+			want: Filter{VNIs: []int{800}, Receivers: []Receiver{{800, "ens5"}}, Senders: senders("ens5", "2001:db8:5::2"), VTEPs: ipList("2001:db8:5::2")},
+		},
+		"NoNICHere": {
+			reason: "the node has no such NIC, and its Pods must not reach the others' VXLAN through it",
+			nets:   []*network.Network{newNet(1, "far", vxlan(900), device("ens9"))}, peers: peers,
+			want: Filter{VNIs: []int{900}, VTEPs: ipList("203.0.113.2")},
+		},
+		"PeersUnknown": {
+			reason: "the API server has not answered yet: those that the link sends to",
+			nets:   []*network.Network{newNet(1, "backend", vxlan(700))}, state: host(ours(backend)),
+			want: Filter{VNIs: []int{700}, Receivers: []Receiver{{700, "ens4"}}, Senders: senders("ens4", "192.0.2.7"), VTEPs: ipList("192.0.2.7")},
+		},
+		"NotWanted": {
+			reason: "a link that stays under Pods, or whose network is not known yet", state: host(ours(backend)), peers: peers,
+			want: Filter{VNIs: []int{700}, Receivers: []Receiver{{700, "ens4"}}, Senders: senders("ens4", "192.0.2.7"), VTEPs: ipList("192.0.2.7")},
+		},
+		"Moving": {
+			reason: "the link stays on its NIC while Pods are on it",
+			nets:   []*network.Network{newNet(1, "backend", vxlan(700), device("ens5"))}, state: host(ours(backend)), peers: peers,
+			want: Filter{
+				VNIs: []int{700}, Receivers: []Receiver{{700, "ens4"}, {700, "ens5"}},
+				Senders: slices.Concat(senders("ens4", "192.0.2.7"), senders("ens5", "2001:db8:5::2")),
+				VTEPs:   ipList("192.0.2.7", "2001:db8:5::2"),
+			},
+		},
+		"Foreign": {
+			reason: "a VXLAN that somebody else made is theirs to guard",
+			nets:   []*network.Network{newNet(1, "backend", vxlan(700))}, state: host(foreign(backend)), peers: peers,
+		},
+		"TenantsOwnWish": {
+			reason: "a tenant's number that was not assigned closes no other program's VXLAN",
+			nets:   []*network.Network{newNet(1, "spy", tenants, kind("macvlan"), vxlan(4096))}, peers: peers,
+		},
+		"VRF": {
+			reason: "packets of the NIC arrive on its VRF",
+			nets:   []*network.Network{newNet(1, "backend", vxlan(700))}, peers: peers,
+			state: &State{NICs: []NIC{{
+				Name: "ens4", MTU: 1500, Up: true, Master: "blue", MasterKind: "vrf", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")},
+			}}},
+			want: Filter{VNIs: []int{700}, Receivers: []Receiver{{700, "blue"}}, Senders: senders("blue", "192.0.2.2"), VTEPs: four.VTEPs},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			state := tc.state
+			if state == nil {
+				state = host()
+			}
+			got := Desired(tc.nets, state, tc.peers).filter(state, tc.peers)
+			if diff := cmp.Diff(tc.want, got, opts); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// The filter is there before the link that it guards, also when a Pod's ADD makes it.
+func TestGuardComesFirst(t *testing.T) {
+	t.Parallel()
+	n := newNet(1, "backend", vxlan(700))
+	for name, do := range map[string]func(*Reconciler) error{
+		"Round": func(r *Reconciler) error { return r.Reconcile(t.Context()) },
+		"Pod":   func(r *Reconciler) error { _, err := r.Parent(t.Context(), n); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(n)
+			r := w.reconciler(t)
+			r.Kernel = guarded{w, t}
+			if err := do(r); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// guarded is a kernel that makes no VXLAN without its filter.
+type guarded struct {
+	*world
+	tb testing.TB
+}
+
+func (g guarded) Apply(ctx context.Context, c Change) error {
+	g.change(func(w *world) {
+		if c.Op == Create && !slices.Contains(w.filter.VNIs, c.Link.Identity.VXLAN) {
+			g.tb.Errorf("%s is made while the filter is %+v", c.Link.Name, w.filter)
+		}
+	})
+	return g.world.Apply(ctx, c)
+}
+
+func TestIsolated(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason     string
+		err        error
+		nets       []*network.Network
+		status     metav1.ConditionStatus
+		because    string
+		roundFails bool
+	}{
+		"NoVXLAN":   {reason: "nobody can get in", status: metav1.ConditionTrue, because: "NoVXLAN"},
+		"Filtered":  {reason: "strangers are kept out", nets: []*network.Network{newNet(1, "a", vxlan(700))}, status: metav1.ConditionTrue, because: "FilterInPlace"},
+		"NoFilter":  {reason: "networks work as before, and the node says that it is open", nets: []*network.Network{newNet(1, "a", vxlan(700))}, err: fmt.Errorf("x: %w", ErrNoFilter), status: metav1.ConditionFalse, because: "FilterNotSupported"},
+		"Transient": {reason: "it is tried again soon", nets: []*network.Network{newNet(1, "a", vxlan(700))}, err: errBroken, status: metav1.ConditionFalse, because: "FilterFailed", roundFails: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(tc.nets...)
+			w.err["Firewall"] = tc.err
+			if err := w.reconciler(t).Reconcile(t.Context()); errors.Is(err, errBroken) != tc.roundFails || err != nil && !tc.roundFails {
+				t.Errorf("%s: the round returned %v", tc.reason, err)
+			}
+			if len(w.links()) != len(tc.nets) {
+				t.Errorf("%s: links %v", tc.reason, w.links())
+			}
+			c := meta.FindStatusCondition(w.written[0].Conditions, ConditionIsolated)
+			if c == nil || c.Status != tc.status || c.Reason != tc.because || c.Message == "" {
+				t.Errorf("%s: got %+v", tc.reason, c)
+			}
+			if len(w.written[0].Links) > 0 && w.written[0].Links[0].State != v1.LinkUp {
+				t.Errorf("%s: %+v", tc.reason, w.written[0].Links)
+			}
+		})
+	}
+}
