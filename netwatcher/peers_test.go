@@ -3,9 +3,12 @@
 package netwatcher
 
 import (
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -29,6 +32,80 @@ func TestPeerVTEPs(t *testing.T) {
 	want := VTEPs{"ens4": ipList("192.0.2.2", "192.0.2.3"), "ens5": ipList("2001:db8::3")}
 	if diff := cmp.Diff(want, PeerVTEPs(nodes, "self"), opts); diff != "" {
 		t.Errorf("the first address of every other node's NIC, each once, in order: -want +got\n%s", diff)
+	}
+}
+
+// A claim on another node's address takes nothing from that node, on its own NIC or on one
+// where the address is not on the wire.
+func TestClaimOnAnothersAddress(t *testing.T) {
+	t.Parallel()
+	victim := node("victim", v1.NIC{Name: "ens4", Addresses: []string{"192.0.2.2/24"}})
+	thief := node("a-thief", v1.NIC{Name: "ens4", Addresses: []string{"192.0.2.2/24"}}, v1.NIC{Name: "ens5", Addresses: []string{"192.0.2.2/24"}})
+	accepted, refused := PeerVTEPs([]v1.NodeNetwork{thief, victim}, "self").accepted(host(), nil)
+	if diff := cmp.Diff([]VTEPs{{"ens4": ipList("192.0.2.2")}, {"ens5": ipList("192.0.2.2")}}, []VTEPs{accepted, refused}, opts); diff != "" {
+		t.Errorf("accepted and refused: -want +got\n%s", diff)
+	}
+}
+
+func TestAccepted(t *testing.T) {
+	t.Parallel()
+	ranges := Ranges{"ens5": {netip.MustParsePrefix("10.50.0.0/16")}, "ens8": {netip.MustParsePrefix("10.80.0.0/16")}}
+	cases := map[string]struct {
+		reason          string
+		vtep, nic       string
+		accept, unknown bool
+	}{
+		"Subnet":        {reason: "on the wire of the node's own NIC", nic: "ens4", vtep: "192.0.2.77", accept: true},
+		"SubnetSix":     {reason: "in both families", nic: "ens4", vtep: "2001:db8::77", accept: true},
+		"Anywhere":      {reason: "a node that was taken over has the others send to its owner", nic: "ens4", vtep: "203.0.113.66"},
+		"InRange":       {reason: "routed between racks, a netadmin says where", nic: "ens5", vtep: "10.50.7.7", accept: true},
+		"OutOfRange":    {reason: "the list decides, also over the node's subnet", nic: "ens5", vtep: "2001:db8:5::7"},
+		"NoNIC":         {reason: "the node sends nothing there", nic: "ens9", vtep: "203.0.113.66", accept: true},
+		"NoNICInRange":  {reason: "the list decides", nic: "ens8", vtep: "10.80.0.1", accept: true},
+		"NoNICOutRange": {reason: "the list decides", nic: "ens8", vtep: "10.81.0.1"},
+		"NoAddress":     {reason: "a NIC without an address has no VXLAN", nic: "ens6", vtep: "192.0.2.77"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			claims := VTEPs{tc.nic: ipList(tc.vtep)}
+			accepted, refused := claims.accepted(host(), ranges)
+			want, none := accepted, refused
+			if !tc.accept {
+				want, none = refused, accepted
+			}
+			if diff := cmp.Diff(claims, want, opts); diff != "" || len(none) > 0 {
+				t.Errorf("%s: accepted %v, refused %v", tc.reason, accepted, refused)
+			}
+		})
+	}
+	if accepted, _ := VTEPs(nil).accepted(host(), ranges); accepted != nil {
+		t.Errorf("VTEPs that are not known: got %v, want nil", accepted)
+	}
+}
+
+// One node claims an address that is no node's: nobody sends to it, and the condition
+// says what to do, without the address, which every node would write anew.
+func TestStrangeVTEP(t *testing.T) {
+	t.Parallel()
+	w := newWorld(newNet(1, "b", vxlan(700)))
+	w.nodes = []v1.NodeNetwork{
+		node("good", v1.NIC{Name: "ens4", Addresses: []string{"192.0.2.2/24"}}),
+		node("taken-over", v1.NIC{Name: "ens4", Addresses: []string{"203.0.113.66/24"}}),
+	}
+	r := w.reconciler(t)
+	if err := r.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(ipList("192.0.2.2"), w.state.Links[0].Peers, opts); diff != "" {
+		t.Errorf("peers: -want +got\n%s", diff)
+	}
+	if diff := cmp.Diff(ipList("192.0.2.2"), w.filter.VTEPs, opts); diff != "" {
+		t.Errorf("the packet filter: -want +got\n%s", diff)
+	}
+	c := meta.FindStatusCondition(w.written[0].Conditions, ConditionVTEPsAccepted)
+	if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ens4") || strings.Contains(c.Message, "203.") {
+		t.Errorf("got %+v", c)
 	}
 }
 

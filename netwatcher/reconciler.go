@@ -29,6 +29,8 @@ type Config struct {
 	Firewall Firewall
 	Cluster  Cluster
 	Pods     Pods
+	// Ranges are where VTEPs may be; on NICs without, in this node's subnets.
+	Ranges Ranges
 	// Log gets what changes and what fails.
 	Log logr.Logger
 	// Observer may be nil.
@@ -53,6 +55,8 @@ type Reconciler struct {
 	heard  map[string]bool
 	failed Failures
 	wrote  written
+	// refused are the VTEPs that the last round left out.
+	refused VTEPs
 }
 
 // New returns a Reconciler that does nothing before Run or Parent.
@@ -93,14 +97,25 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 		in.settled(failed)
 	}
 	r.show(in, failed)
+	r.logRefused(in.refused)
 	now := Status(in.plan, in.state, failed)
-	now.Conditions = append(now.Conditions, in.filter.isolated(unguarded))
+	now.Conditions = append(now.Conditions, in.filter.isolated(unguarded), in.plan.vtepsAccepted(in.refused))
 	now.Version, now.KernelVersion = r.Version, r.KernelVersion
 	status = &now
 	if errors.Is(unguarded, ErrNoFilter) {
 		unguarded = nil // trying again soon does not help; the condition says it
 	}
 	return errors.Join(failed.join(), unguarded, r.report(ctx, in.reported, status, changes))
+}
+
+// logRefused names VTEPs that do not count, when they are others than before.
+func (r *Reconciler) logRefused(refused VTEPs) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(refused) > 0 && !maps.EqualFunc(refused, r.refused, slices.Equal) {
+		r.Log.Info("VXLANs leave VTEPs out that are neither in this node's subnets nor in --vtep-ranges", "vteps", refused)
+	}
+	r.refused = refused
 }
 
 // guard sets the packet filter before a link is made: no VXLAN is open for a moment.
@@ -203,6 +218,8 @@ type input struct {
 	used  Used
 	// filter is for the plan's links and those that are there.
 	filter Filter
+	// refused are VTEPs that other nodes claim, and that do not count.
+	refused VTEPs
 	// reported is false when this node's object is known to be missing.
 	reported bool
 }
@@ -226,7 +243,7 @@ func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, 
 	in := &input{nets: nets, state: state, used: r.used(ctx, links), reported: true}
 	var peers VTEPs
 	if nodes, err := r.Cluster.NodeNetworks(ctx); err == nil {
-		peers = PeerVTEPs(nodes, r.Node)
+		peers, in.refused = PeerVTEPs(nodes, r.Node).accepted(state, r.Ranges)
 		in.reported = slices.ContainsFunc(nodes, func(n v1.NodeNetwork) bool { return n.Name == r.Node })
 	} else {
 		r.Log.Info("other nodes are not known; forwarding entries stay", "error", err)

@@ -7,12 +7,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/cni/wire"
 	"github.com/patchbay-cni/patchbay/daemon/install"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
+	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
 // options are the daemon's flags.
@@ -24,6 +27,7 @@ type options struct {
 	cniBin, cniConf, plugin  string
 	cniVersion, namingScheme string
 	http                     string
+	vtepRanges               netwatcher.Ranges
 	hold                     int
 	cool                     time.Duration
 	lastWrites               time.Duration
@@ -32,7 +36,7 @@ type options struct {
 
 // parseOptions reads the flags; the message of a wrong one goes to stderr.
 func parseOptions(args []string, stderr io.Writer) (*options, error) {
-	o := &options{lastWrites: giveBackPatience}
+	o := &options{lastWrites: giveBackPatience, vtepRanges: netwatcher.Ranges{}}
 	f := flag.NewFlagSet("patchbayd", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.node, "node-name", os.Getenv("NODE_NAME"), "name of this Node `object` (environment NODE_NAME)")
@@ -49,6 +53,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.cniVersion, "cni-version", install.DefaultCNIVersion, "`version` of CNI in the configuration")
 	f.StringVar(&o.namingScheme, "naming-scheme", "", "how interfaces are named: empty, or legacy as DANM has it")
 	f.StringVar(&o.http, "http-address", "127.0.0.1:9640", "`address` for /healthz, /readyz and /metrics")
+	f.Func("vtep-ranges", "`NIC=CIDR[,CIDR...]` where other nodes' VTEPs on a NIC are; may be repeated. On a NIC without, they are in the subnets that this node has there", o.addVTEPRanges)
 	f.IntVar(&o.hold, "hold", 64, "most `addresses` that this node keeps ready per network and family: 0 for none, so that each Pod costs a write")
 	f.DurationVar(&o.cool, "cool", 10*time.Second, "`time` that a dynamic address rests after a Pod had it, before this node uses it again or gives it back")
 	f.BoolVar(&o.install, "install", true, "install the plugin and its configuration once the daemon is ready")
@@ -67,4 +72,20 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		return nil, fmt.Errorf("flags --hold=%d and --cool=%s: neither may be negative", o.hold, o.cool)
 	}
 	return o, nil
+}
+
+// addVTEPRanges reads one --vtep-ranges.
+func (o *options) addVTEPRanges(text string) error {
+	nic, list, ok := strings.Cut(text, "=")
+	if !ok || nic == "" {
+		return fmt.Errorf("%q: want NIC=CIDR[,CIDR...], such as ens5=10.50.0.0/16", text)
+	}
+	for cidr := range strings.SplitSeq(list, ",") {
+		p, err := netip.ParsePrefix(cidr)
+		if err != nil || p != p.Masked() {
+			return fmt.Errorf("%q of NIC %s: want a subnet without host bits, such as 10.50.0.0/16", cidr, nic)
+		}
+		o.vtepRanges[nic] = append(o.vtepRanges[nic], p)
+	}
+	return nil
 }

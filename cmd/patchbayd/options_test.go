@@ -25,6 +25,9 @@ func TestOptions(t *testing.T) {
 		"Arguments":    {reason: "a flag that lost its dashes is not ignored", args: []string{"--node-name=a", "debug"}, err: "arguments"},
 		"NegativeHold": {reason: "0 is none; less is a mistake", args: []string{"--node-name=a", "--hold=-1"}, err: "--hold"},
 		"NegativeCool": {reason: "nor can an address rest for less than no time", args: []string{"--node-name=a", "--cool=-1s"}, err: "--cool"},
+		"Ranges":       {reason: "several, of both families", args: []string{"--node-name=a", "--vtep-ranges=ens5=10.50.0.0/16,fd00:50::/64", "--vtep-ranges=ens6=10.60.0.0/16"}, node: "a"},
+		"RangeNoNIC":   {reason: "a range is a NIC's", args: []string{"--node-name=a", "--vtep-ranges=10.50.0.0/16"}, err: "NIC=CIDR"},
+		"RangeHost":    {reason: "an address in place of a subnet is a mistake", args: []string{"--node-name=a", "--vtep-ranges=ens5=10.50.0.1/16"}, err: "10.50.0.1/16"},
 		"Unknown":      {reason: "a flag of another version is not ignored", args: []string{"--nope"}, err: "nope"},
 	}
 	for name, tc := range cases {
