@@ -4,6 +4,7 @@ package network
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,35 @@ type Tenancy struct {
 // Serves reports whether the TenantConfig is for namespaces with these labels.
 func (t *Tenancy) Serves(namespaceLabels map[string]string) bool {
 	return t.Selector == nil || t.Selector.Matches(labels.Set(namespaceLabels))
+}
+
+// Untagged warns of a network that uses a NIC as it is while tenants have VLANs or VXLANs
+// on it; "" when there is nothing to say. Its Pods can send frames with any tag, and
+// packets with the addresses of VTEPs, if they have CAP_NET_RAW, as Pods have by default.
+func (t *Tenancy) Untagged(n *Network) string {
+	id, ok := n.Link()
+	if !ok || !id.IsNIC() || len(n.AllowedTenants) > 0 {
+		return ""
+	}
+	i := slices.IndexFunc(t.Devices, func(d TenantDevice) bool { return d.Name == n.Device })
+	if i < 0 {
+		return ""
+	}
+	var what, how string
+	switch d := &t.Devices[i]; {
+	case len(d.VLANs) > 0:
+		what, how = "VLANs", "send frames with their tags"
+	case len(d.VXLANs) > 0:
+		what, how = "VXLANs", "send packets with the source address of a node"
+	default:
+		return ""
+	}
+	advice := "set spec.AllowedTenants, or spec.Options.vlan"
+	if n.Ref.Kind != v1.KindClusterNetwork {
+		advice = "use a ClusterNetwork with spec.AllowedTenants, or set spec.Options.vlan"
+	}
+	return fmt.Sprintf("host_device %s without vlan: TenantConfig %s gives tenants %s there, and Pods of this network with CAP_NET_RAW can %s: %s",
+		n.Device, t.Name, what, how, advice) // clients cut warnings off at 256 bytes
 }
 
 // TenantDevice is a NIC or a device pool, and the virtual networks on it.

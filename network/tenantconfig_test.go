@@ -111,3 +111,39 @@ func TestVNIRangesRoundTrip(t *testing.T) {
 		}
 	})
 }
+
+func TestUntagged(t *testing.T) {
+	t.Parallel()
+	tenancy, err := network.FromTenantConfig(&v1.TenantConfig{HostDevices: []v1.HostDevice{
+		{Name: "ens4", VNIType: "vlan", VNIRange: "1000-1099"}, {Name: "ens5", VNIType: "vxlan", VNIRange: "5000-5999"}, {Name: "ens6"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, simple := network.Ref{Kind: v1.KindClusterNetwork, Name: "flat"}, network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "flat"}
+	cases := map[string]struct {
+		reason string
+		net    network.Network
+		want   string
+	}{
+		"VLANs":     {reason: "frames with tags enter tenants' VLANs", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4"}, want: "frames with their tags: set spec.AllowedTenants"},
+		"VXLANs":    {reason: "its Pods can pose as a VTEP", net: network.Network{Ref: cluster, Type: "ipvlan", Device: "ens5"}, want: "source address of a node"},
+		"DanmNet":   {reason: "it cannot have AllowedTenants", net: network.Network{Ref: simple, Type: "ipvlan", Device: "ens4"}, want: "use a ClusterNetwork"},
+		"Delegate":  {reason: "another plugin's slave is one, too", net: network.Network{Ref: cluster, Type: "bridge", Device: "ens4"}, want: "frames with their tags"},
+		"Allowed":   {reason: "the netadmin has said whom to trust", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", AllowedTenants: []string{"infra"}}},
+		"Tagged":    {reason: "its frames have a tag", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", VLAN: 7}},
+		"VXLAN":     {reason: "its frames are in packets of the node", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", VXLAN: 7}},
+		"NoNumbers": {reason: "tenants use the device itself", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens6"}},
+		"OtherNIC":  {reason: "no tenant is there", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens7"}},
+		"SRIOV":     {reason: "the card checks its functions", net: network.Network{Ref: cluster, Type: "sriov", DevicePool: "a/b"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := tenancy.Untagged(&tc.net)
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%s: got %q, want it to say %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

@@ -82,7 +82,7 @@ func (h *networks) valid(ctx context.Context, r admission.Request) admission.Res
 	if err := h.catalog.admit(before, n, dryRun(r), time.Now()); err != nil {
 		return answer(err)
 	}
-	return admission.Allowed("").WithWarnings(h.warnings(n)...)
+	return admission.Allowed("").WithWarnings(append(h.warnings(n), h.untagged(ctx, n)...)...)
 }
 
 func dryRun(r admission.Request) bool { return r.DryRun != nil && *r.DryRun }
@@ -156,6 +156,27 @@ func (h *networks) warnings(n *network.Network) []string {
 		}
 	}
 	return nil
+}
+
+// untagged warns of networks that reach what TenantConfigs give to tenants.
+func (h *networks) untagged(ctx context.Context, n *network.Network) (warnings []string) {
+	if id, ok := n.Link(); !ok || !id.IsNIC() || n.Ref.Kind == v1.KindTenantNetwork {
+		return nil // a tenant's device was chosen by a TenantConfig
+	}
+	var list v1.TenantConfigList
+	if err := h.reader.List(ctx, &list); err != nil {
+		return []string{fmt.Sprintf("whether tenants have VLANs on host_device %s is not known: list TenantConfigs: %v", n.Device, err)}
+	}
+	for i := range list.Items {
+		t, err := network.FromTenantConfig(&list.Items[i])
+		if err != nil {
+			continue // an object that is older than a rule gives nothing to tenants
+		}
+		if w := t.Untagged(n); w != "" {
+			warnings = append(warnings, w)
+		}
+	}
+	return warnings
 }
 
 func specOf(obj client.Object) *v1.NetworkSpec {
