@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -170,5 +172,46 @@ func TestIsolated(t *testing.T) {
 				t.Errorf("%s: %+v", tc.reason, w.written[0].Links)
 			}
 		})
+	}
+}
+
+// late is a kernel of which a round has looked when a Pod's ADD makes a link.
+type late struct {
+	*world
+	done atomic.Bool
+	add  func()
+}
+
+func (l *late) State(ctx context.Context) (*State, error) {
+	s, err := l.world.State(ctx)
+	if l.done.CompareAndSwap(false, true) {
+		l.add()
+	}
+	return s, err
+}
+
+// A round that looked before a Pod's network was known does not open its VXLAN again.
+func TestRoundBesideAPod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(newNet(1, "known", vxlan(701)))
+	r := w.reconciler(t)
+	pod := make(chan error, 1)
+	r.Kernel = &late{world: w, add: func() {
+		ended := make(chan struct{})
+		go func() {
+			_, err := r.Parent(t.Context(), newNet(2, "fresh", vxlan(700)))
+			pod <- err
+			close(ended)
+		}()
+		select { // the Pod waits for the round, or else has its link by then
+		case <-ended:
+		case <-time.After(200 * time.Millisecond):
+		}
+	}}
+	if err := errors.Join(r.Reconcile(t.Context()), <-pod); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{700, 701}, w.filter.VNIs); diff != "" {
+		t.Errorf("links %v behind a filter for: -want +got\n%s", w.links(), diff)
 	}
 }

@@ -43,8 +43,8 @@ type Reconciler struct {
 	Config
 	wake chan struct{}
 
-	// apply serialises steps: between the look whether Pods use a link and its
-	// removal, no Pod may get it.
+	// apply serialises steps and packet filters: between the look whether Pods use a
+	// link and its removal, no Pod may get it.
 	apply sync.Mutex
 	// ensuring lets Pods that wait for the same link make it once.
 	ensuring sync.Mutex
@@ -82,11 +82,10 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 		defer func() { r.Observer.Round(time.Since(start), err, status) }()
 	}
 	r.listen()
-	in, err := r.read(ctx, nil)
+	in, unguarded, err := r.readAndGuard(ctx)
 	if err != nil {
 		return err
 	}
-	unguarded := r.guard(ctx, in)
 	changes := Diff(in.plan, in.state, in.used)
 	failed := r.take(ctx, changes, r.lockedStep)
 	if len(changes) > 0 {
@@ -116,6 +115,17 @@ func (r *Reconciler) logRefused(refused VTEPs) {
 		r.Log.Info("VXLANs leave VTEPs out that are neither in this node's subnets nor in --vtep-ranges", "vteps", refused)
 	}
 	r.refused = refused
+}
+
+// readAndGuard holds the lock for both: a filter from before a Pod's link was made must not
+// replace the one that the link was made behind.
+func (r *Reconciler) readAndGuard(ctx context.Context) (in *input, unguarded, err error) {
+	r.apply.Lock()
+	defer r.apply.Unlock()
+	if in, err = r.read(ctx, nil); err != nil {
+		return nil, nil, err
+	}
+	return in, r.guard(ctx, in), nil
 }
 
 // guard sets the packet filter before a link is made: no VXLAN is open for a moment.
