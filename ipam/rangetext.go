@@ -38,9 +38,11 @@ func ParseRanges(text string) (Ranges, error) {
 	if text == "" {
 		return r, nil
 	}
-	if n := strings.Count(text, ",") + 1; n > maxRanges {
+	n := strings.Count(text, ",") + 1
+	if n > maxRanges {
 		return r, fmt.Errorf("parse ranges: %d ranges, want at most %d", n, maxRanges)
 	}
+	r.list = make([]Range, 0, n)
 	for part := range strings.SplitSeq(text, ",") {
 		x, err := parseRange(part)
 		if err != nil {
@@ -84,7 +86,8 @@ func parseAddr(text string) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	if a.Zone() != "" || a.Is4In6() || a.String() != text {
+	var canonical [48]byte // on the stack: each plan of a claim reads the entries of all nodes
+	if a.Zone() != "" || a.Is4In6() || string(a.AppendTo(canonical[:0])) != text {
 		return netip.Addr{}, fmt.Errorf("address %q is not in canonical form", text)
 	}
 	return a, nil

@@ -183,17 +183,18 @@ func TestStoreListsTheEndpointsOfOneNetwork(t *testing.T) {
 	env := apitest.Start(t)
 	store := NewStore(connect(t, env))
 	cn, ns := clusterNetwork(t, env), env.Namespace(t)
-	add := func(name string, spec v1.DanmEpSpec) {
-		spec.EndpointID, spec.CID, spec.Pod, spec.Host = name, "c", "p", node
+	add := func(name string, spec v1.DanmEpSpec) (uid string) {
+		spec.EndpointID, spec.CID, spec.Pod, spec.PodUID, spec.Host = name, "c", "p", "uid-of-p", node
 		spec.Interface.Name = "eth0"
 		ep := &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: spec}
 		if err := env.Client.Create(t.Context(), ep); err != nil {
 			t.Fatal(err)
 		}
+		return string(ep.UID)
 	}
-	add("ours", v1.DanmEpSpec{NetworkName: cn.Name, APIType: v1.KindClusterNetwork, NetworkUID: string(cn.UID),
+	ours := add("ours", v1.DanmEpSpec{NetworkName: cn.Name, APIType: v1.KindClusterNetwork, NetworkUID: string(cn.UID),
 		Interface: v1.DanmEpInterface{Address: "10.9.0.7/24", AddressIPv6: "fd00::7/64"}})
-	add("danms", v1.DanmEpSpec{NetworkName: cn.Name, APIType: v1.KindClusterNetwork,
+	danms := add("danms", v1.DanmEpSpec{NetworkName: cn.Name, APIType: v1.KindClusterNetwork,
 		Interface: v1.DanmEpInterface{Address: "10.9.0.8/24", AddressIPv6: "none"}})
 	add("other-kind", v1.DanmEpSpec{NetworkName: cn.Name, APIType: v1.KindDanmNet})
 	add("other-name", v1.DanmEpSpec{NetworkName: "other", APIType: v1.KindClusterNetwork})
@@ -203,8 +204,8 @@ func TestStoreListsTheEndpointsOfOneNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []claims.Endpoint{
-		{Namespace: ns, Name: "danms", Node: node, V4: netip.MustParseAddr("10.9.0.8")},
-		{Namespace: ns, Name: "ours", NetworkUID: string(cn.UID), Node: node,
+		{Namespace: ns, Name: "danms", UID: danms, Pod: "p", PodUID: "uid-of-p", Node: node, V4: netip.MustParseAddr("10.9.0.8")},
+		{Namespace: ns, Name: "ours", UID: ours, Pod: "p", PodUID: "uid-of-p", NetworkUID: string(cn.UID), Node: node,
 			V4: netip.MustParseAddr("10.9.0.7"), V6: netip.MustParseAddr("fd00::7")},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {

@@ -70,7 +70,7 @@ func EndpointOf(ep *v1.DanmEp) (claims.Endpoint, error) {
 		return claims.Endpoint{}, fmt.Errorf("spec.Interface.AddressIPv6 of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
 	}
 	return claims.Endpoint{
-		Namespace: ep.Namespace, Name: ep.Name,
+		Namespace: ep.Namespace, Name: ep.Name, UID: string(ep.UID), Pod: ep.Spec.Pod, PodUID: ep.Spec.PodUID,
 		NetworkUID: ep.Spec.NetworkUID, Node: ep.Spec.Host, V4: v4, V6: v6,
 	}, nil
 }

@@ -83,6 +83,14 @@ const (
 	// ReasonAwaitingNodes: the message names those who have not.
 	ReasonAwaitingNodes = "AwaitingNodes"
 
+	// ConditionAddressConflict, only ever True, says that two Pods have one address, or a
+	// Pod and another node. The message names them.
+	ConditionAddressConflict = "AddressConflict"
+	// ReasonDuplicateAddress, also of Events on the Pods.
+	ReasonDuplicateAddress = "DuplicateAddress"
+	// ReasonBitmapDamaged is of Events: bits of addresses in use were clear.
+	ReasonBitmapDamaged = "BitmapDamaged"
+
 	// ConditionConflict, only ever True, says that an older network is in the way of
 	// this one, and that no Pod can attach. The message names it and what would help.
 	ConditionConflict = "Conflict"

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,7 +98,7 @@ func take(_ context.Context, e event.TypedGenericEvent[network.Ref], q workqueue
 	q.Add(e.Object)
 }
 
-// onChange queues a network whose metadata moved: soon, as every claim moves it, or
+// onChange queues a network whose metadata moved: soon, since every claim moves it, or
 // at once when somebody asks for something. The first sweep sees what is there.
 func (c *Controller) onChange(kind string, w Witness) handler.TypedEventHandler[*metav1.PartialObjectMetadata, network.Ref] {
 	type (
@@ -115,10 +116,26 @@ func (c *Controller) onChange(kind string, w Witness) handler.TypedEventHandler[
 				q.Add(objects.RefOf(kind, e.ObjectNew))
 				return
 			}
-			q.AddAfter(objects.RefOf(kind, e.ObjectNew), c.cfg.Pace)
+			ref := objects.RefOf(kind, e.ObjectNew)
+			q.AddAfter(ref, c.lookIn(ref))
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[object], _ queue) { w.Gone(key(e.Object)) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[object], _ queue) {
+			w.Gone(key(e.Object))
+			c.looked.Delete(objects.RefOf(kind, e.Object))
+		},
 	}
+}
+
+// lookIn is how long to wait before the look at a network that has changed: shorter at
+// one that was at rest.
+func (c *Controller) lookIn(ref network.Ref) time.Duration {
+	wait := min(c.cfg.Settle, c.cfg.Pace)
+	if at, ok := c.looked.Load(ref); ok {
+		if last, ok := at.(time.Time); ok {
+			wait = max(wait, c.cfg.Pace-c.since(last))
+		}
+	}
+	return wait
 }
 
 // request is what the annotations of a network ask for.

@@ -66,14 +66,15 @@ func (w *worker) pod(ctx context.Context) error {
 	return w.Free(ctx, key, ep.Name, a, netip.Addr{})
 }
 
-// A controller that suspects every network all the time finds nothing to free while
-// nodes are at work: each step of theirs leaves every bit covered.
-func TestNothingIsLooseWhileNodesWork(t *testing.T) {
+// A controller that suspects every network all the time finds nothing to correct while
+// nodes are at work: each step of theirs leaves every bit covered, and every address with
+// one owner.
+func TestNothingIsWrongWhileNodesWork(t *testing.T) {
 	const nodes, each, pods = 3, 3, 15
 	env := apitest.New(t) // alone, since the drift of all networks is counted
 	f := startWith(t, env, func(cfg *Config) {
 		cfg.Every, cfg.Pace = 30*time.Millisecond, 30*time.Millisecond
-		cfg.Uncovered = func(*claims.Object, []claims.Endpoint) (int64, error) { return 1, nil }
+		cfg.Suspect = func(*claims.Object, []claims.Endpoint) (bool, error) { return true, nil }
 	})
 	cn := f.network(nil)
 	net, err := network.From(f.get(t.Context(), cn))
@@ -109,5 +110,11 @@ func TestNothingIsLooseWhileNodesWork(t *testing.T) {
 		"# TYPE patchbay_ipam_drift_total counter\npatchbay_ipam_drift_total{kind=\"freed\"} 0\npatchbay_ipam_drift_total{kind=\"marked\"} 0\n"
 	if err := testutil.GatherAndCompare(f.metrics, strings.NewReader(want), "patchbay_ipam_drift_total"); err != nil {
 		t.Errorf("bits were nobody's for a moment: %v", err)
+	}
+	if n, err := testutil.GatherAndCount(f.metrics, "patchbay_address_conflicts"); n != 0 || err != nil {
+		t.Errorf("%d networks have conflicts, %v", n, err)
+	}
+	if events := f.duplicates(t.Context()); len(events) > 0 {
+		t.Errorf("addresses had two owners for a moment: %s", events[0].Message)
 	}
 }

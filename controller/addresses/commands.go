@@ -37,12 +37,13 @@ func (c *Controller) obeyRebuild(ctx context.Context, r reading) (time.Duration,
 		}
 	}
 	c.rebuilt.Store(r.key(), c.cfg.Now())
-	drift, err := c.steward.Audit(ctx, r.key(), true)
+	found, err := c.steward.Audit(ctx, r.key())
+	drift := found.Drift
+	c.metrics.drifted(drift)
 	if err != nil {
 		c.events.Event(r.obj, corev1.EventTypeWarning, v1.ReasonRebuildFailed, short(err))
 		return 0, fmt.Errorf("rebuild bitmap of %s: %w", r.Ref, err)
 	}
-	c.metrics.drifted(drift)
 	logr.FromContextOrDiscard(ctx).Info("Rebuilt the bitmap on request", "freed", drift.Freed, "marked", drift.Marked)
 	c.events.Event(r.obj, corev1.EventTypeNormal, v1.ReasonRebuilt, rebuiltText(drift))
 	return 0, c.unset(ctx, r, v1.RebuildAnnotation, value)

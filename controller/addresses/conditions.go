@@ -16,12 +16,12 @@ import (
 
 // tell brings the network's conditions up to what was read, and reports what got
 // better or worse.
-func (c *Controller) tell(ctx context.Context, r reading, w waiting) error {
+func (c *Controller) tell(ctx context.Context, r reading, w waiting, found conflicts) error {
 	if r.Deleting {
 		return nil
 	}
-	before := objects.StatusOf(r.obj).Conditions
-	after := desired(before, r.Generation, usesOf(r.Object, c.reserved(ctx, r.Network)), w)
+	before := objectConditions(r)
+	after := desired(before, r.Generation, usesOf(r.Object, c.reserved(ctx, r.Network)), w, found)
 	if same(before, after) {
 		return nil
 	}
@@ -34,10 +34,15 @@ func (c *Controller) tell(ctx context.Context, r reading, w waiting) error {
 }
 
 // ours are the types of the conditions that this package writes.
-func ours() []string { return []string{v1.ConditionAddressesAvailable, v1.ConditionRecovering} }
+func ours() []string {
+	return []string{v1.ConditionAddressesAvailable, v1.ConditionRecovering, v1.ConditionAddressConflict}
+}
+
+// objectConditions are the conditions that a network has.
+func objectConditions(r reading) []metav1.Condition { return objects.StatusOf(r.obj).Conditions }
 
 // desired are our conditions as they are to be, without times.
-func desired(before []metav1.Condition, generation int64, uses []use, w waiting) []metav1.Condition {
+func desired(before []metav1.Condition, generation int64, uses []use, w waiting, found conflicts) []metav1.Condition {
 	var after []metav1.Condition
 	if u, ok := fullest(uses); ok {
 		after = append(after, available(before, generation, u))
@@ -48,6 +53,14 @@ func desired(before []metav1.Condition, generation int64, uses []use, w waiting)
 		after = append(after, metav1.Condition{
 			Type: v1.ConditionRecovering, Status: metav1.ConditionTrue, Reason: v1.ReasonAwaitingNodes,
 			Message: recoveringText(w), ObservedGeneration: generation,
+		})
+	}
+	if old := meta.FindStatusCondition(before, v1.ConditionAddressConflict); found.unknown && old != nil {
+		after = append(after, *old)
+	} else if len(found.list) > 0 {
+		after = append(after, metav1.Condition{
+			Type: v1.ConditionAddressConflict, Status: metav1.ConditionTrue, Reason: v1.ReasonDuplicateAddress,
+			Message: conflictsText(found.list), ObservedGeneration: generation,
 		})
 	}
 	return after

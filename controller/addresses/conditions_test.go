@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
 )
 
 // said is a condition that was written before, and true.
@@ -30,6 +31,7 @@ func TestDesiredConditions(t *testing.T) {
 		generation int64
 		uses       []use
 		waiting    waiting
+		conflicts  conflicts
 		// want is Type=Status Reason of each; message is part of the first.
 		want    []string
 		message string
@@ -79,12 +81,27 @@ func TestDesiredConditions(t *testing.T) {
 			before:  []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
 			waiting: waiting{since: "one", awaited: []string{"b"}}, write: true,
 		},
+		"Conflict": {
+			reason: "both Pods are named", generation: 1, conflicts: conflicts{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
+			want: []string{"AddressConflict=True DuplicateAddress"}, message: "10.0.0.1: Pod ns/a on node node-of-a and Pod ns/b on node node-of-b.", write: true,
+		},
+		"ConflictStays": {
+			reason: "the same conflicts write nothing", generation: 1, conflicts: conflicts{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
+			before: []metav1.Condition{duplicate()}, want: []string{"AddressConflict=True DuplicateAddress"},
+		},
+		"ConflictUnknown": {
+			reason: "nothing new is known", generation: 1, conflicts: conflicts{unknown: true},
+			before: []metav1.Condition{duplicate()}, want: []string{"AddressConflict=True DuplicateAddress"},
+		},
+		"ConflictOver": {
+			reason: "it goes with the conflict", generation: 1, before: []metav1.Condition{duplicate()}, write: true,
+		},
 		"Layer2": {reason: "a network without addresses has none of our conditions", before: []metav1.Condition{ready}, generation: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			after := desired(tc.before, tc.generation, tc.uses, tc.waiting)
+			after := desired(tc.before, tc.generation, tc.uses, tc.waiting, tc.conflicts)
 			var got []string
 			for _, c := range after {
 				got = append(got, c.Type+"="+string(c.Status)+" "+c.Reason)

@@ -17,11 +17,14 @@ type Config struct {
 	Grace time.Duration
 	// Registry gets the metrics.
 	Registry prometheus.Registerer
-	// Every is the time between two looks at all networks; 45 s when zero, so
-	// that a bit that nobody covers is free within 2 minutes.
+	// Every is the time between two looks at all networks; 45 s when zero, so that
+	// a bitmap is right within a minute, whatever the watches miss.
 	Every time.Duration
-	// Pace is the least time between a change of a network and the look at it;
-	// 10 s when zero. Changes in between cost nothing: each claim is one.
+	// Settle is the time between a change of a network at rest and the look at it; 1 s
+	// when zero. Until then a damaged bitmap may give out an address in use.
+	Settle time.Duration
+	// Pace is the least time between two such looks at a network; 5 s when zero.
+	// Changes in between cost nothing: each claim is one.
 	Pace time.Duration
 	// Hurry is the time between looks at a network in recovery; 3 s when zero.
 	Hurry time.Duration
@@ -31,9 +34,9 @@ type Config struct {
 	Workers int
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
-	// Uncovered counts the bits that neither an entry nor one of the endpoints
-	// covers; claims.Uncovered when nil.
-	Uncovered func(*claims.Object, []claims.Endpoint) (int64, error)
+	// Suspect reports whether an audit of a network with these endpoints may find
+	// something; claims.Suspect when nil.
+	Suspect func(*claims.Object, []claims.Endpoint) (bool, error)
 }
 
 func (c Config) withDefaults() Config {
@@ -41,7 +44,7 @@ func (c Config) withDefaults() Config {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&c.Every, 45 * time.Second}, {&c.Pace, 10 * time.Second}, {&c.Hurry, 3 * time.Second}, {&c.Timeout, time.Minute},
+		{&c.Every, 45 * time.Second}, {&c.Settle, time.Second}, {&c.Pace, 5 * time.Second}, {&c.Hurry, 3 * time.Second}, {&c.Timeout, time.Minute},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -53,8 +56,8 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Uncovered == nil {
-		c.Uncovered = claims.Uncovered
+	if c.Suspect == nil {
+		c.Suspect = claims.Suspect
 	}
 	return c
 }

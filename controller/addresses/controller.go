@@ -41,6 +41,10 @@ type Controller struct {
 	nics     nics
 	// rebuilt is when a network's bitmap was last rebuilt on request.
 	rebuilt sync.Map // claims.Key → time.Time
+	// looked is when a network was last worked.
+	looked sync.Map // network.Ref → time.Time
+	// reported are a network's conflicts of which its Pods have Events.
+	reported sync.Map // claims.Key → map[string]bool
 }
 
 // fromWatchCache makes a read that the API server answers out of memory.
@@ -53,6 +57,7 @@ func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.
 		c.beginOnce.Do(func() { close(c.watching) })
 		return reconcile.Result{}, nil
 	}
+	c.looked.Store(ref, c.cfg.Now())
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("network", ref.String()))
@@ -73,49 +78,16 @@ func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.
 func (c *Controller) serve(ctx context.Context, r reading) (reconcile.Result, error) {
 	waiting, err := c.recover(ctx, r)
 	again, rebuildErr := c.obeyRebuild(ctx, r)
-	errs := []error{err, rebuildErr, c.evict(ctx, r), c.collect(ctx, r), c.obeySkip(ctx, r)}
+	evictErr := c.evict(ctx, r)
+	conflicts, auditErr := c.audit(ctx, r)
+	errs := []error{err, rebuildErr, evictErr, auditErr, c.obeySkip(ctx, r)}
 	if err == nil { // else nobody can tell who is awaited
-		errs = append(errs, c.tell(ctx, r, waiting))
+		errs = append(errs, c.tell(ctx, r, waiting, conflicts))
 	}
 	if r.recovering() != nil && (again == 0 || again > c.cfg.Hurry) {
 		again = c.cfg.Hurry
 	}
 	return reconcile.Result{RequeueAfter: again}, errors.Join(errs...)
-}
-
-// collect frees what nobody covers, if caches say that there may be something. In
-// a recovery who covers what is not known yet.
-func (c *Controller) collect(ctx context.Context, r reading) error {
-	if r.recovering() != nil {
-		return nil
-	}
-	suspect, err := c.suspect(ctx, r)
-	if err != nil || !suspect {
-		return err
-	}
-	drift, err := c.steward.Audit(ctx, r.key(), false)
-	if err != nil {
-		return fmt.Errorf("collect addresses of %s: %w", r.Ref, err)
-	}
-	c.metrics.drifted(drift)
-	if drift.Freed+drift.Marked > 0 {
-		logr.FromContextOrDiscard(ctx).Info("Corrected bits of the bitmap that were wrong", "freed", drift.Freed, "marked", drift.Marked)
-	}
-	return nil
-}
-
-// suspect reports whether there may be bits that nobody covers. The object was
-// read before the cached DanmEps are, so that one published meanwhile counts.
-func (c *Controller) suspect(ctx context.Context, r reading) (bool, error) {
-	eps, err := c.endpoints(ctx, r.Ref)
-	if err != nil {
-		return false, err
-	}
-	loose, err := c.cfg.Uncovered(r.Object, eps)
-	if err != nil {
-		return false, fmt.Errorf("read who covers addresses of %s: %w", r.Ref, err)
-	}
-	return loose > 0, nil
 }
 
 // since reports how long ago a time was, a long time for the zero time.

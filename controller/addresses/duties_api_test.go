@@ -123,8 +123,8 @@ func TestNodesThatCameBackKeepWhatIsNew(t *testing.T) {
 }
 
 func TestRebuildOnRequest(t *testing.T) {
-	env := apitest.Start(t)
-	f := start(t, env)
+	env := apitest.New(t) // alone, since other tests' controllers would correct it, too
+	f := startWith(t, env, func(cfg *Config) { cfg.Every, cfg.Pace, cfg.Settle = time.Hour, time.Hour, time.Hour })
 	node := f.node(apitest.Name("node"))
 	cn := f.network(nil)
 	f.endpoint(env.Namespace(t), cn, node, "10.9.0.2/29")

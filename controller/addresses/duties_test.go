@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,14 +74,14 @@ func (w conditionWriter) Apply(context.Context, runtime.ApplyConfiguration, ...c
 // steward notes what it is asked for, and answers as it is told.
 type steward struct {
 	calls   []string
-	drift   claims.Drift
+	found   claims.Findings
 	awaited []string
 	err     error
 }
 
-func (s *steward) Audit(_ context.Context, _ claims.Key, rebuild bool) (claims.Drift, error) {
-	s.calls = append(s.calls, fmt.Sprintf("audit rebuild=%t", rebuild))
-	return s.drift, s.err
+func (s *steward) Audit(context.Context, claims.Key) (claims.Findings, error) {
+	s.calls = append(s.calls, "audit")
+	return s.found, s.err
 }
 
 func (s *steward) Evict(_ context.Context, _ claims.Key, gone map[string]string) (int64, error) {
@@ -96,8 +97,12 @@ func (s *steward) Recover(_ context.Context, _ claims.Key, nodes, skip []string)
 // recorder notes Events.
 type recorder []string
 
-func (r *recorder) Event(_ runtime.Object, kind, reason, message string) {
-	*r = append(*r, kind+" "+reason+": "+message)
+func (r *recorder) Event(of runtime.Object, kind, reason, message string) {
+	text := kind + " " + reason + ": " + message
+	if pod, ok := of.(*corev1.ObjectReference); ok {
+		text = pod.Kind + " " + pod.Namespace + "/" + pod.Name + ": " + text
+	}
+	*r = append(*r, text)
 }
 
 // bench is a Controller with fakes around it.
@@ -109,11 +114,11 @@ type bench struct {
 	now     time.Time
 }
 
-func newBench(loose int64) *bench {
+func newBench(suspect bool) *bench {
 	b := &bench{cluster: &cluster{nodes: map[string]string{"a": "1", "b": "2"}}, steward: &steward{}, events: &recorder{}, now: time.Unix(1_000_000, 0)}
 	cfg := Config{
-		Uncovered: func(*claims.Object, []claims.Endpoint) (int64, error) { return loose, nil },
-		Now:       func() time.Time { return b.now },
+		Suspect: func(*claims.Object, []claims.Endpoint) (bool, error) { return suspect, nil },
+		Now:     func() time.Time { return b.now },
 	}
 	b.Controller = &Controller{
 		cfg: cfg.withDefaults(), steward: b.steward, events: b.events, metrics: newMetrics(prometheus.NewRegistry()),
@@ -141,7 +146,8 @@ func TestDuties(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
 		network  func(*v1.ClusterNetwork)
-		loose    int64
+		suspect  bool
+		found    claims.Findings
 		departed []life
 		err      error
 		calls    []string
@@ -150,10 +156,34 @@ func TestDuties(t *testing.T) {
 		fails    bool
 	}{
 		"Quiet":   {reason: "nothing is due, nothing is asked", network: func(*v1.ClusterNetwork) {}, writes: []string{"conditions"}},
-		"Suspect": {reason: "caches say that a bit is loose", network: func(*v1.ClusterNetwork) {}, loose: 1, calls: []string{"audit rebuild=false"}, writes: []string{"conditions"}},
+		"Suspect": {reason: "caches say that a bit is loose", network: func(*v1.ClusterNetwork) {}, suspect: true, calls: []string{"audit"}, writes: []string{"conditions"}},
+		"Damaged": {
+			reason: "that addresses in use looked free is reported", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Drift: claims.Drift{Marked: 2}},
+			calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning BitmapDamaged: the bitmap was wrong: 2 addresses in use"},
+		},
+		"DamagedAndUnreadable": {
+			reason: "what an audit corrected counts, though it could not do all", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Drift: claims.Drift{Marked: 2}}, err: errors.New("entry is rubbish"),
+			calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning BitmapDamaged: "}, fails: true,
+		},
+		"Conflict": {
+			reason: "the condition, and an Event on each Pod", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Conflicts: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "other/b")}},
+			calls: []string{"audit"}, writes: []string{"conditions"},
+			events: []string{"Pod ns/a: Warning DuplicateAddress: address 10.0.0.1 of ", "Pod other/b: Warning DuplicateAddress: address 10.0.0.1 of ", "Warning DuplicateAddress: addresses with two owners: 10.0.0.1: Pod ns/a on node "},
+		},
+		"ConflictIsOver": {
+			reason: "the condition is removed only after an audit", network: withConflict,
+			calls: []string{"audit"}, writes: []string{"conditions"},
+		},
+		"ConflictUnknown": {
+			reason: "the condition stays when the audit fails", network: withConflict, err: errors.New("away"),
+			calls: []string{"audit"}, writes: []string{"conditions"}, fails: true,
+		},
 		"LooseInRecovery": {
 			reason:  "who covers a bit is not known yet: nothing is freed",
-			network: recovering("a"), loose: 1, writes: []string{"conditions"}, events: []string{"Warning AwaitingNodes: "},
+			network: recovering("a"), suspect: true, writes: []string{"conditions"}, events: []string{"Warning AwaitingNodes: "},
 		},
 		"Recovered": {
 			reason:  "all nodes have reported",
@@ -173,7 +203,7 @@ func TestDuties(t *testing.T) {
 		},
 		"Rebuild": {
 			reason: "asked for, done, told, and the request taken off", network: annotated(v1.RebuildAnnotation, "x"),
-			calls: []string{"audit rebuild=true"}, writes: []string{`"value":"x"`, "conditions"}, events: []string{"Normal Rebuilt: "},
+			calls: []string{"audit"}, writes: []string{`"value":"x"`, "conditions"}, events: []string{"Normal Rebuilt: "},
 		},
 		"RebuildWaits": {
 			reason:  "in a recovery nobody can tell what is in use",
@@ -181,7 +211,7 @@ func TestDuties(t *testing.T) {
 		},
 		"RebuildFails": {
 			reason: "the request stays and is tried again", network: annotated(v1.RebuildAnnotation, "x"), err: errors.New("entry is rubbish"),
-			calls: []string{"audit rebuild=true"}, writes: []string{"conditions"}, events: []string{"Warning RebuildFailed: entry is rubbish"}, fails: true,
+			calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning RebuildFailed: entry is rubbish"}, fails: true,
 		},
 		"Evict": {
 			reason:  "those that were gone for long, and are still gone now",
@@ -190,14 +220,15 @@ func TestDuties(t *testing.T) {
 		},
 		"NotYetGone": {reason: "absence alone takes nothing", network: held, writes: []string{"conditions"}},
 		"Deleting": {
-			reason: "nobody reads the conditions of a network in deletion; its addresses are still looked after", loose: 1,
-			network: func(cn *v1.ClusterNetwork) { cn.DeletionTimestamp = &metav1.Time{} }, calls: []string{"audit rebuild=false"},
+			reason: "nobody reads the conditions of a network in deletion; its addresses are still looked after", suspect: true,
+			network: func(cn *v1.ClusterNetwork) { cn.DeletionTimestamp = &metav1.Time{} }, calls: []string{"audit"},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(tc.loose)
+			b := newBench(tc.suspect)
+			b.steward.found = tc.found
 			b.steward.err = tc.err
 			b.departed.set(tc.departed)
 			_, err := b.serve(t.Context(), dual(tc.network))
@@ -219,7 +250,7 @@ func TestDuties(t *testing.T) {
 // Whoever may write a network may ask for a rebuild in a loop.
 func TestRebuildsAreBounded(t *testing.T) {
 	t.Parallel()
-	b := newBench(0)
+	b := newBench(false)
 	r := dual(func(cn *v1.ClusterNetwork) { cn.Annotations = map[string]string{v1.RebuildAnnotation: "x"} })
 	for range 3 {
 		if again, err := b.obeyRebuild(t.Context(), r); err != nil || len(b.steward.calls) > 1 {

@@ -14,6 +14,7 @@ type metrics struct {
 	drift               *prometheus.CounterVec
 	evicted, endpoints  prometheus.Counter
 	allocated, capacity *prometheus.GaugeVec
+	conflicts           *prometheus.GaugeVec
 	recovering          prometheus.Gauge
 	swept               prometheus.Gauge
 
@@ -46,10 +47,14 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		capacity: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "patchbay_pool_capacity", Help: "Dynamic addresses of a network: status.capacity.",
 		}, labels),
+		conflicts: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "patchbay_address_conflicts",
+			Help: "Addresses of a network that two Pods have, or a Pod and another node. Above zero needs attention: the network's condition AddressConflict names the Pods.",
+		}, labels),
 		recovering: gauge("patchbay_networks_recovering", "Networks that give out no address until their nodes have said what they use."),
 		swept:      gauge("patchbay_ipam_sweep_timestamp_seconds", "When the leader last looked at all networks, in Unix time."),
 	}
-	r.MustRegister(m.drift, m.evicted, m.endpoints, m.allocated, m.capacity, m.recovering, m.swept)
+	r.MustRegister(m.drift, m.evicted, m.endpoints, m.allocated, m.capacity, m.conflicts, m.recovering, m.swept)
 	for _, kind := range []string{"freed", "marked"} {
 		m.drift.WithLabelValues(kind)
 	}
@@ -62,12 +67,22 @@ func (m *metrics) drifted(d claims.Drift) {
 	m.drift.WithLabelValues("marked").Add(float64(d.Marked))
 }
 
+// conflicting notes how many addresses of a network have two owners.
+func (m *metrics) conflicting(ref network.Ref, n int) {
+	if n == 0 {
+		m.conflicts.DeleteLabelValues(ref.Kind, ref.Namespace, ref.Name)
+		return
+	}
+	m.conflicts.WithLabelValues(ref.Kind, ref.Namespace, ref.Name).Set(float64(n))
+}
+
 // pools notes how full the networks are, and forgets those that are gone.
 func (m *metrics) pools(all map[network.Ref]pool) {
 	for ref := range m.known {
 		if _, ok := all[ref]; !ok {
 			m.allocated.DeleteLabelValues(ref.Kind, ref.Namespace, ref.Name)
 			m.capacity.DeleteLabelValues(ref.Kind, ref.Namespace, ref.Name)
+			m.conflicting(ref, 0)
 		}
 	}
 	for ref, p := range all {

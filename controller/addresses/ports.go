@@ -12,9 +12,9 @@ import (
 
 // Steward changes status.ipam in the name of the cluster; claims.Steward is one.
 type Steward interface {
-	// Audit frees the bits that nobody covers; with rebuild it writes the
-	// bitmap anew from entries and DanmEps.
-	Audit(ctx context.Context, key claims.Key, rebuild bool) (claims.Drift, error)
+	// Audit makes the bitmap agree with entries and DanmEps, and reports addresses
+	// with two owners. What it corrected counts beside an error.
+	Audit(ctx context.Context, key claims.Key) (claims.Findings, error)
 	// Evict removes the entries of nodes (name to UID of the entry), and frees
 	// what they alone covered.
 	Evict(ctx context.Context, key claims.Key, gone map[string]string) (freed int64, err error)

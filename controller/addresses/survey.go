@@ -63,13 +63,13 @@ func (s *sweeper) survey(ctx context.Context, kind string, found *survey) error 
 func (s *sweeper) due(ctx context.Context, r reading) bool {
 	_, rebuild := r.rebuild()
 	_, skip := r.skip()
-	if rebuild || skip || r.recovering() != nil {
+	if rebuild || skip || r.recovering() != nil || conflicting(r) {
 		return true
 	}
 	suspect, err := s.suspect(ctx, r)
 	if suspect || err != nil {
 		return true
 	}
-	before := objects.StatusOf(r.obj).Conditions
-	return !r.Deleting && !same(before, desired(before, r.Generation, usesOf(r.Object, s.reserved(ctx, r.Network)), waiting{}))
+	before := objectConditions(r)
+	return !r.Deleting && !same(before, desired(before, r.Generation, usesOf(r.Object, s.reserved(ctx, r.Network)), waiting{}, conflicts{}))
 }

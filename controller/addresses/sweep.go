@@ -56,6 +56,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		}
 	}
 	s.metrics.pools(found.pools)
+	s.forgetReported(found.pools)
 	s.metrics.recovering.Set(float64(found.recovering))
 	for _, ref := range found.due {
 		s.queue(ctx, ref)

@@ -13,11 +13,14 @@ import (
 const mostNames = 8
 
 // list writes names for a message, the first few and how many more.
-func list(names []string) string {
+func list(names []string) string { return join(names, ", ") }
+
+// join is list with something else between the names.
+func join(names []string, between string) string {
 	if len(names) <= mostNames {
-		return strings.Join(names, ", ")
+		return strings.Join(names, between)
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), len(names)-mostNames)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], between), len(names)-mostNames)
 }
 
 // poolText says how a pool is, and what to do.

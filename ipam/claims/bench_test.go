@@ -4,6 +4,7 @@ package claims_test
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -51,19 +52,34 @@ func (c *cell) Endpoints(context.Context, network.Ref) ([]claims.Endpoint, error
 
 // BenchmarkCommit is what our side of a commit costs, without an API server:
 // read, plan and write a claim on a /16 of which half is in use, and its way back
-// with the next.
+// with the next; alone, and beside the warm pools of 100 other nodes.
 func BenchmarkCommit(b *testing.B) {
+	for name, nodes := range map[string]int{"Alone": 0, "Beside100Nodes": 100} {
+		b.Run(name, func(b *testing.B) { benchmarkCommit(b, nodes) })
+	}
+}
+
+func benchmarkCommit(b *testing.B, nodes int) {
+	b.Helper()
 	pool, err := ipam.New(ipam.Config{CIDR: netip.MustParsePrefix("10.0.0.0/16")})
 	if err != nil {
 		b.Fatal(err)
 	}
-	pool.NextN(nil, 1<<15)
+	used := pool.NextN(nil, 1<<15)
 	half := pool.Encode()
 	net := clusterNetwork("10.0.0.0/16", "")
-	store := &cell{object: claims.Object{Ref: net.Ref, Network: net, Protected: true, IPAM: &v1.IPAMStatus{
-		V4: &v1.AddressBitmap{CIDR: half.CIDR, Cursor: half.Cursor, Pages: half.Pages},
+	store := &cell{object: claims.Object{Ref: net.Ref, Network: net, Protected: true, Allocated: 1 << 15, IPAM: &v1.IPAMStatus{
+		V4:   &v1.AddressBitmap{CIDR: half.CIDR, Cursor: half.Cursor, Pages: half.Pages},
+		Held: map[string]v1.HeldAddresses{},
 	}}}
-	a := claims.New(store, claims.Config{Node: "n1"})
+	for i := range nodes {
+		var warm ipam.Ranges // 16 addresses in four ranges
+		for k := range 16 {
+			warm.Add(used[i*32+k+k/4])
+		}
+		store.object.IPAM.Held[fmt.Sprint("other-", i)] = v1.HeldAddresses{UID: fmt.Sprint("uid-", i), Seq: 1, V4: warm.String()}
+	}
+	a := claims.New(store, claims.Config{Node: "n1", Hold: -1, Cool: -1}) // each claim is a write
 	defer a.Close()
 	b.ReportAllocs()
 	for b.Loop() {

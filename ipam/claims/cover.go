@@ -5,6 +5,8 @@ package claims
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/patchbay-cni/patchbay/ipam"
 )
 
 // keepGranted finds the claims that a plan whose answer was lost had already
@@ -66,6 +68,64 @@ func (p *planner) cover() {
 		p.family(a).mark(a)
 		p.entry.of(a).Add(a)
 	}
+}
+
+// mend sets the bits that are clear though their addresses are covered: by an entry, by
+// use on this node, or by a DanmEp if these were listed. A claim would else take what a
+// damaged bitmap says is free.
+func (p *planner) mend() {
+	before := p.allocated()
+	p.markEntry(&p.entry)
+	for name, h := range p.held {
+		if name == p.cfg.Node {
+			continue
+		}
+		if e, err := parseEntry(h); err == nil { // the audit reports one that cannot be read
+			p.markEntry(&e)
+		}
+	}
+	for a, u := range p.book.uses {
+		if u.state == published {
+			p.family(a).mark(a)
+		}
+	}
+	if p.owners != nil {
+		for a := range p.owners.theirs {
+			p.family(a).mark(a)
+		}
+		for a := range p.owners.mine {
+			if p.book.uses[a].state != freeing { // its DanmEp went after the list
+				p.family(a).mark(a)
+			}
+		}
+	}
+	p.marked += p.allocated() - before
+}
+
+// markEntry sets the bits of an entry.
+func (p *planner) markEntry(e *entry) {
+	for _, side := range [...]struct {
+		family *family
+		ranges *ipam.Ranges
+	}{{&p.v4, &e.v4}, {&p.v6, &e.v6}} {
+		if side.family.pool == nil {
+			continue
+		}
+		for a := range side.ranges.All() {
+			side.family.pool.Mark(a)
+		}
+	}
+}
+
+// allocated counts the bits that are set.
+func (p *planner) allocated() int64 {
+	var n int64
+	for _, f := range [...]*family{&p.v4, &p.v6} {
+		if f.pool != nil {
+			n += f.pool.Allocated()
+		}
+	}
+	return n
 }
 
 // claimedElsewhere reports whether somebody else covers an address that this node's

@@ -64,6 +64,12 @@ type world struct {
 func inWorld(t *testing.T, net *network.Network, f func(*world)) {
 	t.Helper()
 	t.Parallel()
+	inWorldOnce(t, net, f)
+}
+
+// inWorldOnce is inWorld for one of several worlds of a test.
+func inWorldOnce(t *testing.T, net *network.Network, f func(*world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: ipamtest.NewFake()}
 		w.net = w.store.Create(net)

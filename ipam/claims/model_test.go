@@ -195,8 +195,13 @@ func (m *model) audit(over <-chan struct{}) {
 				n.bury(m.steward)
 			}
 		}
-		if _, err := m.steward.Audit(context.Background(), claims.KeyOf(m.net), m.chance(30)); err != nil && !retry(err) {
+		found, err := m.steward.Audit(context.Background(), claims.KeyOf(m.net))
+		if err != nil && !retry(err) {
 			m.failf("audit: %v", err)
+		}
+		// What lost machines had, and older state, may be somebody else's by now.
+		if len(found.Conflicts) > 0 && m.Restores+m.Fires == 0 {
+			m.failf("audit: no address has two owners, and it found %v", found.Conflicts)
 		}
 		if _, err := m.steward.Recover(context.Background(), claims.KeyOf(m.net), m.names(), nil); err != nil && !retry(err) {
 			m.failf("recover: %v", err)

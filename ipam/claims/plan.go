@@ -29,9 +29,9 @@ type plan struct {
 	// plan (and perhaps granted again), or found not to be.
 	gone []netip.Addr
 	// collected counts the freed bits that nobody covered; collectErr says why
-	// they could not be told.
-	collected  int64
-	collectErr error
+	// they could not be told. marked counts those that were covered and clear.
+	collected, marked int64
+	collectErr        error
 	// keep says that the shelf is to be open, with as many addresses as mark; stock
 	// is what to put there now, and toRest what may be put there after a rest.
 	keep bool
@@ -57,8 +57,10 @@ type planner struct {
 	obj *Object
 	// owners are the DanmEps' addresses, nil before they were listed.
 	owners *owners
-	book   *ledger
-	claims []*claim
+	// endpoints are the DanmEps; only the controller keeps them.
+	endpoints []Endpoint
+	book      *ledger
+	claims    []*claim
 	// collect asks to free what nobody covers.
 	collect bool
 	// fence asks for a real change: a write on the same object may be under way.
@@ -106,6 +108,9 @@ func (p *planner) make() (*plan, error) {
 	p.drop(kept)
 	p.cover()
 	p.restore()
+	if p.mend(); p.marked > 0 {
+		p.report(fmt.Errorf("%d bits were clear though their addresses are in use or held: they are set again", p.marked))
+	}
 	if p.collect {
 		p.sweep()
 	}
@@ -152,7 +157,19 @@ func (p *planner) open() error {
 	if err := p.v4.open(p.next.IPAM.V4, p.fill, p.report); err != nil {
 		return err
 	}
-	return p.v6.open(p.next.IPAM.V6, p.fill, p.report)
+	if err := p.v6.open(p.next.IPAM.V6, p.fill, p.report); err != nil {
+		return err
+	}
+	if p.owners == nil && p.miscounted() {
+		return errNeedList
+	}
+	return nil
+}
+
+// miscounted reports whether the bitmaps have more or fewer bits than the last write
+// counted: they are damaged, and what DanmEps cover may look free.
+func (p *planner) miscounted() bool {
+	return p.obj.IPAM != nil && p.allocated() != p.obj.Allocated
 }
 
 // needsList reports whether the plan cannot be made without the DanmEps.

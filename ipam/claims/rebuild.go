@@ -13,7 +13,7 @@ import (
 func (p *planner) fill(pool *ipam.Pool) error {
 	covered, err := p.covered()
 	if err != nil {
-		return fmt.Errorf("rebuild bitmap of %v: %w", pool.CIDR(), err)
+		return fmt.Errorf("find who covers addresses of %v: %w", pool.CIDR(), err)
 	}
 	for a := range p.owners.mine {
 		pool.Mark(a)
@@ -55,18 +55,22 @@ func (p *planner) covered() ([]entry, error) {
 // then the list of DanmEps, and the write will carry that read's
 // resourceVersion: whoever covers a bit since then has changed the object.
 func (p *planner) sweep() {
-	entries, err := p.covered()
-	if err != nil {
-		p.collectErr = err
-		return
-	}
 	for _, f := range [...]*family{&p.v4, &p.v6} {
 		if f.pool == nil {
 			continue
 		}
+		covered, err := ipam.New(ipam.Config{CIDR: f.pool.CIDR()})
+		if err == nil {
+			err = p.fill(covered)
+		}
+		if err != nil {
+			p.collectErr = err
+			return
+		}
 		var loose []netip.Addr
 		for a := range f.pool.All() {
-			if !p.isCovered(a, entries) {
+			// In use here counts, even if somebody took the DanmEp away by force.
+			if _, known := p.book.uses[a]; !known && !covered.Has(a) {
 				loose = append(loose, a)
 			}
 		}
@@ -75,19 +79,6 @@ func (p *planner) sweep() {
 		}
 		p.collected += int64(len(loose))
 	}
-}
-
-func (p *planner) isCovered(a netip.Addr, entries []entry) bool {
-	// In use here counts, even if somebody took the DanmEp away by force.
-	if _, known := p.book.uses[a]; known || p.owners.has(a) {
-		return true
-	}
-	for i := range entries {
-		if entries[i].contains(a) {
-			return true
-		}
-	}
-	return false
 }
 
 // moveSubnets starts new bitmaps where the spec has another subnet and nothing

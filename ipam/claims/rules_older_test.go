@@ -160,7 +160,7 @@ func TestAuditOfAnOlderObject(t *testing.T) {
 		w.dropEntry("n1")
 		s := claims.NewSteward(w.store, claims.StewardConfig{})
 		s.Look(w.key(), "1000000")
-		if got, err := s.Audit(w.Context(), w.key(), false); !errors.Is(err, claims.ErrTryAgain) {
+		if got, err := s.Audit(w.Context(), w.key()); !errors.Is(err, claims.ErrTryAgain) {
 			w.Errorf("Audit: %+v, %v, want ErrTryAgain", got, err)
 		}
 		if got := w.done(); got != nil || len(w.bits()) != 1 {

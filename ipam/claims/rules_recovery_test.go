@@ -180,7 +180,7 @@ func TestAuditOfAFormerNetwork(t *testing.T) {
 		w.dropEntry("n1")
 		s := claims.NewSteward(w.store, claims.StewardConfig{})
 		former := claims.Key{Ref: w.net.Ref, UID: "former"}
-		if got, err := s.Audit(w.Context(), former, true); !errors.Is(err, claims.ErrNotFound) {
+		if got, err := s.Audit(w.Context(), former); !errors.Is(err, claims.ErrNotFound) {
 			w.Errorf("Audit: %+v, %v, want ErrNotFound", got, err)
 		}
 		if len(w.bits()) != 1 {

@@ -20,8 +20,8 @@ type StewardConfig struct {
 	Rand             func() float64
 }
 
-// Steward looks after the addresses of a cluster: it frees what nobody covers, and
-// what nodes cover that are gone. It has no entry of its own and claims nothing.
+// Steward looks after the addresses of a cluster: it corrects bitmaps, and frees what
+// nodes cover that are gone. It has no entry of its own and claims nothing.
 type Steward struct {
 	store Store
 	cfg   Config
@@ -41,31 +41,6 @@ func (s *Steward) Look(key Key, resourceVersion string) { s.versions.watch(key, 
 
 // Gone says that the watch knows a network no more.
 func (s *Steward) Gone(key Key) { s.versions.forget(key) }
-
-// Drift is by how much a bitmap was wrong.
-type Drift struct {
-	// Freed bits were set, and nobody covered them; Marked bits were covered, and
-	// not set.
-	Freed, Marked int64
-}
-
-// Audit frees the bits that neither an entry nor a DanmEp covers; with rebuild it
-// makes the bitmaps anew from entries and DanmEps, whatever they say. Claims that
-// come meanwhile make it begin afresh. ErrUnknownState says that an entry cannot be
-// read; a network that is gone, or another of that name, is ErrNotFound.
-func (s *Steward) Audit(ctx context.Context, key Key, rebuild bool) (Drift, error) {
-	var drift Drift
-	err := s.change(ctx, "audit", key, func(p *planner) error {
-		drift = Drift{}
-		if rebuild {
-			return p.rebuild(&drift)
-		}
-		p.sweep()
-		drift.Freed = p.collected
-		return p.collectErr
-	})
-	return drift, err
-}
 
 // Evict takes the entries of nodes that are gone out of a network, each if it has
 // that Node UID, and frees what they alone covered. To say that a node is gone says

@@ -23,6 +23,8 @@ func (s *Steward) change(ctx context.Context, verb string, key Key, f func(*plan
 		switch {
 		case err == nil:
 			return nil
+		case errors.Is(err, errLookAgain):
+			continue
 		case !errors.Is(err, ErrConflict):
 			return fmt.Errorf("%s network %v: %w", verb, key.Ref, err)
 		}
@@ -97,50 +99,5 @@ func plannerOf(cfg *Config, obj *Object, endpoints []Endpoint) *planner {
 	}
 	book := newLedger()
 	book.verified = true
-	return &planner{cfg: cfg, obj: obj, owners: &o, book: &book}
-}
-
-// Uncovered counts the bits of an object that neither its entries nor one of the
-// endpoints covers. From caches it is a hint whether Audit has work.
-func Uncovered(o *Object, endpoints []Endpoint) (int64, error) {
-	if o.IPAM == nil {
-		return 0, nil
-	}
-	cfg := Config{}.withDefaults()
-	p := plannerOf(&cfg, o, endpoints)
-	p.read()
-	if err := p.open(); err != nil {
-		return 0, err
-	}
-	p.sweep()
-	return p.collected, p.collectErr
-}
-
-// rebuild makes the bitmaps anew and counts what was wrong.
-func (p *planner) rebuild(drift *Drift) error {
-	for _, f := range [...]*family{&p.v4, &p.v6} {
-		if f.pool == nil || f.former {
-			continue
-		}
-		old := f.pool
-		cursor := old.Cursor()
-		if err := f.reset(); err != nil {
-			return err
-		}
-		if err := p.fill(f.pool); err != nil {
-			return err
-		}
-		f.pool.Seek(cursor)
-		for a := range old.All() {
-			if !f.pool.Has(a) {
-				drift.Freed++
-			}
-		}
-		for a := range f.pool.All() {
-			if !old.Has(a) {
-				drift.Marked++
-			}
-		}
-	}
-	return nil
+	return &planner{cfg: cfg, obj: obj, owners: &o, endpoints: endpoints, book: &book}
 }

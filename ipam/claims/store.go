@@ -87,8 +87,10 @@ func (o *Object) others() bool {
 
 // Endpoint is what a DanmEp says of an address.
 type Endpoint struct {
-	// Namespace and Name of the DanmEp.
-	Namespace, Name string
+	// Namespace, Name and UID of the DanmEp.
+	Namespace, Name, UID string
+	// Pod and PodUID name the Pod that it is of.
+	Pod, PodUID string
 	// NetworkUID is the network's UID; empty in DanmEps that DANM wrote, which
 	// count for any network of the name.
 	NetworkUID string

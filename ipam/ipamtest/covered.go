@@ -98,11 +98,7 @@ func Bits(b *v1.AddressBitmap) ([]netip.Addr, error) {
 	if b == nil {
 		return nil, nil
 	}
-	cidr, err := netip.ParsePrefix(b.CIDR)
-	if err != nil {
-		return nil, fmt.Errorf("parse cidr of bitmap: %w", err)
-	}
-	p, err := ipam.Decode(ipam.Config{CIDR: cidr}, ipam.State{CIDR: b.CIDR, Cursor: b.Cursor, Pages: b.Pages})
+	p, err := decode(b)
 	if err != nil {
 		return nil, err
 	}
@@ -111,4 +107,28 @@ func Bits(b *v1.AddressBitmap) ([]netip.Addr, error) {
 		addrs = append(addrs, a)
 	}
 	return addrs, nil
+}
+
+// Flip sets the bits of addresses that are clear in a bitmap, and clears those that are
+// set, as damage does.
+func Flip(b *v1.AddressBitmap, addrs ...netip.Addr) error {
+	p, err := decode(b)
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		if !p.Release(a) && !p.Mark(a) {
+			return fmt.Errorf("%v is not in %s", a, b.CIDR)
+		}
+	}
+	b.Pages = p.Encode().Pages
+	return nil
+}
+
+func decode(b *v1.AddressBitmap) (*ipam.Pool, error) {
+	cidr, err := netip.ParsePrefix(b.CIDR)
+	if err != nil {
+		return nil, fmt.Errorf("parse cidr of bitmap: %w", err)
+	}
+	return ipam.Decode(ipam.Config{CIDR: cidr}, ipam.State{CIDR: b.CIDR, Cursor: b.Cursor, Pages: b.Pages})
 }

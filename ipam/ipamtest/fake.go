@@ -24,6 +24,7 @@ type Fake struct {
 	endpoints map[string]endpoint
 	problems  []error
 	writes    int
+	uids      int // of endpoints
 }
 
 type endpoint struct {

@@ -208,7 +208,9 @@ func (s *suite) endpointsOfTheNetwork() {
 	other.Name += "2"
 	s.Create(s.T, other, "10.1.0.0/24")
 	ep := func(ref network.Ref, name, v4, v6 string) claims.Endpoint {
-		e := claims.Endpoint{Namespace: "default", Name: ref.Name + name, NetworkUID: net.UID, Node: "n" + name}
+		e := claims.Endpoint{
+			Namespace: "default", Name: ref.Name + name, Pod: "pod-" + name, PodUID: "uid-" + name, NetworkUID: net.UID, Node: "n" + name,
+		}
 		e.V4, _ = netip.ParseAddr(v4)
 		e.V6, _ = netip.ParseAddr(v6)
 		s.AddEndpoint(s.T, ref, e)
@@ -219,6 +221,12 @@ func (s *suite) endpointsOfTheNetwork() {
 	got, err := s.Store().Endpoints(s.Context(), s.ref)
 	if err != nil {
 		s.Fatal(err)
+	}
+	for i := range got {
+		if got[i].UID == "" || i > 0 && got[i].UID == got[i-1].UID {
+			s.Errorf("%s has the UID %q: another DanmEp of its name cannot be told from it", got[i].Name, got[i].UID)
+		}
+		got[i].UID = ""
 	}
 	byAddr := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 	if diff := cmp.Diff(want, got, byAddr); diff != "" {

@@ -75,11 +75,15 @@ func (f *Fake) SetIPAM(ref network.Ref, ipam *v1.IPAMStatus) {
 	f.objects[ref] = o
 }
 
-// AddEndpoint makes a DanmEp for the network of that name.
+// AddEndpoint makes a DanmEp for the network of that name, with a UID of its own unless
+// one of its name is there.
 func (f *Fake) AddEndpoint(ref network.Ref, ep claims.Endpoint) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.endpoints[ep.Namespace+"/"+ep.Name] = endpoint{ref, ep}
+	key := ep.Namespace + "/" + ep.Name
+	f.uids++
+	ep.UID = cmp.Or(f.endpoints[key].UID, "uid-of-ep-"+strconv.Itoa(f.uids))
+	f.endpoints[key] = endpoint{ref, ep}
 }
 
 // RemoveEndpoint removes a DanmEp; it is there no more when this returns.

@@ -20,6 +20,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/test/random"
@@ -121,10 +122,37 @@ func TestManyNodes(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	c := newChurn(t, env, 10, 2, 10, func(int) *rest.Config { return env.Config })
+	end := auditAll(t, env, c.net)
 	if err := c.run(t.Context()); err != nil {
 		t.Error(err)
 	}
+	end()
 	eventually(t, "nothing is left", func() error { return used(t, env, c.net, 0) })
+}
+
+// auditAll audits a network all the time until the function that it returns is called. No
+// step of a node looks like damage, and none like a second owner.
+func auditAll(t *testing.T, env *apitest.Env, net *network.Network) (end func()) {
+	t.Helper()
+	steward := claims.NewSteward(objects.NewStore(env.Client), claims.StewardConfig{Timeout: time.Minute})
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for audits := 1; ; audits++ {
+			found, err := steward.Audit(t.Context(), claims.KeyOf(net))
+			if err != nil || len(found.Conflicts) > 0 || found.Drift != (claims.Drift{}) {
+				t.Errorf("audit %d found %+v, %v", audits, found, err)
+				return
+			}
+			select {
+			case <-over:
+				t.Logf("%d audits found nothing", audits)
+				return
+			case <-time.After(5 * time.Millisecond): // leaves the API server to the nodes
+			}
+		}
+	}()
+	return func() { close(over); <-done }
 }
 
 // Every tenth write is lost, before or after the API server did it.

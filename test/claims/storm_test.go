@@ -153,7 +153,7 @@ func (s *storm) empty(t *testing.T) {
 	freed := int64(0)
 	for _, net := range s.nets {
 		eventually(t, "nothing is left of "+net.Ref.Name, func() error {
-			drift, err := steward.Audit(t.Context(), claims.KeyOf(net), false)
+			drift, err := steward.Audit(t.Context(), claims.KeyOf(net))
 			freed += drift.Freed
 			return errors.Join(err, used(t, s.env, net, 0), unheld(t, s.env, net))
 		})

@@ -102,7 +102,7 @@ func (l *trio) end(t *testing.T) {
 		}
 	}
 	eventually(t, "nothing is left", func() error {
-		_, err := l.steward.Audit(t.Context(), claims.KeyOf(l.net), false)
+		_, err := l.steward.Audit(t.Context(), claims.KeyOf(l.net))
 		return errors.Join(err, used(t, l.env, l.net, 0), unheld(t, l.env, l.net))
 	})
 }

@@ -74,5 +74,33 @@ func coverRules() []row {
 			old:  "if p.foreign(a) && !p.reassert {", new: "if false {",
 			test: "^TestReturnOfWhatIsNotOurs$",
 		},
+		{
+			name: "CoveredIsNotFree",
+			rule: "a claim takes no address that an entry covers or that is in use here, whatever the bitmap says",
+			file: claimsDir + "plan.go",
+			old:  "if p.mend(); p.marked > 0 {", new: "if p.marked > 0 {",
+			test: "^(TestClaimSparesWhatEntriesCover|TestClaimSparesWhatIsInUseHere)$",
+		},
+		{
+			name: "MiscountedBitmapIsNotBelieved",
+			rule: "a bit that flips gives no address twice",
+			file: claimsDir + "plan.go",
+			old:  "if p.owners == nil && p.miscounted() {", new: "if false {",
+			test: "^TestFlippedBit$",
+		},
+		{
+			name: "AuditMarks",
+			rule: "the audit works both ways: covered bits that are missing are set",
+			file: claimsDir + "audit.go",
+			old:  "\t\tp.mend()\n\t\tp.sweep()\n", new: "\t\tp.sweep()\n",
+			test: "^TestAuditMendsAnyDamage$",
+		},
+		{
+			name: "HandoverIsNoConflict",
+			rule: "two owners of one address are those that have it at the same time",
+			file: claimsDir + "audit.go",
+			old:  "return listed[uid]", new: "return true",
+			test: "^TestHandoverIsNoConflict$",
+		},
 	}
 }
