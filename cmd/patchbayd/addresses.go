@@ -34,7 +34,7 @@ const (
 func (d *daemon) openAddresses(ctx context.Context) (opened bool, err error) {
 	f, err := d.former()
 	if errors.Is(err, journal.ErrCorrupt) {
-		err = fmt.Errorf("%w; to mend it, drain the node, remove %s and delete this Pod of patchbayd", err, d.options.journal)
+		err = d.howToMend(err)
 		d.log.Error(err, "No Pod can be attached")
 		d.addresses.Refuse(err)
 		return false, nil
@@ -48,6 +48,15 @@ func (d *daemon) openAddresses(ctx context.Context) (opened bool, err error) {
 	d.holdings.Add(uses, f.seqs)
 	d.addresses.Open(allocator)
 	return true, nil
+}
+
+// howToMend adds to an error of a damaged journal what to do. Only a node without Pods
+// can do without its records.
+func (d *daemon) howToMend(err error) error {
+	if !errors.Is(err, journal.ErrCorrupt) {
+		return err
+	}
+	return fmt.Errorf("%w; to mend it, drain the node, remove %s and delete this Pod of patchbayd", err, d.options.journal)
 }
 
 // claims is what the allocator needs to know of this node.

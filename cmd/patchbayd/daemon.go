@@ -86,7 +86,7 @@ func (d *daemon) openRim(ctx context.Context) error {
 	d.log.Info("Starting", "version", version.String(), "node", d.node)
 	options := journal.Options{Holder: holder, Wait: journal.DefaultWait}
 	if d.journal, err = journal.OpenContext(ctx, d.options.journal, options); err != nil {
-		return err
+		return d.howToMend(err)
 	}
 	if err := kernel.UnlockSysctls(); err != nil {
 		return err

@@ -45,6 +45,13 @@ func (d *daemon) wireMetrics() {
 			}
 			return 0
 		})
+	d.metrics.Gauge("patchbay_journal_damaged", "1 while no Pod can be attached because records of the journal are damaged or missing.",
+		func() float64 {
+			if errors.Is(d.addresses.Err(), journal.ErrCorrupt) {
+				return 1
+			}
+			return 0
+		})
 	d.metrics.Addresses(d.addresses.Stats)
 	d.metrics.Dropped(d.firewall.Dropped, firewall.Received, firewall.Forwarded)
 }

@@ -88,31 +88,51 @@ func (c *committer) seal(b *batch) bool {
 // write is one transaction with all changes, in their order.
 func (c *committer) write(changes []change) error {
 	return c.db.Update(func(tx *bbolt.Tx) error {
+		all, err := readDigest(tx)
+		if err != nil {
+			return err
+		}
+		before := *all
 		for _, ch := range changes {
-			if err := ch.write(tx); err != nil {
+			if err := ch.write(tx, all); err != nil {
 				return err
 			}
 		}
-		return nil
+		if *all == before {
+			return nil
+		}
+		return all.store(tx)
 	})
 }
 
-func (ch change) write(tx *bbolt.Tx) error {
-	bucket := tx.Bucket(bucketRecords)
+func (ch change) write(tx *bbolt.Tx, all *digest) error {
 	if ch.node != nil {
-		var err error
-		if bucket, err = onlyNode(tx, ch.node); err != nil {
+		bucket, err := onlyNode(tx, ch.node)
+		if err != nil {
 			return err
 		}
+		return put(bucket, ch.key, ch.value)
 	}
-	value := ch.value
+	bucket := tx.Bucket(bucketRecords)
+	stored, value := bucket.Get(ch.key), ch.value
 	if ch.edit != nil {
-		if value = ch.edit(bucket.Get(ch.key)); value == nil {
+		if value = ch.edit(stored); value == nil {
 			return nil
 		}
 	}
-	if value == nil {
-		return bucket.Delete(ch.key)
+	if stored != nil {
+		all.remove(ch.key, stored)
 	}
-	return bucket.Put(ch.key, value)
+	if value != nil {
+		all.add(ch.key, value)
+	}
+	return put(bucket, ch.key, value)
+}
+
+// put writes a value, or deletes the key when there is none.
+func put(bucket *bbolt.Bucket, key, value []byte) error {
+	if value == nil {
+		return bucket.Delete(key)
+	}
+	return bucket.Put(key, value)
 }

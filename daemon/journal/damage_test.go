@@ -94,9 +94,9 @@ func TestDamagedRecord(t *testing.T) {
 func TestOtherSchema(t *testing.T) {
 	t.Parallel()
 	path := two(t)
-	edit(t, path, bucketMeta, keySchema, []byte("2"))
+	edit(t, path, bucketMeta, keySchema, []byte("3"))
 	_, err := Open(path, Options{})
-	if !errors.Is(err, ErrSchema) || !strings.Contains(err.Error(), `"2"`) || !strings.Contains(err.Error(), `"1"`) {
+	if !errors.Is(err, ErrSchema) || !strings.Contains(err.Error(), `"3"`) || !strings.Contains(err.Error(), `"2"`) {
 		t.Errorf("Open of a newer journal: got %v, want ErrSchema with both versions", err)
 	}
 }

@@ -79,10 +79,22 @@ func (j *Journal) open(ctx context.Context, path string, o Options) error {
 	}
 	j.db = db
 	j.commit = newCommitter(db)
-	if err := errors.Join(prepare(db), writeHolder(j.holder, o.Holder), syncDir(filepath.Dir(path))); err != nil {
+	if err := errors.Join(check(db), writeHolder(j.holder, o.Holder), syncDir(filepath.Dir(path))); err != nil {
 		return errors.Join(err, db.Close())
 	}
 	return nil
+}
+
+// check prepares the file, and keeps in mind what its last commit lost.
+func check(db *bbolt.DB) error {
+	lost, err := verify(db)
+	if err != nil {
+		return err
+	}
+	if err := prepare(db); err != nil || !lost {
+		return err
+	}
+	return markRollback(db)
 }
 
 // lock opens the file, as soon as nobody else has it open.

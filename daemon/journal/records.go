@@ -3,6 +3,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -70,14 +71,18 @@ func (j *Journal) Delete(containerID, ifName string) error {
 }
 
 // List returns the records that can be read, in the order of their keys, and
-// an error that names every one that cannot: who starts up goes on with the
-// former and reports the latter.
+// an error that names every one that cannot, or how many are missing.
 func (j *Journal) List() ([]*attach.Record, error) {
 	var recs []*attach.Record
 	var bad []error
 	err := j.view(func(records *bbolt.Bucket) error {
-		return records.ForEach(func(k, value []byte) error {
+		found := &digest{}
+		err := records.ForEach(func(k, value []byte) error {
+			found.add(k, value)
 			rec, err := decode(k, value)
+			if err == nil && !bytes.Equal(records.Get(k), value) {
+				err = fmt.Errorf("%w: record %q: it cannot be found by its key", ErrCorrupt, showKey(k))
+			}
 			if err != nil {
 				bad = append(bad, err)
 				return nil
@@ -85,6 +90,7 @@ func (j *Journal) List() ([]*attach.Record, error) {
 			recs = append(recs, rec)
 			return nil
 		})
+		return errors.Join(err, checkRollback(records.Tx()), checkDigest(records.Tx(), found))
 	})
 	if err = errors.Join(append(bad, err)...); err != nil {
 		return recs, fmt.Errorf("list records: %w", err)

@@ -13,7 +13,11 @@ import (
 // that an older daemon would misread. The bucket of seqs did not raise it: it is
 // made by the first seq, a journal without one is as good, and a daemon that does
 // not know it leaves it alone.
-const schema = "1"
+const schema = "2"
+
+// schemaNoDigest is what daemons wrote that kept no digest of all records. Such a
+// journal gets one when it is opened; these daemons would let it go stale.
+const schemaNoDigest = "1"
 
 // ErrSchema says that another version of the daemon wrote the journal.
 var ErrSchema = errors.New("journal has another schema")
@@ -26,16 +30,24 @@ var (
 	keySchema     = []byte("schema")
 )
 
+// firstID is the transaction ID of a file that has seen no commit. One without
+// buckets is damaged when it has seen some.
+const firstID = 1
+
 // prepare makes the buckets of a new journal and checks the schema of an old
 // one before anything is changed in it.
 func prepare(db *bbolt.DB) error {
-	fresh := false
+	fresh, old := false, false
 	err := db.View(func(tx *bbolt.Tx) error {
-		meta := tx.Bucket(bucketMeta)
-		if fresh = meta == nil; fresh {
+		if fresh = tx.ID() == firstID; fresh {
 			return nil
 		}
-		if got := string(meta.Get(keySchema)); got != schema {
+		meta := tx.Bucket(bucketMeta)
+		if meta == nil {
+			return fmt.Errorf("%w: no bucket %q", ErrCorrupt, bucketMeta)
+		}
+		got := string(meta.Get(keySchema))
+		if old = got == schemaNoDigest; !old && got != schema {
 			return fmt.Errorf("%w: it has %q, this daemon writes %q", ErrSchema, got, schema)
 		}
 		if tx.Bucket(bucketRecords) == nil {
@@ -43,7 +55,7 @@ func prepare(db *bbolt.DB) error {
 		}
 		return nil
 	})
-	if err != nil || !fresh {
+	if err != nil || !fresh && !old {
 		return err
 	}
 	return db.Update(func(tx *bbolt.Tx) error {
@@ -55,6 +67,10 @@ func prepare(db *bbolt.DB) error {
 		if err != nil {
 			return fmt.Errorf("create bucket: %w", err)
 		}
-		return meta.Put(keySchema, []byte(schema))
+		all, err := digestRecords(tx)
+		if err != nil {
+			return err
+		}
+		return errors.Join(all.store(tx), meta.Put(keySchema, []byte(schema)))
 	})
 }
