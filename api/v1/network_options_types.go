@@ -58,6 +58,7 @@ type NetworkOptions struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=18
 	// +kubebuilder:validation:XValidation:rule=`self == "" || (isCIDR(self) && cidr(self).ip().family() == 4)`,message=`is an IPv4 subnet with its prefix length, such as "10.0.0.0/24"`
+	// +kubebuilder:validation:XValidation:rule=`self == "" || !isCIDR(self) || cidr(self).ip().family() != 4 || ['0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '224.0.0.0/4', '255.255.255.255/32'].all(s, !cidr(s).containsIP(cidr(self).ip()) && !cidr(self).containsIP(cidr(s).ip()))`,message=`must be outside 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/4 and 255.255.255.255/32, which are for special purposes`
 	CIDR string `json:"cidr,omitempty"`
 
 	// Pool is the range of dynamic IPv4 addresses; the subnet without its first
@@ -73,6 +74,7 @@ type NetworkOptions struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=49
 	// +kubebuilder:validation:XValidation:rule=`self == "" || (isCIDR(self) && cidr(self).ip().family() == 6)`,message=`is an IPv6 subnet with its prefix length, such as "fd00::/64"`
+	// +kubebuilder:validation:XValidation:rule=`self == "" || !isCIDR(self) || cidr(self).ip().family() != 6 || ['::/80', 'fe80::/10', 'ff00::/8'].all(s, !cidr(s).containsIP(cidr(self).ip()) && !cidr(self).containsIP(cidr(s).ip()))`,message=`must be outside ::/80, fe80::/10 and ff00::/8, which are for special purposes`
 	Net6 string `json:"net6,omitempty"`
 
 	// Pool6 is the range of dynamic IPv6 addresses; all of net6 when not set.
@@ -87,14 +89,20 @@ type NetworkOptions struct {
 	Pool6 *IPPoolV6 `json:"allocation_pool_v6,omitempty"`
 
 	// Routes maps IPv4 destinations to gateways, for every attached Pod.
+	// They have one owner in server-side apply: the API server takes longer than a
+	// request may to track 100,000 of them before it counts them.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule=`self.all(d, isCIDR(d) && cidr(d).ip().family() == 4)`,message=`a destination (the key) is an IPv4 subnet with its prefix length, such as "10.1.0.0/16"`
 	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`two destinations (the keys) are the same subnet: name each once`
 	Routes map[string]Gateway `json:"routes,omitempty"`
 
 	// Routes6 maps IPv6 destinations to gateways, for every attached Pod.
+	// They have one owner in server-side apply: the API server takes longer than a
+	// request may to track 100,000 of them before it counts them.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule=`self.all(d, isCIDR(d) && cidr(d).ip().family() == 6)`,message=`a destination (the key) is an IPv6 subnet with its prefix length, such as "fd01::/48"`
 	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`two destinations (the keys) are the same subnet: name each once`

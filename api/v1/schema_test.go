@@ -39,6 +39,9 @@ func checkBounded(t *testing.T, path string, f apiextensionsv1.JSONSchemaProps) 
 			if f.MaxProperties == nil {
 				t.Errorf("%s has no maxProperties", path)
 			}
+			if f.XMapType == nil || *f.XMapType != "atomic" {
+				t.Errorf("%s is not atomic: tracking the owner of each of 100,000 keys takes the API server longer than a request may", path)
+			}
 			checkBounded(t, path+"{}", *f.AdditionalProperties.Schema)
 		}
 	}

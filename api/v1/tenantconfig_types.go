@@ -24,6 +24,7 @@ type TenantConfig struct {
 	// NetworkIDs maps a NetworkType to the NetworkID that tenants' networks of
 	// that type get. It also permits types that delegate to other CNI plugins.
 	// +optional
+	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule=`self.all(t, t.matches(r'^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$'))`,message=`a key is a NetworkType: use 1 to 63 letters, digits, "_", "." or "-", the first and the last a letter or digit`
 	// +kubebuilder:validation:XValidation:rule=`self.all(t, !(t.lowerAscii() in ["ipvlan", "macvlan", "sriov"]) || size(self[t]) <= 10)`,message=`a NetworkID for ipvlan, macvlan or sriov is borne by VLAN and VXLAN links: use at most 10 characters`

@@ -2,6 +2,8 @@
 
 package networktest
 
+import "fmt"
+
 // SubnetRules are about subnets and the pools within them, IPv4.
 func SubnetRules() map[string]Case {
 	return map[string]Case{
@@ -37,10 +39,6 @@ func SubnetRules() map[string]Case {
 			Reason: "An order by text would refuse it.",
 			Spec:   `{Options: {cidr: 10.0.0.0/8, allocation_pool: {start: 10.9.255.255, end: 10.10.0.0}}}`,
 		},
-		"SignBit": {
-			Reason: "An order by signed 32 bits would refuse it.",
-			Spec:   `{Options: {cidr: 0.0.0.0/0, allocation_pool: {start: 127.0.0.1, end: 128.0.0.1}}}`,
-		},
 		"MiddleOctetDown": {
 			Reason: "A later octet does not make up for an earlier one.",
 			Spec:   `{Options: {cidr: 10.0.0.0/8, allocation_pool: {start: 10.2.0.0, end: 10.1.255.255}}}`, Refused: []string{"allocation_pool.end"},
@@ -61,6 +59,45 @@ func SubnetRules() map[string]Case {
 			Reason: "010 is 10 or 8: RFC 6943 3.1.1.", Spec: `{Options: {cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.010}}}`,
 			Refused: []string{"spec.Options.allocation_pool.start"},
 		},
+	}
+}
+
+// specialSubnet is the rule of each subnet that has addresses for special purposes.
+func specialSubnet(field, subnet, reason string) Case {
+	return Case{
+		Reason: reason, Spec: fmt.Sprintf(`{Options: {%s: "%s"}}`, field, subnet),
+		Refused: []string{"spec.Options." + field, "must be outside", "special purposes"},
+	}
+}
+
+// SpecialSubnetRules are about subnets of addresses that no host has.
+func SpecialSubnetRules() map[string]Case {
+	return map[string]Case{
+		"Default":          specialSubnet("cidr", "0.0.0.0/0", "It takes in all addresses."),
+		"Half":             specialSubnet("cidr", "0.0.0.0/1", "It takes in the loopback's."),
+		"UpperHalf":        specialSubnet("cidr", "128.0.0.0/1", "It takes in multicast's."),
+		"Unspecified":      specialSubnet("cidr", "0.0.0.0/24", "No host has an address of this network (RFC 1122)."),
+		"Loopback":         specialSubnet("cidr", "127.0.0.0/8", "It never leaves a host."),
+		"LoopbackHostBits": specialSubnet("cidr", "127.9.8.7/24", "A part of it, with host bits."),
+		"LoopbackWithin":   specialSubnet("cidr", "126.0.0.0/7", "It takes in the loopback's."),
+		"LinkLocal":        specialSubnet("cidr", "169.254.169.0/24", "Clouds serve credentials there."),
+		"Multicast":        specialSubnet("cidr", "239.1.0.0/16", "A host has no such address."),
+		"Broadcast":        specialSubnet("cidr", "255.255.255.0/24", "It takes in the limited broadcast's."),
+		"BroadcastItself":  specialSubnet("cidr", "255.255.255.255/32", "It is everybody's."),
+		"Default6":         specialSubnet("net6", "::/0", "It takes in all addresses."),
+		"Unspecified6":     specialSubnet("net6", "::/128", "No host has it."),
+		"Loopback6":        specialSubnet("net6", "::1/128", "It never leaves a host."),
+		"Compatible":       specialSubnet("net6", "::10.0.0.0/120", "IPv4-compatible ones are deprecated (RFC 4291)."),
+		"AroundMapped":     specialSubnet("net6", "::ff00:0:0/88", "It takes in the IPv4-mapped ones."),
+		"LinkLocal6":       specialSubnet("net6", "fe80::/64", "Each link has it."),
+		"LinkLocalWithin":  specialSubnet("net6", "fe00::/8", "It takes in the link-local ones."),
+		"Multicast6":       specialSubnet("net6", "ff02::/64", "A host has no such address."),
+		"BesideLoopback":   {Reason: "126 is a host's.", Spec: `{Options: {cidr: 126.0.0.0/8}}`},
+		"BesideMulticast":  {Reason: "223 is a host's.", Spec: `{Options: {cidr: 223.255.255.0/24}}`},
+		"Reserved":         {Reason: "Linux takes 240/4, and networks use it.", Spec: `{Options: {cidr: 240.0.0.0/8}}`},
+		"Shared":           {Reason: "Carriers' addresses (RFC 6598).", Spec: `{Options: {cidr: 100.64.0.0/10}}`},
+		"Translated":       {Reason: "NAT64's prefix is global.", Spec: `{Options: {net6: "64:ff9b::/96"}}`},
+		"BesideLinkLocal":  {Reason: "A unique local one.", Spec: `{Options: {net6: "fd80::/64"}}`},
 	}
 }
 
@@ -104,11 +141,11 @@ func Subnet6Rules() map[string]Case {
 		},
 		"OrderManyZeros": {
 			Reason: "Zeros may be left out at the front, in the middle, at the end or nowhere.",
-			Spec:   `{Options: {net6: "::/0", allocation_pool_v6: {start: "::1", end: "fd00:0:0:0:0:0:0:0"}}}`,
+			Spec:   `{Options: {net6: "::1:0:0:0/80", allocation_pool_v6: {start: "::1:0:0:1", end: "0:0:0:0:1:0:1:0"}}}`,
 		},
 		"OrderTrailing": {
 			Reason: "A trailing gap is zeros.",
-			Spec:   `{Options: {net6: "::/0", allocation_pool_v6: {start: "fd00::", end: "fd00:0:0:0:1::"}}}`,
+			Spec:   `{Options: {net6: "fd00::/16", allocation_pool_v6: {start: "fd00::", end: "fd00:0:0:0:1::"}}}`,
 		},
 		"OrderUpperCase": {
 			Reason: "Letters compare as digits in either case.",
@@ -129,7 +166,7 @@ func Subnet6Rules() map[string]Case {
 			Refused: []string{"spec.Options.allocation_pool_v6.start", "IPv6"},
 		},
 		"Zone": {
-			Reason: "A zone means nothing on another node.", Spec: `{Options: {net6: "fe80::/64", allocation_pool_v6: {start: "fe80::1%eth0"}}}`,
+			Reason: "A zone means nothing on another node.", Spec: `{Options: {net6: "fd00::/64", allocation_pool_v6: {start: "fd00::1%eth0"}}}`,
 			Refused: []string{"spec.Options.allocation_pool_v6.start"},
 		},
 	}

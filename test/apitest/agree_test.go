@@ -71,8 +71,8 @@ func drawOptions(r *rapid.T) v1.NetworkOptions {
 		VXLAN:      number(r, "vxlan", []int32{0}, []int32{1, 16777214, 16777215}),
 		MTU:        number(r, "mtu", []int32{0, 1280, 9216}, []int32{1279, 9217, -1}),
 		RTTables:   number(r, "rt_tables", []int32{0, 252, 256}, []int32{253, 255, -1}),
-		CIDR:       mostly(r, "cidr", []string{"10.0.0.0/24", "10.0.0.9/8", "0.0.0.0/0"}, odd()),
-		Net6:       mostly(r, "net6", []string{"fd00::/64", "fd00::9/16", "::/0"}, odd()),
+		CIDR:       mostly(r, "cidr", []string{"10.0.0.0/24", "10.0.0.9/8", "64.0.0.0/3"}, odd()),
+		Net6:       mostly(r, "net6", []string{"fd00::/64", "fd00::9/16", "::1:0:0:0/80"}, odd()),
 	}
 	if rapid.Bool().Draw(r, "pool") {
 		o.Pool = &v1.IPPool{Start: drawAddr(r, "start", four()), End: drawAddr(r, "end", four())}
@@ -97,7 +97,7 @@ func drawOptions(r *rapid.T) v1.NetworkOptions {
 // odd are texts that are no subnet, or one of another family.
 func odd() []string {
 	return []string{
-		"x", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/024", "10.0.0.0/-1", "010.0.0.0/8", "10.0.0.0/8 ", "10.0.0.0/24",
+		"x", "0.0.0.0/0", "127.0.0.0/8", "fe80::/64", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/024", "10.0.0.0/-1", "010.0.0.0/8", "10.0.0.0/8 ", "10.0.0.0/24",
 		"fd00::/64", "fd00::/129", "::ffff:10.0.0.0/120", "fe80::%eth0/64", "fd00::/", "/64", "64:ff9b::10.0.0.0/96",
 	}
 }
