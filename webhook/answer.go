@@ -3,10 +3,15 @@
 package webhook
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"reflect"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/patchbay-cni/patchbay/network"
@@ -36,6 +41,48 @@ func answer(err error) admission.Response {
 		return refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err)
 	}
 	return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, err)
+}
+
+// decodeJSON reads a part of a request. The API server checks types after it has asked
+// the mutating webhook, so that a value of the wrong type is the user's mistake, and
+// told by its field as the API server would.
+func decodeJSON(raw []byte, into any) error {
+	err := json.Unmarshal(raw, into)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return &network.InvalidError{Faults: field.ErrorList{
+			field.TypeInvalid(fieldPath(wrong.Field), wrong.Value, "must be of type "+jsonType(wrong.Type)),
+		}}
+	}
+	if err != nil {
+		return &network.InvalidError{Faults: field.ErrorList{field.Invalid(nil, "", err.Error())}}
+	}
+	return nil
+}
+
+// fieldPath is a path in encoding/json's notation, which names the struct that IPPoolV6
+// embeds; nil is the object itself.
+func fieldPath(dotted string) *field.Path {
+	if dotted == "" {
+		return nil
+	}
+	return field.NewPath(strings.Replace(dotted, ".IPPool.", ".", 1))
+}
+
+// jsonType names a Go type as OpenAPI does.
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "boolean"
+	case reflect.String:
+		return "string"
+	case reflect.Slice, reflect.Array:
+		return "array"
+	case reflect.Struct, reflect.Map, reflect.Pointer:
+		return "object"
+	case reflect.Float32, reflect.Float64:
+		return "number"
+	}
+	return fmt.Sprintf("integer (%s)", t.Kind())
 }
 
 // isConflict reports whether an older network is in the way.

@@ -26,7 +26,7 @@ func TestManyRoutesAreRefused(t *testing.T) {
 	for i := range many {
 		routes[fmt.Sprintf("10.%d.%d.%d/32", i>>16, i>>8&255, i&255)] = "10.0.0.1"
 	}
-	o := object(t, v1.KindTenantNetwork, env.Namespace(t), apitest.Name("many"), `{"NetworkID": "many", "Options": {"cidr": "10.0.0.0/8"}}`)
+	o := object(t, v1.KindTenantNetwork, env.Namespace(t), apitest.Name("many"), `{"spec": {"NetworkID": "many", "Options": {"cidr": "10.0.0.0/8"}}}`)
 	if err := unstructured.SetNestedMap(o.Object, routes, "spec", "Options", "routes"); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -45,7 +44,7 @@ func decode(r admission.Request, raw []byte) (client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(raw, obj); err != nil {
+	if err := decodeJSON(raw, obj); err != nil {
 		return nil, fmt.Errorf("decode %s %s: %w", r.Kind.Kind, r.Name, err)
 	}
 	return obj, nil

@@ -4,7 +4,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +26,7 @@ type pods struct {
 // Handle implements admission.Handler.
 func (h *pods) Handle(ctx context.Context, r admission.Request) admission.Response {
 	var pod corev1.Pod
-	if err := json.Unmarshal(r.Object.Raw, &pod); err != nil {
+	if err := decodeJSON(r.Object.Raw, &pod); err != nil {
 		return answer(fmt.Errorf("decode Pod %s/%s: %w", r.Namespace, r.Name, err))
 	}
 	look := func(ref network.Ref) *network.Network { return h.look(ctx, ref) }
@@ -60,7 +59,7 @@ type services struct{}
 // Handle implements admission.Handler.
 func (services) Handle(_ context.Context, r admission.Request) admission.Response {
 	var s corev1.Service
-	if err := json.Unmarshal(r.Object.Raw, &s); err != nil {
+	if err := decodeJSON(r.Object.Raw, &s); err != nil {
 		return answer(fmt.Errorf("decode Service %s/%s: %w", r.Namespace, r.Name, err))
 	}
 	_, err := network.ParseService(r.Namespace, s.Annotations, len(s.Spec.Selector) > 0)

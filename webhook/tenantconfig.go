@@ -4,7 +4,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -32,7 +31,7 @@ func (h *tenantConfigs) Handle(ctx context.Context, r admission.Request) admissi
 		if len(o.raw) == 0 {
 			continue
 		}
-		if err := json.Unmarshal(o.raw, o.into); err != nil {
+		if err := decodeJSON(o.raw, o.into); err != nil {
 			return answer(fmt.Errorf("decode TenantConfig %s: %w", r.Name, err))
 		}
 	}

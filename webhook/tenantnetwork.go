@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -145,7 +144,7 @@ func decodeTenantNetwork(r admission.Request, raw []byte) (*v1.TenantNetwork, er
 		return nil, nil
 	}
 	obj := &v1.TenantNetwork{}
-	if err := json.Unmarshal(raw, obj); err != nil {
+	if err := decodeJSON(raw, obj); err != nil {
 		return nil, fmt.Errorf("decode TenantNetwork %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	obj.Namespace = r.Namespace

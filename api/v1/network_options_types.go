@@ -111,6 +111,7 @@ type NetworkOptions struct {
 	// RTTables is the routing table of the Pods' policy routes.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	// +kubebuilder:validation:XValidation:rule=`self <= 252 || self >= 256`,message=`tables 253 to 255 are the kernel's own: use 0 to 252, or 256 and up`
 	RTTables int32 `json:"rt_tables,omitempty"`
 

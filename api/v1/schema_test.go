@@ -29,6 +29,11 @@ func checkBounded(t *testing.T, path string, f apiextensionsv1.JSONSchemaProps) 
 		if f.MaxLength == nil {
 			t.Errorf("%s has no maxLength", path)
 		}
+	case "integer":
+		// The API server takes a format of int32 for a remark: programs could not read it.
+		if f.Maximum == nil || f.Minimum == nil {
+			t.Errorf("%s has no maximum or no minimum", path)
+		}
 	case "array":
 		if f.MaxItems == nil {
 			t.Errorf("%s has no maxItems", path)
