@@ -29,6 +29,39 @@ func (r *Reconciler) Parent(ctx context.Context, n *network.Network) (string, er
 	return name, nil
 }
 
+// Check reports what keeps the network from a parent on this node, as Parent would,
+// and makes nothing: no Pod's record keeps a link yet.
+func (r *Reconciler) Check(ctx context.Context, n *network.Network) error {
+	id, ok := n.Link()
+	if !ok {
+		return noLink(n)
+	}
+	if _, ok := r.ready(id, n.Ref); ok {
+		return nil
+	}
+	r.apply.Lock()
+	defer r.apply.Unlock()
+	in, err := r.read(ctx, n)
+	if err == nil {
+		err = in.rejected(id, n.Ref)
+	}
+	if err != nil {
+		return fmt.Errorf("network %s: %w", n.Ref, err)
+	}
+	return nil
+}
+
+// rejected returns why the plan has no link for the network.
+func (in *input) rejected(id network.Link, ref network.Ref) error {
+	if err := in.plan.Refused[ref]; err != nil {
+		return err
+	}
+	if w := in.plan.link(id); w != nil {
+		return w.Err
+	}
+	return nil
+}
+
 // noLink says what would give the network a parent.
 func noLink(n *network.Network) error {
 	if n.Ref.Kind == v1.KindTenantNetwork {
@@ -74,11 +107,8 @@ func (r *Reconciler) try(ctx context.Context, id network.Link, n *network.Networ
 	if err != nil {
 		return "", err
 	}
-	if err := in.plan.Refused[n.Ref]; err != nil {
+	if err := in.rejected(id, n.Ref); err != nil {
 		return "", err
-	}
-	if w := in.plan.link(id); w != nil && w.Err != nil {
-		return "", w.Err
 	}
 	var mine []Change
 	for _, c := range Diff(in.plan, in.state, in.used) {

@@ -244,6 +244,10 @@ func TestParent(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				before := w.links()
+				if err := r.Check(t.Context(), tc.net); !errors.Is(tc.is, errBroken) && !errors.Is(err, tc.is) || !slices.Equal(w.links(), before) {
+					t.Errorf("%s: Check: %v, links %v; want %v and %v", tc.reason, err, w.links(), tc.is, before)
+				}
 				got, err := r.Parent(t.Context(), tc.net)
 				if got != tc.want || !errors.Is(err, tc.is) {
 					t.Errorf("%s: got %q, %v; want %q, %v", tc.reason, got, err, tc.want, tc.is)

@@ -107,5 +107,8 @@ func (s *Service) plan(ctx context.Context, req *Request, pod *corev1.Pod) (*Rec
 		return nil, nil, err
 	}
 	rec.BootID = s.BootID
-	return rec, asked, s.prepare(ctx, req, rec)
+	if err := s.prepare(ctx, req, rec); err != nil {
+		return nil, nil, err
+	}
+	return rec, asked, s.check(ctx, rec)
 }

@@ -51,6 +51,22 @@ func (s *Service) lookupDefault(ctx context.Context, namespace string) (want, er
 		ErrNotFound, v1.InterfacesAnnotation, v1.DefaultNetworkName, namespace, v1.DefaultNetworkName)
 }
 
+// check reports what keeps an interface from its parent link, before anything is
+// claimed: a Pod that can never start would take other addresses with each try, as those
+// that it gives back rest for a while.
+func (s *Service) check(ctx context.Context, rec *Record) error {
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		if !ifc.onParent() {
+			continue
+		}
+		if err := s.HostLinks.Check(ctx, &ifc.Network); err != nil {
+			return refuse(ReasonAttach, fmt.Errorf("attach %s to network %s: %w", ifc.Name, ifc.Network.Ref, err))
+		}
+	}
+	return nil
+}
+
 // prepare lets backends complete their interfaces before anything is claimed.
 func (s *Service) prepare(ctx context.Context, req *Request, rec *Record) error {
 	for i := range rec.Interfaces {

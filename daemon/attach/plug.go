@@ -13,12 +13,36 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// claim covers the addresses of all interfaces, side by side. On error those
-// that were claimed are given back.
+// claim covers the addresses of all interfaces. On error those that were claimed are
+// given back. Static ones come first: one that is taken may stay so, and the Pod must
+// not take other dynamic addresses with each try.
 func (s *Service) claim(ctx context.Context, rec *Record, asked []want) error {
 	claimed := make([]bool, len(asked))
+	err := s.claimSome(ctx, rec, asked, claimed, (*Interface).static)
+	if err == nil {
+		err = s.claimSome(ctx, rec, asked, claimed, func(ifc *Interface) bool { return !ifc.static() })
+	}
+	if err == nil {
+		return nil
+	}
+	for i := range slices.Backward(rec.Interfaces) {
+		if claimed[i] {
+			s.discard(&rec.Interfaces[i])
+		}
+	}
+	return err
+}
+
+func (ifc *Interface) static() bool { return ifc.StaticV4 || ifc.StaticV6 }
+
+// claimSome covers the addresses of the interfaces that are chosen, side by side, and
+// marks those that have theirs.
+func (s *Service) claimSome(ctx context.Context, rec *Record, asked []want, claimed []bool, chosen func(*Interface) bool) error {
 	group, each := errgroup.WithContext(ctx)
 	for i := range rec.Interfaces {
+		if !chosen(&rec.Interfaces[i]) {
+			continue
+		}
 		group.Go(func() error {
 			ifc := &rec.Interfaces[i]
 			v4, v6 := asked[i].addresses()
@@ -31,16 +55,7 @@ func (s *Service) claim(ctx context.Context, rec *Record, asked []want) error {
 			return nil
 		})
 	}
-	err := group.Wait()
-	if err == nil {
-		return nil
-	}
-	for i := range slices.Backward(rec.Interfaces) {
-		if claimed[i] {
-			s.discard(&rec.Interfaces[i])
-		}
-	}
-	return err
+	return group.Wait()
 }
 
 // within is the address with its subnet's prefix length; the zero value when
@@ -72,14 +87,20 @@ func (s *Service) plug(ctx context.Context, rec *Record) error {
 	return context.Cause(ctx)
 }
 
-// plugOne makes one interface, on a parent link when it is our own, or when the
-// network asks for a VLAN or VXLAN that another plugin is to use as its master.
+// onParent reports whether the interface is made on a host link: when it is our own, or
+// when the network asks for a VLAN or VXLAN that another plugin is to use as its master.
+func (ifc *Interface) onParent() bool {
+	id, ok := ifc.Network.Link()
+	return !ifc.Network.Delegates() || ok && !id.IsNIC()
+}
+
+// plugOne makes one interface.
 func (s *Service) plugOne(ctx context.Context, rec *Record, ifc *Interface) error {
 	b, err := s.backend(&ifc.Network)
 	if err != nil {
 		return err
 	}
-	if id, ok := ifc.Network.Link(); !ifc.Network.Delegates() || ok && !id.IsNIC() {
+	if ifc.onParent() {
 		if ifc.Parent, err = s.HostLinks.Parent(ctx, &ifc.Network); err != nil {
 			return err
 		}

@@ -72,6 +72,8 @@ type HostLinks interface {
 	// the network, after making it when it is not there yet. The error says
 	// which NIC is missing.
 	Parent(ctx context.Context, net *network.Network) (string, error)
+	// Check reports what keeps Parent from an answer, and makes nothing.
+	Check(ctx context.Context, net *network.Network) error
 }
 
 // Namespaces tells whether a Pod is still there.

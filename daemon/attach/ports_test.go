@@ -113,6 +113,21 @@ func (l *life) Parent(ctx context.Context, n *network.Network) (string, error) {
 	return n.Device, l.call(ctx, "Parent", func() error { return nil })
 }
 
+// Check implements attach.HostLinks.
+func (l *life) Check(ctx context.Context, n *network.Network) error {
+	return l.call(ctx, "Check", func() error {
+		if n.Device == missingNIC {
+			return fmt.Errorf("%s: %w", n.Device, errMissing)
+		}
+		return nil
+	})
+}
+
+// missingNIC is on no node.
+const missingNIC = "missing"
+
+var errMissing = errors.New("NIC not found on this node")
+
 // Exists implements attach.Namespaces.
 func (l *life) Exists(path string) (there bool, err error) {
 	err = l.call(context.Background(), "Exists", func() error {

@@ -5,6 +5,7 @@ package attach_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -158,4 +159,46 @@ func (w *world) refuseDefault() {
 	w.add(network.Network{
 		Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: v1.DefaultNetworkName}, ID: "x", Type: "ipvlan", AllowedTenants: []string{"them"},
 	})
+}
+
+// A Pod that can never start takes no dynamic address, however often it is tried: what it
+// gives back rests, so that each try would take others.
+func TestHopelessPodClaimsNothing(t *testing.T) {
+	t.Parallel()
+	blue := func(n int) string { return strings.Repeat(`{"network":"blue","ip":"dynamic","ip6":"dynamic"},`, n) }
+	cases := map[string]struct {
+		reason, annotation string
+		// claims are those of static addresses.
+		claims int
+	}{
+		"NoNIC":       {"the last network's NIC is not on the node", `[` + blue(31) + `{"network":"lost"}]`, 0},
+		"NoBackend":   {"the last network's type is not supported here", `[` + blue(31) + `{"network":"vf"}]`, 0},
+		"NoNetwork":   {"the last network does not exist", `[` + blue(31) + `{"network":"nope"}]`, 0},
+		"StaticTaken": {"another Pod has the last one's address", `[` + blue(31) + `{"network":"blue","ip":"10.0.0.2"}]`, 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.addOdd()
+			w.add(network.Network{
+				Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "lost"}, ID: "lost", Type: "ipvlan", Device: missingNIC,
+			})
+			w.pod(tc.annotation)
+			w.endpoints["other"] = []netip.Addr{netip.MustParseAddr("10.0.0.2")}
+			l := w.mustStart(t)
+			if _, err := l.Add(context.Background(), w.sandbox("a")); err == nil {
+				t.Fatalf("%s: accepted", tc.reason)
+			}
+			claims := 0
+			for _, call := range l.calls {
+				if call == "Claim" {
+					claims++
+				}
+			}
+			if claims != tc.claims {
+				t.Errorf("%s: %d interfaces claimed addresses, want %d", tc.reason, claims, tc.claims)
+			}
+		})
+	}
 }

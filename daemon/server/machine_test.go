@@ -163,6 +163,8 @@ func (r *rim) Network(_ context.Context, ref network.Ref) (*network.Network, err
 
 func (r *rim) Refuse(*corev1.Pod, error) {}
 
+func (r *rim) Check(context.Context, *network.Network) error { return nil }
+
 func (r *rim) Parent(context.Context, *network.Network) (string, error) { return "uplink", nil }
 
 func (r *rim) Exists(string) (bool, error) { return true, nil }

@@ -92,6 +92,8 @@ func (c *cluster) Network(context.Context, network.Ref) (*network.Network, error
 
 func (c *cluster) Refuse(*corev1.Pod, error) {}
 
+func (c *cluster) Check(context.Context, *network.Network) error { return nil }
+
 func (c *cluster) Parent(context.Context, *network.Network) (string, error) { return parent, nil }
 
 func (c *cluster) Exists(path string) (bool, error) {
