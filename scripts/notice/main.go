@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command notice prints the licences of all that is linked into our programs: Go itself
+// and the modules, with each licence or notice that stands beside or above a package in
+// use. Modules with the same text share it. It fails for a module without one.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func main() {
+	if err := run(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "notice:", err)
+		os.Exit(1)
+	}
+}
+
+// pkg is what `go list` says of a package.
+type pkg struct {
+	Dir    string
+	Module *struct {
+		Path, Version, Dir string
+		Main               bool
+	}
+}
+
+// legal matches the names of files with licences and notices.
+var legal = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
+
+const head = `Patchbay is licensed under the Apache License 2.0 (LICENSE).
+
+Its programs contain Go and the modules below. Each text stands once, after the names
+and files that it is of. "make generate" writes this file.
+`
+
+// run writes the notice for the folder's programs.
+func run(w io.Writer) error {
+	packages, err := linked()
+	if err != nil {
+		return err
+	}
+	texts, err := read(packages)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, render(texts))
+	return err
+}
+
+// linked lists the packages in our programs, as they are released: for Linux.
+func linked() ([]pkg, error) {
+	list := exec.Command("go", "list", "-deps", "-json=Dir,Module", "./cmd/...")
+	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the packages of ./cmd: %w", err)
+	}
+	var packages []pkg
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the list of packages: %w", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// read maps each text to where it is from.
+func read(packages []pkg) (map[string][]string, error) {
+	texts, modules := map[string][]string{}, map[string]int{}
+	done := map[string]bool{}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("find Go: %w", err)
+	}
+	if _, err := readDir(texts, strings.TrimSpace(string(root)), "Go"); err != nil {
+		return nil, err
+	}
+	for _, p := range packages {
+		if p.Module == nil || p.Module.Main {
+			continue
+		}
+		name := p.Module.Path + " " + p.Module.Version
+		for dir := p.Dir; len(dir) >= len(p.Module.Dir) && !done[dir]; dir = filepath.Dir(dir) {
+			done[dir] = true
+			n, err := readDir(texts, dir, strings.TrimSuffix(name+" "+strings.TrimPrefix(dir[len(p.Module.Dir):], "/"), " "))
+			if err != nil {
+				return nil, err
+			}
+			modules[name] += n
+		}
+	}
+	for name, n := range modules {
+		if n == 0 {
+			return nil, fmt.Errorf("module %s has no licence: add where it is", name)
+		}
+	}
+	return texts, nil
+}
+
+// readDir adds the licences of a folder and returns how many there are.
+func readDir(texts map[string][]string, dir, name string) (found int, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		if e.IsDir() || !legal.MatchString(e.Name()) || filepath.Ext(e.Name()) == ".go" {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return 0, err
+		}
+		text := strings.TrimSpace(strings.ReplaceAll(string(content), "\r\n", "\n"))
+		texts[text] = append(texts[text], name+": "+e.Name())
+		found++
+	}
+	return found, nil
+}
+
+// render orders texts by the first place that each is from.
+func render(texts map[string][]string) string {
+	var b strings.Builder
+	b.WriteString(head)
+	for _, places := range texts {
+		slices.Sort(places)
+	}
+	for _, text := range slices.SortedFunc(maps.Keys(texts), func(x, y string) int {
+		return cmp.Or(strings.Compare(texts[x][0], texts[y][0]), strings.Compare(x, y))
+	}) {
+		fmt.Fprintf(&b, "\n%s\n%s\n\n%s\n", strings.Repeat("=", 80), strings.Join(texts[text], "\n"), text)
+	}
+	return b.String()
+}
