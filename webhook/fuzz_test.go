@@ -3,15 +3,19 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/tenant"
 )
 
@@ -52,4 +56,60 @@ func FuzzTenantNetwork(f *testing.F) {
 			t.Errorf("%s: let in, and nothing was assigned", text)
 		}
 	})
+}
+
+// What a user writes, of any kind that admission sees: let in, or a mistake of the user's.
+// An error of ours would be answered with 500.
+func FuzzAdmission(f *testing.F) {
+	kinds := []string{v1.KindClusterNetwork, v1.KindTenantNetwork, v1.KindDanmNet, "TenantConfig", "Pod", "Service"}
+	for _, seed := range []string{
+		`{"metadata": {"name": "a"}, "spec": {"NetworkID": "a", "Options": {"host_device": "ens4", "cidr": "10.0.0.0/24", "routes": {"10.1.0.0/16": "10.0.0.1"}}}}`,
+		`{"hostDevices": [{"name": "ens4", "vniType": "vlan", "vniRange": "1-4094"}]}`,
+		`{"metadata": {"annotations": {"danm.io/interfaces": "[{\"network\": \"a\", \"ip\": \"dynamic\"}]"}}}`,
+		`{"metadata": {"annotations": {"danm.io/selector": "{\"a\": \"b\"}", "danm.io/network": "a"}}, "spec": {"selector": {"a": "b"}}}`,
+		`{"spec": {"Options": {"vlan": "5"}}}`, `{"spec": []}`, `{"metadata": {"creationTimestamp": 5}}`, `null`, `5`, `[]`,
+	} {
+		for i := range kinds {
+			f.Add(i, seed)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind int, text string) {
+		if kind < 0 || kind >= len(kinds) || !json.Valid([]byte(text)) {
+			return
+		}
+		r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Namespace: "ns", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(text)},
+			Kind: metav1.GroupVersionKind{Group: "danm.io", Version: "v1", Kind: kinds[kind]},
+		}}
+		if got := alone(r); !got.Allowed && got.Result.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s %s: %+v", kinds[kind], text, got.Result)
+		}
+	})
+}
+
+// alone is the answer as far as the object alone decides it.
+func alone(r admission.Request) admission.Response {
+	switch r.Kind.Kind {
+	case "Service":
+		return services{}.Handle(context.Background(), r)
+	case "Pod":
+		var pod corev1.Pod
+		if err := decodeJSON(r.Object.Raw, &pod); err != nil {
+			return answer(err)
+		}
+		_, err := network.CheckPod(r.Namespace, "", pod.Annotations, func(network.Ref) *network.Network { return nil })
+		return answer(err)
+	case "TenantConfig":
+		var config v1.TenantConfig
+		if err := decodeJSON(r.Object.Raw, &config); err != nil {
+			return answer(err)
+		}
+		_, err := network.FromTenantConfig(&config)
+		return answer(err)
+	}
+	obj, err := decode(r, r.Object.Raw)
+	if err == nil {
+		_, err = network.From(obj)
+	}
+	return answer(err)
 }
