@@ -90,5 +90,11 @@ func (s *Subnet) permitStatic(f *faults, path *field.Path, a netip.Addr) {
 		f.invalid(path, a.String(), fmt.Sprintf("is outside the network's subnet %s: use an address inside", s.CIDR))
 	case hasBroadcast(s.CIDR) && (a == first(s.CIDR) || a == last(s.CIDR)):
 		f.invalid(path, a.String(), fmt.Sprintf("is the network or broadcast address of %s: use an address between", s.CIDR))
+	case s.isGateway(a):
+		f.invalid(path, a.String(), "is a gateway of the network's routes, and a Pod that had it would get the others' packets: use another address")
 	}
+}
+
+func (s *Subnet) isGateway(a netip.Addr) bool {
+	return slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Gateway == a })
 }

@@ -45,6 +45,8 @@ func TestPermit(t *testing.T) {
 		"Network":        {reason: "No host's address.", spec: dual, entry: `{"clusterNetwork":"net","ip":"10.0.0.0"}`, refused: []string{"ip:", "network or broadcast"}},
 		"Broadcast":      {reason: "No host's address.", spec: dual, entry: `{"clusterNetwork":"net","ip":"10.0.0.255"}`, refused: []string{"ip:", "network or broadcast"}},
 		"Anycast6":       {reason: "The routers' address.", spec: dual, entry: `{"clusterNetwork":"net","ip6":"fd00::"}`, refused: []string{"ip6:"}},
+		"Gateway":        {reason: "The others' packets would come to the Pod.", spec: `{Options: {cidr: 10.0.0.0/24, routes: {10.9.0.0/16: 10.0.0.1}}}`, entry: `{"clusterNetwork":"net","ip":"10.0.0.1"}`, refused: []string{"ip:", `"10.0.0.1"`, "gateway"}},
+		"Gateway6":       {reason: "The same.", spec: `{Options: {net6: "fd00::/64", routes6: {"fd01::/64": "fd00::a"}}}`, entry: `{"clusterNetwork":"net","ip6":"fd00::a"}`, refused: []string{"ip6:", `"fd00::a"`, "gateway"}},
 		"PointToPoint":   {reason: "Both ends are hosts.", spec: point, entry: `{"clusterNetwork":"net","ip":"10.0.0.0","ip6":"fd00::1"}`},
 		"NoSubnet":       {reason: "Nowhere to take it from.", spec: l2, entry: `{"clusterNetwork":"net","ip":"dynamic"}`, refused: []string{"ip:", "has no cidr"}},
 		"NoSubnet6":      {reason: "Nowhere to take it from.", spec: `{Options: {cidr: 10.0.0.0/24}}`, entry: `{"clusterNetwork":"net","ip6":"dynamic"}`, refused: []string{"ip6:", "has no net6"}},

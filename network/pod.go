@@ -5,6 +5,7 @@ package network
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -17,8 +18,9 @@ const firstInterface = "eth0"
 // CheckPod checks at its creation what a Pod of the namespace asks for in its
 // annotations, as the node daemon does at CNI ADD. Look returns a network, or nil for
 // one that is not there. What may still become true, such as a network to come, is a
-// warning. The error is an *InvalidError whose paths are the annotation's.
-func CheckPod(namespace, scheme string, annotations map[string]string, look func(Ref) *Network) (warnings []string, err error) {
+// warning. Node, which may be nil, reports whether a node has an address. The error is an
+// *InvalidError whose paths are the annotation's.
+func CheckPod(namespace, scheme string, annotations map[string]string, look func(Ref) *Network, node func(netip.Addr) bool) (warnings []string, err error) {
 	requests, err := ParseInterfaces(annotations)
 	if err != nil || len(requests) == 0 {
 		return nil, err
@@ -35,11 +37,27 @@ func CheckPod(namespace, scheme string, annotations map[string]string, look func
 		}
 		prefixes[i] = n.Prefix
 		c.collect(i, n.Permit(namespace, r))
+		c.collect(i, n.permitBesideNodes(r, node))
 		c.assigned(i, n)
 	}
 	_, err = InterfaceNames(scheme, firstInterface, prefixes)
 	c.names(err)
 	return c.warnings, c.faults.err("")
+}
+
+// permitBesideNodes refuses static addresses that a node has; node may be nil. The node
+// daemon refuses them when it claims.
+func (n *Network) permitBesideNodes(r InterfaceRequest, node func(netip.Addr) bool) error {
+	var f faults
+	for _, a := range []struct {
+		field  string
+		static netip.Addr
+	}{{"ip", r.V4.Static}, {"ip6", r.V6.Static}} {
+		if node != nil && a.static.IsValid() && node(a.static) {
+			f.invalid(field.NewPath(a.field), a.static.String(), "is a node's own, and a Pod that had it would get the node's packets: use another address")
+		}
+	}
+	return f.err(n.Ref.String())
 }
 
 // podCheck collects what is wrong with an annotation.

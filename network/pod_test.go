@@ -4,6 +4,7 @@ package network_test
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -50,6 +51,7 @@ func TestCheckPod(t *testing.T) {
 		"TwoNetworks": {reason: "One interface, one network.", value: `[{"clusterNetwork": "a", "network": "b"}]`, refused: []string{"[0].clusterNetwork"}},
 		"Tenant":      {reason: "Not for this namespace.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "closed"}]`, refused: []string{"[danm.io/interfaces][1]", "ClusterNetwork/closed", "namespace ns may not attach"}},
 		"Outside":     {reason: "Not in the subnet.", value: `[{"clusterNetwork": "storage", "ip": "10.0.1.7"}]`, refused: []string{"[0].ip", "10.0.1.7", "outside the network's subnet 10.0.0.0/24"}},
+		"Node":        {reason: "A node's own.", value: `[{"clusterNetwork": "storage", "ip": "10.0.0.7"}, {"clusterNetwork": "storage", "ip": "10.0.0.77/24"}]`, refused: []string{"[1].ip", `"10.0.0.77"`, "is a node's own"}},
 		"NoSubnet":    {reason: "Nothing to take from.", value: `[{"clusterNetwork": "storage", "ip6": "dynamic"}]`, refused: []string{"[0].ip6", "no net6"}},
 		"LongName":    {reason: "16 bytes.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}]`, refused: []string{"[danm.io/interfaces][10]", "abcdefghijklmn10", "15 bytes"}},
 		"Twice":       {reason: "Legacy names have no index.", scheme: network.SchemeLegacy, value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}]`, refused: []string{"[danm.io/interfaces][2]", "stor", "interface 1 already"}},
@@ -63,7 +65,7 @@ func TestCheckPod(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			warnings, err := network.CheckPod("ns", tc.scheme, map[string]string{v1.InterfacesAnnotation: tc.value}, podNetworks(t))
+			warnings, err := network.CheckPod("ns", tc.scheme, map[string]string{v1.InterfacesAnnotation: tc.value}, podNetworks(t), func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.77") })
 			if (err != nil) != (tc.refused != nil) || err != nil && !errors.Is(err, network.ErrInvalid) {
 				t.Fatalf("%s\nCheckPod: got %v", tc.reason, err)
 			}

@@ -4,6 +4,8 @@ package network
 
 import (
 	"fmt"
+	"math"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -24,7 +26,32 @@ type Tenancy struct {
 	NetworkIDs map[string]string
 	// Selector chooses the namespaces that it is for; nil means all.
 	Selector labels.Selector
+	// Subnets are where tenants' subnets must lie, masked; none means anywhere.
+	Subnets []netip.Prefix
+	// ClusterSubnets are the parts of the cluster's own ranges that tenants may use.
+	ClusterSubnets []netip.Prefix
+	// Budgets bound what each namespace has.
+	Budgets Budgets
 }
+
+// Budgets are how much a namespace may have of all TenantConfigs together.
+type Budgets struct {
+	// Networks that something is reserved for.
+	Networks int
+	// IDs are VLANs and VXLANs.
+	IDs int
+	// IDsWithoutNetwork is how many networks something is reserved for that do not exist.
+	IDsWithoutNetwork int
+}
+
+// Budgets of a TenantConfig that does not say: a tenant alone does not empty a range that
+// many share, and has more than it is likely to need.
+const (
+	defaultNetworks      = 256
+	defaultIDs           = 64
+	maxIDsWithoutNetwork = 2
+	minIDsWithoutNetwork = 1
+)
 
 // Serves reports whether the TenantConfig is for namespaces with these labels.
 func (t *Tenancy) Serves(namespaceLabels map[string]string) bool {
@@ -74,6 +101,7 @@ const (
 	maxDevices     = 256
 	maxNetworkIDs  = 64
 	maxVXLANRanges = 128 // each is compared with each
+	maxSubnets     = 64
 )
 
 // FromTenantConfig checks every rule that the object alone decides and returns
@@ -95,10 +123,61 @@ func FromTenantConfig(o *v1.TenantConfig) (*Tenancy, error) {
 	checkVXLANs(&f, devices, t.Devices)
 	readNetworkIDs(&f, ids, o.NetworkIDs, t.NetworkIDs)
 	t.Selector = readSelector(&f, field.NewPath("namespaceSelector"), o.NamespaceSelector)
+	t.Subnets = readSubnets(&f, field.NewPath("subnets"), o.Subnets)
+	t.ClusterSubnets = readSubnets(&f, field.NewPath("clusterSubnets"), o.ClusterSubnets)
+	t.Budgets = readBudgets(&f, field.NewPath("budgets"), o.Budgets)
 	if err := f.err("TenantConfig/" + o.Name); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+func readSubnets(f *faults, path *field.Path, written []v1.TenantSubnet) []netip.Prefix {
+	if len(written) > maxSubnets {
+		f.list = append(f.list, field.TooMany(path, len(written), maxSubnets))
+		return nil
+	}
+	var all []netip.Prefix
+	for i, text := range written {
+		p, ok := ipv4.parsePrefix(string(text))
+		if !ok {
+			p, ok = ipv6.parsePrefix(string(text))
+		}
+		if !ok {
+			f.invalid(path.Index(i), text, `is a subnet with its prefix length, such as "10.0.0.0/8" or "fd00::/32"`)
+			continue
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func readBudgets(f *faults, path *field.Path, written *v1.TenantBudgets) Budgets {
+	b := Budgets{Networks: defaultNetworks, IDs: defaultIDs, IDsWithoutNetwork: maxIDsWithoutNetwork}
+	if written == nil {
+		return b
+	}
+	for _, o := range []struct {
+		name        string
+		value       *int32
+		least, most int
+		into        *int
+	}{
+		{"networks", written.Networks, 0, math.MaxInt32, &b.Networks},
+		{"ids", written.IDs, 0, math.MaxInt32, &b.IDs},
+		{"idsWithoutNetwork", written.IDsWithoutNetwork, minIDsWithoutNetwork, maxIDsWithoutNetwork, &b.IDsWithoutNetwork},
+	} {
+		switch {
+		case o.value == nil:
+		case int(*o.value) < o.least:
+			f.invalid(path.Child(o.name), *o.value, fmt.Sprintf("must be greater than or equal to %d", o.least))
+		case int(*o.value) > o.most:
+			f.invalid(path.Child(o.name), *o.value, fmt.Sprintf("must be less than or equal to %d", o.most))
+		default:
+			*o.into = int(*o.value)
+		}
+	}
+	return b
 }
 
 // readSelector returns nil for a selector that is not there or selects everything.

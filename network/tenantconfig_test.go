@@ -61,6 +61,7 @@ func TestFromTenantConfig(t *testing.T) {
 			{Name: "a/b"},
 		},
 		NetworkIDs: map[string]string{"macvlan": "m", "Flannel": "f"},
+		Budgets:    network.Budgets{Networks: 256, IDs: 64, IDsWithoutNetwork: 2},
 	}
 	if diff := cmp.Diff(want, got, models()); diff != "" {
 		t.Errorf("FromTenantConfig: -want +got\n%s", diff)

@@ -23,20 +23,37 @@ type candidate struct {
 	serving bool
 }
 
+// Endpoints are what a Service should have.
+type Endpoints struct {
+	// Groups are sorted.
+	Groups []Group
+	// Withheld are the addresses that must not be published, sorted.
+	Withheld []Withheld
+}
+
 // Desired computes the endpoints that a Service should have: the union of its
-// networks, of each address once. The groups are sorted.
-func Desired(s *Source) []Group {
+// networks, of each address once.
+func Desired(s *Source) Endpoints {
 	interfaces := s.interfaces()
 	chosen := map[netip.Addr]candidate{}
+	var out Endpoints
 	for _, pod := range s.selected() {
 		serving := endpointutil.IsPodReady(pod)
 		for _, ep := range interfaces[pod.UID] {
-			if !s.on(ep) {
+			n := s.networkOf(ep)
+			if n == nil {
 				continue
 			}
 			for _, a := range addresses(ep) {
+				if !s.wants(a) {
+					continue
+				}
+				if rule := s.rule(n, pod, a); rule != "" {
+					out.Withheld = append(out.Withheld, Withheld{Network: n.Ref, Pod: pod.Name, Address: a, Rule: rule})
+					continue
+				}
 				c := candidate{address: a, pod: pod, serving: serving}
-				if other, taken := chosen[a]; s.wants(a) && (!taken || c.before(other)) {
+				if other, taken := chosen[a]; !taken || c.before(other) {
 					chosen[a] = c
 				}
 			}
@@ -46,18 +63,25 @@ func Desired(s *Source) []Group {
 	for _, c := range chosen {
 		groups.add(familyOf(c.address), portsOf(s.Service, c.pod), s.endpoint(c))
 	}
-	return groups.sorted()
+	out.Groups = groups.sorted()
+	slices.SortFunc(out.Withheld, func(a, b Withheld) int {
+		return cmp.Or(a.Address.Compare(b.Address), strings.Compare(a.String(), b.String()))
+	})
+	return out
 }
 
-// on reports whether a DanmEp is on a network of the Service. One that was made on a
-// former network of that name is not.
-func (s *Source) on(ep *v1.DanmEp) bool {
+// networkOf returns the network of the Service that a DanmEp is on; nil for another one,
+// and for one that was made on a former network of that name.
+func (s *Source) networkOf(ep *v1.DanmEp) *network.Network {
 	ref := network.Ref{Kind: cmp.Or(ep.Spec.APIType, v1.KindDanmNet), Name: ep.Spec.NetworkName}
 	if ref.Kind != v1.KindClusterNetwork {
 		ref.Namespace = ep.Namespace
 	}
-	uid, ok := s.Networks[ref]
-	return ok && slices.Contains(s.Request.Networks, ref) && (ep.Spec.NetworkUID == "" || ep.Spec.NetworkUID == uid)
+	n := s.Networks[ref]
+	if n == nil || !slices.Contains(s.Request.Networks, ref) || ep.Spec.NetworkUID != "" && ep.Spec.NetworkUID != n.UID {
+		return nil
+	}
+	return n
 }
 
 // wants reports whether the Service has the family of an address; one without

@@ -3,6 +3,7 @@
 package svcwatcher_test
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -94,13 +95,29 @@ func source(t *testing.T, svc *corev1.Service, pods []corev1.Pod, eps []v1.DanmE
 	}
 	return &svcwatcher.Source{
 		Service: svc, Request: j.Request, Pods: pods, DanmEps: eps,
-		Networks: map[network.Ref]string{
-			{Kind: v1.KindClusterNetwork, Name: "red"}:               "red-uid",
-			{Kind: v1.KindDanmNet, Namespace: "ns", Name: "blue"}:    "blue-uid",
-			{Kind: v1.KindDanmNet, Namespace: "other", Name: "blue"}: "blue-uid",
-		},
+		Networks: networks(
+			net(network.Ref{Kind: v1.KindClusterNetwork, Name: "red"}, "red-uid"),
+			net(network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "blue"}, "blue-uid"),
+			net(network.Ref{Kind: v1.KindDanmNet, Namespace: "other", Name: "blue"}, "blue-uid"),
+		),
 		Zone: func(node string) string { return map[string]string{"n1": "z"}[node] },
 	}
+}
+
+// net is a network with large subnets.
+func net(ref network.Ref, uid string) *network.Network {
+	return &network.Network{
+		Ref: ref, UID: uid, Type: v1.TypeMACVLAN,
+		V4: &network.Subnet{CIDR: netip.MustParsePrefix("10.0.0.0/8")}, V6: &network.Subnet{CIDR: netip.MustParsePrefix("fd00::/16")},
+	}
+}
+
+func networks(all ...*network.Network) map[network.Ref]*network.Network {
+	byRef := map[network.Ref]*network.Network{}
+	for _, n := range all {
+		byRef[n.Ref] = n
+	}
+	return byRef
 }
 
 // endpoint is as a ready Pod on n1 has it.
@@ -217,7 +234,7 @@ func TestDesired(t *testing.T) {
 			if tc.svc == nil {
 				tc.svc = service()
 			}
-			if diff := cmp.Diff(tc.want, svcwatcher.Desired(source(t, tc.svc, tc.pods, tc.eps))); diff != "" {
+			if diff := cmp.Diff(tc.want, svcwatcher.Desired(source(t, tc.svc, tc.pods, tc.eps)).Groups); diff != "" {
 				t.Errorf("%s\nDesired: -want +got\n%s", tc.reason, diff)
 			}
 		})

@@ -38,6 +38,10 @@ const (
 	ReasonNoNetwork = "NetworkNotFound"
 	// ReasonNotAllowed: a network of the Service is not for its namespace.
 	ReasonNotAllowed = "NetworkNotAllowed"
+	// ReasonNetworkInvalid: a network of the Service is older than a rule that it breaks.
+	ReasonNetworkInvalid = "NetworkInvalid"
+	// ReasonWithheld: an address of a Pod must not be published.
+	ReasonWithheld = "AddressWithheld"
 	// ReasonNotWritten: the API server refuses what should be written.
 	ReasonNotWritten = "EndpointsNotWritten"
 )

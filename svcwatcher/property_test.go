@@ -23,7 +23,7 @@ import (
 // world is a cluster whose objects change at random.
 type world struct {
 	svc      *corev1.Service
-	networks map[network.Ref]string
+	networks map[network.Ref]*network.Network
 	pods     map[int]corev1.Pod
 	eps      map[string]v1.DanmEp // also those that former Pods left behind
 	births   int
@@ -34,7 +34,7 @@ type world struct {
 func newWorld() *world {
 	return &world{
 		svc: service(), pods: map[int]corev1.Pod{}, eps: map[string]v1.DanmEp{},
-		networks: map[network.Ref]string{{Kind: v1.KindClusterNetwork, Name: "red"}: "red-uid"},
+		networks: networks(net(network.Ref{Kind: v1.KindClusterNetwork, Name: "red"}, "red-uid")),
 	}
 }
 
@@ -112,15 +112,16 @@ func (w *world) happen(t *rapid.T) {
 		w.svc = w.svc.DeepCopy()
 		w.svc.Labels = map[string]string{"team": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "team")}
 	case "network":
-		w.networks = map[network.Ref]string{{Kind: v1.KindClusterNetwork, Name: "red"}: rapid.SampledFrom([]string{"red-uid", "red-uid", "new"}).Draw(t, "network")}
+		uid := rapid.SampledFrom([]string{"red-uid", "red-uid", "new"}).Draw(t, "network")
+		w.networks = networks(net(network.Ref{Kind: v1.KindClusterNetwork, Name: "red"}, uid))
 	}
 }
 
 // reconcile looks at the Service as the controller does, and checks what it writes.
 func (w *world) reconcile(t *rapid.T) {
-	changes := svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()), w.slices)
+	changes := svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()).Groups, w.slices)
 	w.slices = apply(t, w.slices, changes, &w.version)
-	if again := svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()), w.slices); !again.None() {
+	if again := svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()).Groups, w.slices); !again.None() {
 		t.Fatalf("a second look writes again: %d, %d, %d", len(again.Create), len(again.Update), len(again.Delete))
 	}
 	seen := map[string]bool{}
@@ -200,7 +201,7 @@ func TestAnyOrderIsARebuild(t *testing.T) {
 		}
 		w.reconcile(t)
 		version := 0
-		rebuilt := apply(t, nil, svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()), nil), &version)
+		rebuilt := apply(t, nil, svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()).Groups, nil), &version)
 		if diff := cmp.Diff(content(rebuilt), content(w.slices)); diff != "" {
 			t.Fatalf("endpoints: -rebuilt +grown\n%s", diff)
 		}
@@ -229,7 +230,7 @@ func TestOneChangeIsOneWrite(t *testing.T) {
 		case 2:
 			w.born(i) // one goes, another comes
 		}
-		c := svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()), w.slices)
+		c := svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()).Groups, w.slices)
 		if got := len(c.Create) + len(c.Update) + len(c.Delete); got != 1 {
 			t.Fatalf("writes: got %d, want 1", got)
 		}

@@ -3,6 +3,7 @@
 package svcwatcher
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -22,11 +23,15 @@ type Source struct {
 	Service *corev1.Service
 	// Request is what Judge read from it.
 	Request *network.ServiceRequest
-	// Networks are those of Request that exist and serve the Service's namespace,
-	// with their UIDs.
-	Networks map[network.Ref]string
+	// Networks are those of Request that exist and serve the Service's namespace.
+	Networks map[network.Ref]*network.Network
 	Pods     []corev1.Pod
 	DanmEps  []v1.DanmEp
+	// Ranges are what the cluster itself uses; nil for none.
+	Ranges *network.ClusterRanges
+	// Foreign reports whether an address is that of another Pod, in the cluster's own
+	// network; nil for never.
+	Foreign func(pod *corev1.Pod, a netip.Addr) bool
 	// Zone returns the zone of a Node, or nothing.
 	Zone func(node string) string
 }

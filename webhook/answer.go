@@ -10,11 +10,13 @@ import (
 	"reflect"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/tenant"
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
 )
 
@@ -37,6 +39,10 @@ func answer(err error) admission.Response {
 		return r
 	case errors.Is(err, network.ErrInvalid), isConflict(err):
 		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err)
+	case apierrors.IsAlreadyExists(err):
+		return refusal(http.StatusConflict, metav1.StatusReasonAlreadyExists, err)
+	case errors.Is(err, tenant.ErrPending):
+		return refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err)
 	case errors.Is(err, reserve.ErrUnavailable):
 		return refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err)
 	}

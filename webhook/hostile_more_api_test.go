@@ -209,7 +209,7 @@ func TestSharedNICOfTwoTenants(t *testing.T) {
 		refused      []string
 	}{
 		"Backend": {"A MACVLAN on an IPVLAN's parent.", `{NetworkType: macvlan}`, []string{"parent cannot serve both", device, "on the same parent"}},
-		"Pool":    {"The other's addresses.", `{Options: {cidr: 10.0.0.0/8}}`, []string{"pools overlap", "allocation_pool", "disjoint"}},
+		"Pool":    {"The other's addresses.", `{Options: {cidr: 10.0.0.0/16}}`, []string{"pools overlap", "allocation_pool", "disjoint"}},
 		"Beside":  {"Another range.", `{Options: {cidr: 10.9.0.0/24}}`, nil},
 	}
 	for name, tc := range cases {

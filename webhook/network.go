@@ -5,6 +5,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -22,6 +23,7 @@ type networks struct {
 	reader  client.Reader
 	catalog *catalog
 	presser *presser
+	subnets *subnets
 }
 
 // Handle implements admission.Handler.
@@ -75,13 +77,16 @@ func (h *networks) valid(ctx context.Context, r admission.Request) admission.Res
 		return answer(err)
 	}
 	before := modelBefore(old)
+	if err := h.subnets.check(ctx, n, before); err != nil {
+		return answer(about(n.Ref, err))
+	}
 	if err := h.change(ctx, old, before, n, dryRun(r)); err != nil {
 		return answer(err)
 	}
 	if err := h.catalog.admit(before, n, dryRun(r), time.Now()); err != nil {
 		return answer(err)
 	}
-	return admission.Allowed("").WithWarnings(append(h.warnings(n), h.untagged(ctx, n)...)...)
+	return admission.Allowed("").WithWarnings(slices.Concat(h.warnings(n), h.untagged(ctx, n), h.subnets.warnings(n))...)
 }
 
 func dryRun(r admission.Request) bool { return r.DryRun != nil && *r.DryRun }

@@ -21,6 +21,7 @@ type pods struct {
 	reader  client.Reader
 	catalog *catalog
 	scheme  string
+	subnets *subnets
 }
 
 // Handle implements admission.Handler.
@@ -30,7 +31,7 @@ func (h *pods) Handle(ctx context.Context, r admission.Request) admission.Respon
 		return answer(fmt.Errorf("decode Pod %s/%s: %w", r.Namespace, r.Name, err))
 	}
 	look := func(ref network.Ref) *network.Network { return h.look(ctx, ref) }
-	warnings, err := network.CheckPod(r.Namespace, h.scheme, pod.Annotations, look)
+	warnings, err := network.CheckPod(r.Namespace, h.scheme, pod.Annotations, look, h.subnets.isNode)
 	if err != nil {
 		return answer(err)
 	}

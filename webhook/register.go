@@ -17,6 +17,7 @@ import (
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
 	"github.com/patchbay-cni/patchbay/webhook/cert"
 )
@@ -42,8 +43,16 @@ type Options struct {
 	MoreHosts []string
 	// NamingScheme is that of the CNI configuration; see network.InterfaceNames.
 	NamingScheme string
+	// Ranges are what the cluster itself uses, and no tenant; nil for nothing.
+	Ranges Ranges
 	// Clock is for the certificates' lives; nil is time.Now.
 	Clock func() time.Time
+}
+
+// Ranges know what the cluster itself uses.
+type Ranges interface {
+	// Get returns the ranges; the error says why they are not known yet.
+	Get() (*network.ClusterRanges, error)
 }
 
 // Register adds admission to a manager: the server in every replica, and the sweeper
@@ -63,11 +72,12 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	known, desk := newCatalog(), reserve.New(ctx, store{c}, leftOut(log))
 	sweeper := &sweeper{reader: c, desk: desk, log: log, wake: make(chan struct{}, 1)}
 	press := newPresser(c, log)
+	chosen := &subnets{reader: c, desk: desk, ranges: o.Ranges}
 	server := newServer(o, keeper, handlers{
-		"assign.tenantnetworks.danm.io": &assigner{reader: c, catalog: known, desk: desk},
-		"networks.danm.io":              &networks{reader: c, catalog: known, presser: press},
+		"assign.tenantnetworks.danm.io": &assigner{reader: c, catalog: known, desk: desk, subnets: chosen},
+		"networks.danm.io":              &networks{reader: c, catalog: known, presser: press, subnets: chosen},
 		"tenantconfigs.danm.io":         &tenantConfigs{reader: c},
-		"pods.danm.io":                  &pods{reader: c, catalog: known, scheme: o.NamingScheme},
+		"pods.danm.io":                  &pods{reader: c, catalog: known, scheme: o.NamingScheme, subnets: chosen},
 		"services.danm.io":              services{},
 	})
 	judge := &referee{client: c, catalog: known, log: log}
@@ -77,7 +87,10 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 			return nil, fmt.Errorf("add admission: %w", err)
 		}
 	}
-	return func() error { return answers(keeper, known, server) }, nil
+	return func() error {
+		_, err := chosen.used()
+		return errors.Join(err, answers(keeper, known, server))
+	}, nil
 }
 
 // errUntrusted says what comes before the API server's first question.

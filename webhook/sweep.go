@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -139,12 +138,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 // assigned lists what the networks say that they were assigned, by token.
 func (s *sweeper) assigned(ctx context.Context) (map[string]tenant.Reservation, error) {
 	found := map[string]tenant.Reservation{}
-	fresh := func() client.ObjectList {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("TenantNetworkList"))
-		return list
-	}
-	err := eachPage(ctx, s.reader, fresh, func(obj client.Object) {
+	err := eachPage(ctx, s.reader, newTenantNetworkMetadata, func(obj client.Object) {
 		a, err := network.ParseAssignment(obj.GetAnnotations()[v1.AssignedAnnotation])
 		if err != nil {
 			return // the daemon refuses it too

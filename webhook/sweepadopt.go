@@ -7,8 +7,6 @@ import (
 	"errors"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/tenant"
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
@@ -62,12 +60,11 @@ func (s *sweeper) claims(ctx context.Context, unreserved []tenant.Reservation) [
 	for _, r := range unreserved {
 		found, known := labels[r.Owner.Namespace]
 		if !known {
-			var ns corev1.Namespace
-			if err := s.reader.Get(ctx, client.ObjectKey{Name: r.Owner.Namespace}, &ns); err != nil {
-				s.log.Error(err, "Read labels of a namespace", "namespace", r.Owner.Namespace)
+			var err error
+			if found, err = namespaceLabels(ctx, s.reader, r.Owner.Namespace); err != nil {
+				s.log.Error(err, "Failed to adopt the reservations of a namespace")
 				continue
 			}
-			found = ns.Labels
 			labels[r.Owner.Namespace] = found
 		}
 		claims = append(claims, reserve.Claim{Reservation: r, NamespaceLabels: found})

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -27,6 +28,7 @@ type assigner struct {
 	reader  client.Reader
 	catalog *catalog
 	desk    *reserve.Desk
+	subnets *subnets
 }
 
 // Handle implements admission.Handler.
@@ -88,7 +90,11 @@ func (h *assigner) create(ctx context.Context, obj *v1.TenantNetwork, isNew bool
 	if err := tenant.Unset(&obj.Spec); err != nil {
 		return err
 	}
-	if err := precheck(obj); err != nil {
+	trial, err := precheck(obj)
+	if err != nil {
+		return err
+	}
+	if err := h.subnets.check(ctx, trial, nil); err != nil {
 		return err
 	}
 	wish, err := h.wish(ctx, obj)
@@ -100,7 +106,7 @@ func (h *assigner) create(ctx context.Context, obj *v1.TenantNetwork, isNew bool
 		return err
 	}
 	owner := tenant.Owner{Namespace: ref.Namespace, Name: ref.Name, Token: token}
-	choice, err := h.desk.Reserve(ctx, reserve.Request{Wish: wish, Owner: owner, Taken: h.catalog.taken, DryRun: dryRun})
+	choice, err := h.reserve(ctx, obj, isNew, reserve.Request{Wish: wish, Owner: owner, Taken: h.catalog.taken, DryRun: dryRun})
 	if err != nil {
 		return err
 	}
@@ -116,25 +122,74 @@ func (h *assigner) create(ctx context.Context, obj *v1.TenantNetwork, isNew bool
 	return err
 }
 
+// How long a creation waits for others of its namespace to be stored, and how often it
+// looks. Most take milliseconds; one that failed after its reservation takes a minute.
+const (
+	pendingPatience = 3 * time.Second
+	pendingEvery    = 100 * time.Millisecond
+)
+
+// reserve finds a place for a network whose name is new: the API server looks whether it is
+// only after admission, and after quota, and tells nobody that it refused. So few
+// reservations of a namespace may be without a network at any time.
+func (h *assigner) reserve(ctx context.Context, obj *v1.TenantNetwork, isNew bool, r reserve.Request) (tenant.Choice, error) {
+	for deadline := time.Now().Add(pendingPatience); ; {
+		alive, err := h.tokens(ctx, obj, isNew)
+		if err != nil {
+			return tenant.Choice{}, err
+		}
+		r.Alive = alive
+		choice, err := h.desk.Reserve(ctx, r)
+		if !errors.Is(err, tenant.ErrPending) || time.Now().After(deadline) || !pause(ctx, pendingEvery) {
+			return choice, err
+		}
+	}
+}
+
+// tokens lists those of the namespace's networks, consistently. The error is the API
+// server's own when a new network has the name of one.
+func (h *assigner) tokens(ctx context.Context, obj *v1.TenantNetwork, isNew bool) (map[string]bool, error) {
+	alive, exists := map[string]bool{}, false
+	err := eachPage(ctx, h.reader, newTenantNetworkMetadata, func(other client.Object) {
+		exists = exists || other.GetName() == obj.Name
+		if a, err := network.ParseAssignment(other.GetAnnotations()[v1.AssignedAnnotation]); err == nil {
+			alive[a.Token] = true
+		}
+	}, client.InNamespace(obj.Namespace))
+	if err != nil {
+		return nil, fmt.Errorf("list TenantNetworks of namespace %s: %w", obj.Namespace, err)
+	}
+	if exists && isNew {
+		return nil, apierrors.NewAlreadyExists(v1.SchemeGroupVersion().WithResource("tenantnetworks").GroupResource(), obj.Name)
+	}
+	return alive, nil
+}
+
+// newTenantNetworkMetadata is an empty list of TenantNetworks' metadata.
+func newTenantNetworkMetadata() client.ObjectList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("TenantNetworkList"))
+	return list
+}
+
 // precheck finds what is wrong whatever is assigned: sriov needs a device pool, and
 // gets one.
-func precheck(obj *v1.TenantNetwork) error {
+func precheck(obj *v1.TenantNetwork) (*network.Network, error) {
 	trial := obj.DeepCopy()
 	if o := &trial.Spec.Options; network.TypeOf(&trial.Spec) == v1.TypeSRIOV && o.DevicePool == "" {
 		o.DevicePool = "assigned/later"
 	}
-	_, err := network.FromTenantNetwork(trial)
-	return err
+	return network.FromTenantNetwork(trial)
 }
 
 // wish reads the namespace's labels now: they decide which TenantConfigs apply.
 func (h *assigner) wish(ctx context.Context, obj *v1.TenantNetwork) (tenant.Wish, error) {
-	var ns corev1.Namespace
-	if err := h.reader.Get(ctx, client.ObjectKey{Name: obj.Namespace}, &ns); err != nil {
-		return tenant.Wish{}, fmt.Errorf("read labels of namespace %s: %w", obj.Namespace, err)
+	labels, err := namespaceLabels(ctx, h.reader, obj.Namespace)
+	if err != nil {
+		return tenant.Wish{}, err
 	}
 	return tenant.Wish{
-		Namespace: obj.Namespace, NamespaceLabels: ns.Labels, Type: network.TypeOf(&obj.Spec), NetworkID: obj.Spec.NetworkID,
+		Namespace: obj.Namespace, NamespaceLabels: labels, Type: network.TypeOf(&obj.Spec), NetworkID: obj.Spec.NetworkID,
 		Device: obj.Spec.Options.Device, DevicePool: obj.Spec.Options.DevicePool,
 	}, nil
 }

@@ -34,9 +34,53 @@ type TenantConfig struct {
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
+	// Subnets are where the cidr and net6 of tenants' networks must lie; anywhere when
+	// there are none. Of several TenantConfigs for a namespace those with subnets count.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Subnets []TenantSubnet `json:"subnets,omitempty"`
+
+	// ClusterSubnets are parts of the cluster's own ranges (for Pods, Services and
+	// nodes) that tenants may use all the same. No tenant may overlap any other part.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	ClusterSubnets []TenantSubnet `json:"clusterSubnets,omitempty"`
+
+	// Budgets bound what each namespace has of all TenantConfigs together.
+	// +optional
+	Budgets *TenantBudgets `json:"budgets,omitempty"`
+
 	// Status holds the reservations.
 	// +optional
 	Status TenantConfigStatus `json:"status,omitempty"`
+}
+
+// TenantSubnet is an IPv4 or IPv6 subnet.
+// +kubebuilder:validation:MaxLength=49
+// +kubebuilder:validation:XValidation:rule=`isCIDR(self)`,message=`is a subnet with its prefix length, such as "10.0.0.0/8" or "fd00::/32"`
+type TenantSubnet string
+
+// TenantBudgets bound what one namespace has. Of several TenantConfigs for a namespace the
+// smallest number counts.
+type TenantBudgets struct {
+	// Networks is how many TenantNetworks; 256 when not set.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Networks *int32 `json:"networks,omitempty"`
+
+	// IDs is how many VLANs and VXLANs; 64 when not set.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	IDs *int32 `json:"ids,omitempty"`
+
+	// IDsWithoutNetwork is for how many networks something is reserved that do not
+	// exist: they are being created, or failed after admission; 2 when not set.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2
+	IDsWithoutNetwork *int32 `json:"idsWithoutNetwork,omitempty"`
 }
 
 // TenantConfigStatus is what is reserved of a TenantConfig.

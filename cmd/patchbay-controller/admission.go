@@ -10,12 +10,13 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/patchbay-cni/patchbay/controller/ranges"
 	"github.com/patchbay-cni/patchbay/webhook"
 )
 
 // addAdmission has every replica answer the API server, whoever leads, unless the flag
 // is empty. What it returns says why this replica does not answer yet.
-func addAdmission(ctx context.Context, m manager.Manager, o *options) (ready func() error, err error) {
+func addAdmission(ctx context.Context, m manager.Manager, o *options, used *ranges.Watcher) (ready func() error, err error) {
 	if o.webhook == "" {
 		return func() error { return nil }, nil
 	}
@@ -24,7 +25,7 @@ func addAdmission(ctx context.Context, m manager.Manager, o *options) (ready fun
 		return nil, err
 	}
 	ready, err = webhook.Register(ctx, m, webhook.Options{
-		Namespace: o.namespace, Host: host, Port: port, NamingScheme: o.namingScheme,
+		Namespace: o.namespace, Host: host, Port: port, NamingScheme: o.namingScheme, Ranges: used,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up admission: %w", err)

@@ -21,6 +21,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/patchbay-cni/patchbay/controller/addresses"
+	"github.com/patchbay-cni/patchbay/controller/ranges"
 	"github.com/patchbay-cni/patchbay/ending"
 	"github.com/patchbay-cni/patchbay/objects"
 )
@@ -50,10 +51,11 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err := addresses.Add(ctx, m, addresses.Config{Grace: o.nodeGrace, Registry: registry}); err != nil {
 		return nil, fmt.Errorf("set up the controller of addresses: %w", err)
 	}
-	if err := errors.Join(addServices(ctx, m, registry), addReadiness(ctx, m, registry)); err != nil {
+	used := ranges.New(m.GetConfig(), o.clusterRanges, m.GetLogger().WithName("ranges"))
+	if err := errors.Join(m.Add(used), addServices(ctx, m, registry, used), addReadiness(ctx, m, registry)); err != nil {
 		return nil, err
 	}
-	ready, err := addAdmission(ctx, m, o)
+	ready, err := addAdmission(ctx, m, o, used)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -26,6 +28,7 @@ type options struct {
 	http, webhook         string
 	namingScheme          string
 	nodeGrace             time.Duration
+	clusterRanges         prefixes
 	elect, debug, version bool
 }
 
@@ -41,6 +44,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.namingScheme, "naming-scheme", "", "`name` of the scheme of interface names, as in the CNI configuration: empty or legacy")
 	f.DurationVar(&o.nodeGrace, "node-grace", 15*time.Minute,
 		"how long a Node must be gone before its addresses are freed; at least "+leastGrace.String())
+	f.Var(&o.clusterRanges, "cluster-ranges",
+		"`subnets` of the Pods' first interfaces that no Node's podCIDRs name, with commas, such as those of Calico's IPPools")
 	f.BoolVar(&o.elect, "leader-elect", true, "act only while holding the Lease; false is for a single replica")
 	f.BoolVar(&o.debug, "debug", false, "log more")
 	f.BoolVar(&o.version, "version", false, "print the version")
@@ -48,6 +53,34 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		return nil, err
 	}
 	return o, o.validate(f.NArg())
+}
+
+// prefixes is a flag of subnets with commas between them.
+type prefixes []netip.Prefix
+
+// String implements flag.Value.
+func (p *prefixes) String() string {
+	texts := make([]string, len(*p))
+	for i, prefix := range *p {
+		texts[i] = prefix.String()
+	}
+	return strings.Join(texts, ",")
+}
+
+// Set implements flag.Value.
+func (p *prefixes) Set(text string) error {
+	*p = nil
+	if text == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		prefix, err := netip.ParsePrefix(part)
+		if err != nil || prefix.Addr().Is4In6() {
+			return fmt.Errorf("%q is no subnet, such as 10.244.0.0/16", part)
+		}
+		*p = append(*p, prefix.Masked())
+	}
+	return nil
 }
 
 // validate refuses what the controller must not start with.

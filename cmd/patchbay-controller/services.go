@@ -14,16 +14,17 @@ import (
 
 	"github.com/patchbay-cni/patchbay/controller/addresses"
 	"github.com/patchbay-cni/patchbay/controller/networks"
+	"github.com/patchbay-cni/patchbay/controller/ranges"
 	services "github.com/patchbay-cni/patchbay/svcwatcher/cluster"
 )
 
 // addServices makes the leader keep the EndpointSlices of Services on networks.
-func addServices(ctx context.Context, m manager.Manager, registry prometheus.Registerer) error {
+func addServices(ctx context.Context, m manager.Manager, registry prometheus.Registerer, used *ranges.Watcher) error {
 	events, err := addresses.NewRecorder(ctx, m.GetConfig(), m.GetScheme())
 	if err != nil {
 		return err
 	}
-	if err := services.Add(ctx, m, services.Config{Registry: registry, Events: events}); err != nil {
+	if err := services.Add(ctx, m, services.Config{Registry: registry, Events: events, Ranges: used}); err != nil {
 		return fmt.Errorf("set up Services: %w", err)
 	}
 	return nil

@@ -198,8 +198,10 @@ func TestReservedAndGatewaysStayFree(t *testing.T) {
 		if _, _, err := a.Claim(w.Context(), w.net, dynamic, none); !errors.Is(err, claims.ErrExhausted) {
 			w.Errorf("got %v, want ErrExhausted", err)
 		}
-		if a4, _ := w.claim(a, static("10.0.0.1"), none); a4 != addr("10.0.0.1") {
-			w.Errorf("a gateway Pod asks for %v by name", a4)
+		for _, reserved := range []string{"10.0.0.1", "10.0.0.2"} {
+			if a4, _, err := a.Claim(w.Context(), w.net, static(reserved), none); !errors.Is(err, claims.ErrOutside) {
+				w.Errorf("static %s, a gateway's or a node's: got %v, error %v, want ErrOutside", reserved, a4, err)
+			}
 		}
 	})
 }

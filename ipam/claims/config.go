@@ -20,7 +20,7 @@ type Config struct {
 	// Life counts the starts of this node's daemon (kept with its journal). An
 	// entry's seq becomes at least this, and always more than it was.
 	Life int64
-	// Reserved are addresses that are never handed out dynamically, besides
+	// Reserved are addresses that are never handed out, besides
 	// gateways: those of the nodes' own NICs. It is called for each plan, with
 	// locks held, and must not block; nil means none.
 	Reserved func(*network.Network) []netip.Addr

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/ipam"
@@ -143,6 +144,9 @@ func (p *planner) takeOne(f *family, w Want) (netip.Addr, error) {
 }
 
 func (p *planner) takeStatic(f *family, a netip.Addr) error {
+	if slices.Contains(f.config().Reserved, a) {
+		return fmt.Errorf("claim static address %v: %w: it is a gateway of the network's routes, or a node's own; ask for another", a, ErrOutside)
+	}
 	err := f.pool.Claim(a)
 	switch {
 	case err == nil:

@@ -54,6 +54,13 @@ func TenantConfigRules() map[string]Case {
 		"PathInValue":   {Reason: "It becomes a file's name.", Spec: `{networkIds: {flannel: ../x}}`, Refused: []string{"networkIds[flannel]", "letters, digits"}},
 		"PathInKey":     {Reason: "It becomes an executable's name.", Spec: `{networkIds: {../sh: x}}`, Refused: []string{"networkIds", "letters, digits"}},
 		"LongID":        {Reason: "A link bears it.", Spec: `{networkIds: {MacVLAN: elevenchars}}`, Refused: []string{"networkIds", "10 characters"}},
+		"Subnets":       {Reason: "Of both families.", Spec: `{hostDevices: [{name: ens4}], subnets: [10.0.0.0/8, "fd00::/32"], clusterSubnets: [192.0.2.0/24]}`},
+		"NoSubnet":      {Reason: "An address.", Spec: `{hostDevices: [{name: ens4}], subnets: [10.0.0.0/8, 10.0.0.1]}`, Refused: []string{"subnets[1]", "10.0.0.0/8"}},
+		"MappedSubnet":  {Reason: "IPv4 in IPv6's clothes.", Spec: `{hostDevices: [{name: ens4}], clusterSubnets: ["::ffff:10.0.0.0/104"]}`, Refused: []string{"clusterSubnets[0]", "prefix length"}},
+		"Budgets":       {Reason: "All three.", Spec: `{hostDevices: [{name: ens4}], budgets: {networks: 0, ids: 4094, idsWithoutNetwork: 1}}`},
+		"BudgetBelow":   {Reason: "Less than nothing.", Spec: `{hostDevices: [{name: ens4}], budgets: {ids: -1}}`, Refused: []string{"budgets.ids", "greater than or equal to 0"}},
+		"NothingAtOnce": {Reason: "No network could be created.", Spec: `{hostDevices: [{name: ens4}], budgets: {idsWithoutNetwork: 0}}`, Refused: []string{"budgets.idsWithoutNetwork", "greater than or equal to 1"}},
+		"ManyAtOnce":    {Reason: "They have no object to see or delete.", Spec: `{hostDevices: [{name: ens4}], budgets: {idsWithoutNetwork: 3}}`, Refused: []string{"budgets.idsWithoutNetwork", "less than or equal to 2"}},
 		"LongFile":      {Reason: "A file may.", Spec: `{networkIds: {flannel: elevenchars}}`},
 	}
 }

@@ -64,6 +64,9 @@ func (r *Reconciler) sources(all cache.Cache) []source.Source {
 			r.onNetwork(ctx, kind, before, after, q)
 		})))
 	}
+	if r.cfg.Ranges != nil {
+		sources = append(sources, source.Func(r.onRanges))
+	}
 	return sources
 }
 

@@ -38,7 +38,7 @@ func slimPod(obj any) (any, error) {
 	if ports := svcwatcher.NamedPorts(&pod.Spec); len(ports) > 0 {
 		slim.Spec.Containers = []corev1.Container{{Ports: ports}}
 	}
-	slim.Status.Phase = pod.Status.Phase
+	slim.Status.Phase, slim.Status.PodIPs = pod.Status.Phase, pod.Status.PodIPs
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			slim.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}

@@ -50,13 +50,13 @@ func TestCachedObjectsAreSlim(t *testing.T) {
 					Containers: []corev1.Container{{Name: "c", Image: "i", Ports: []corev1.ContainerPort{{ContainerPort: 1}, named}}},
 				},
 				Status: corev1.PodStatus{
-					Phase: corev1.PodRunning, PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, Message: "m"}},
+					Phase: corev1.PodRunning, PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, Message: "m"}},
 				},
 			},
 			want: &corev1.Pod{
 				ObjectMeta: labelled,
 				Spec:       corev1.PodSpec{NodeName: "node", Hostname: "h", Subdomain: "s", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{named}}}},
-				Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+				Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 			},
 		},
 		"Service": {reason: "what decides on the endpoints", transform: slimService, in: &corev1.Service{ObjectMeta: living, Spec: more}, want: &corev1.Service{ObjectMeta: ours, Spec: spec}},

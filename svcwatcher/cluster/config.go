@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/patchbay-cni/patchbay/network"
 )
 
 // Config is what the watcher of Services needs to know. Registry and Events are
@@ -16,6 +18,8 @@ type Config struct {
 	Registry prometheus.Registerer
 	// Events makes Events on Services.
 	Events Recorder
+	// Ranges are what the cluster itself uses, and no Service leads to; nil for nothing.
+	Ranges Ranges
 	// Gather is how long what happens to Pods is collected before their Services
 	// are looked at, so that a burst is one write; 20 ms when zero.
 	Gather time.Duration
@@ -29,6 +33,14 @@ type Recorder interface {
 	Event(object runtime.Object, eventtype, reason, message string)
 }
 
+// Ranges follow what the cluster itself uses.
+type Ranges interface {
+	// Get returns the ranges; the error says why they are not known yet.
+	Get() (*network.ClusterRanges, error)
+	// Changed yields a value after changes, to one reader.
+	Changed() <-chan struct{}
+}
+
 const (
 	defaultGather  = 20 * time.Millisecond
 	defaultWorkers = 8
@@ -39,6 +51,9 @@ const (
 	leastDelay, mostDelay = 50 * time.Millisecond, 30 * time.Second
 	// zoneDelay collects Nodes that change their zone: all Services are looked at.
 	zoneDelay = time.Second
+	// withheldAgain is when a Service is looked at again that has an address which another
+	// Pod has too.
+	withheldAgain = time.Minute
 )
 
 func (c Config) withDefaults() Config {

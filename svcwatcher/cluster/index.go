@@ -20,6 +20,9 @@ import (
 const (
 	// byLabel of Pods: each of their labels, as key=value.
 	byLabel = "label"
+	// byIP of Pods: their addresses in the cluster's own network; of EndpointSlices: the
+	// addresses in them.
+	byIP = "ip"
 	// byPod of DanmEps: the bucket of their Pod's name.
 	byPod = "pod"
 	// bySelector of Services: one label of their selector, the one that pick
@@ -65,6 +68,8 @@ func index(ctx context.Context, all cache.Cache) error {
 		keys func(client.Object) []string
 	}{
 		{&corev1.Pod{}, byLabel, func(o client.Object) []string { return labelTexts(o.GetLabels()) }},
+		{&corev1.Pod{}, byIP, on(podIPs)},
+		{&discoveryv1.EndpointSlice{}, byIP, on(addressesIn)},
 		{&v1.DanmEp{}, byPod, on(func(ep *v1.DanmEp) []string { return []string{bucket(ep.Spec.Pod)} })},
 		{&corev1.Service{}, bySelector, on(selectorOf)},
 		{&corev1.Service{}, byNetwork, on(networksOf)},
@@ -90,6 +95,23 @@ func on[T client.Object](keys func(T) []string) func(client.Object) []string {
 		}
 		return nil
 	}
+}
+
+// podIPs are a Pod's addresses in the cluster's own network.
+func podIPs(pod *corev1.Pod) []string {
+	var ips []string
+	for _, ip := range pod.Status.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	return ips
+}
+
+func addressesIn(slice *discoveryv1.EndpointSlice) []string {
+	var all []string
+	for _, e := range slice.Endpoints {
+		all = append(all, e.Addresses...)
+	}
+	return all
 }
 
 func selectorOf(svc *corev1.Service) []string {

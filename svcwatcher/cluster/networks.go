@@ -5,36 +5,30 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// networks knows which networks exist, from their metadata, and reads whom a
-// ClusterNetwork is for when its spec changed: once, not for each Service.
+// networks knows which networks exist, from their metadata, and reads one when its spec
+// changed: once, not for each Service.
 type networks struct {
 	metadata client.Reader
 	direct   client.Reader
 
-	mu      sync.Mutex
-	tenants map[string]tenants // by name of the ClusterNetwork
+	mu    sync.Mutex
+	known map[network.Ref]objects.Model
 }
 
-type tenants struct {
-	version objects.Version
-	allowed []string
-}
-
-// standing is what a network is to a namespace. The UID is empty when there is none.
+// standing is what a network is to a namespace.
 type standing struct {
-	uid     string
-	allowed bool
+	exists, allowed bool
+	// Model's Network is nil when the network does not exist, or is invalid.
+	objects.Model
 }
 
 // look tells what a network is to a namespace.
@@ -48,41 +42,40 @@ func (n *networks) look(ctx context.Context, ref network.Ref, namespace string) 
 	if err != nil {
 		return standing{}, fmt.Errorf("get cached %s: %w", ref, err)
 	}
-	if ref.Kind != v1.KindClusterNetwork {
-		return standing{uid: string(meta.UID), allowed: ref.Namespace == namespace}, nil
-	}
-	allowed, err := n.allowed(ctx, ref, objects.VersionOf(meta))
+	m, err := n.read(ctx, ref, objects.VersionOf(meta))
 	if err != nil {
 		return standing{}, err
 	}
-	return standing{uid: string(meta.UID), allowed: len(allowed) == 0 || slices.Contains(allowed, namespace)}, nil
+	return standing{exists: true, allowed: m.Network == nil || m.Network.Allows(namespace), Model: m}, nil
 }
 
-// allowed returns AllowedTenants of a ClusterNetwork.
-func (n *networks) allowed(ctx context.Context, ref network.Ref, version objects.Version) ([]string, error) {
+// read returns a network of that version or a later one.
+func (n *networks) read(ctx context.Context, ref network.Ref, version objects.Version) (objects.Model, error) {
 	n.mu.Lock()
-	known, ok := n.tenants[ref.Name]
+	m, ok := n.known[ref]
 	n.mu.Unlock()
-	if ok && known.version == version {
-		return known.allowed, nil
+	if ok && m.Version == version {
+		return m, nil
 	}
-	net := &v1.ClusterNetwork{}
-	if err := n.direct.Get(ctx, objects.Key(ref), net); err != nil {
-		return nil, fmt.Errorf("get %s: %w", ref, err)
+	obj, err := objects.New(ref.Kind)
+	if err != nil {
+		return objects.Model{}, err
 	}
+	if err := n.direct.Get(ctx, objects.Key(ref), obj); err != nil {
+		return objects.Model{}, fmt.Errorf("get %s: %w", ref, err)
+	}
+	m = objects.ModelOf(obj)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.tenants == nil {
-		n.tenants = map[string]tenants{}
+	if n.known == nil {
+		n.known = map[network.Ref]objects.Model{}
 	}
-	n.tenants[ref.Name] = tenants{version: objects.VersionOf(net), allowed: net.Spec.AllowedTenants}
-	return net.Spec.AllowedTenants, nil
+	n.known[ref] = m
+	return m, nil
 }
 
 func (n *networks) forget(ref network.Ref) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if ref.Kind == v1.KindClusterNetwork {
-		delete(n.tenants, ref.Name)
-	}
+	delete(n.known, ref)
 }

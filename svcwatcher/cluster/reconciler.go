@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +31,7 @@ var _ reconcile.Reconciler = (*Reconciler)(nil)
 
 // Reconcile looks at one Service.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	err := r.look(ctx, req.NamespacedName)
+	after, err := r.look(ctx, req.NamespacedName)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the caches will say so, too
 		r.metrics.stale.Inc()
 		return reconcile.Result{RequeueAfter: r.stale.When(req)}, nil
@@ -39,19 +40,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("make the endpoints of Service %s: %w", req.NamespacedName, err)
 	}
 	r.stale.Forget(req)
-	return reconcile.Result{}, nil
+	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// look compares what a Service has with what it should have.
-func (r *Reconciler) look(ctx context.Context, key client.ObjectKey) error {
+// look compares what a Service has with what it should have, and says when to look again
+// although nothing has changed; zero for never.
+func (r *Reconciler) look(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
 	svc := &corev1.Service{}
 	err := r.cached.Get(ctx, key, svc)
 	if apierrors.IsNotFound(err) {
 		r.told.forget(key)
-		return r.remove(ctx, key)
+		return 0, r.remove(ctx, key)
 	}
 	if err != nil {
-		return fmt.Errorf("get cached Service: %w", err)
+		return 0, fmt.Errorf("get cached Service: %w", err)
 	}
 	judgement := svcwatcher.Judge(svc)
 	r.tell(svc, judgement)
@@ -59,38 +61,42 @@ func (r *Reconciler) look(ctx context.Context, key client.ObjectKey) error {
 	case svcwatcher.Served, svcwatcher.Broken:
 		return r.serve(ctx, svc, judgement)
 	default:
-		return r.remove(ctx, key)
+		return 0, r.remove(ctx, key)
 	}
 }
 
 // serve writes what is missing.
-func (r *Reconciler) serve(ctx context.Context, svc *corev1.Service, judgement svcwatcher.Judgement) error {
+func (r *Reconciler) serve(ctx context.Context, svc *corev1.Service, judgement svcwatcher.Judgement) (time.Duration, error) {
 	existing, err := r.slices(ctx, client.ObjectKeyFromObject(svc))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	source, err := r.source(ctx, svc, judgement)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var groups []svcwatcher.Group
+	var want svcwatcher.Endpoints
 	if judgement.Verdict == svcwatcher.Served {
-		groups = svcwatcher.Desired(source)
+		want = svcwatcher.Desired(source)
 	} else {
 		source.Pods, source.DanmEps, err = r.podsOf(ctx, svc.Namespace, existing)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		groups = svcwatcher.Keep(source, existing)
+		want.Groups = svcwatcher.Keep(source, existing)
 	}
-	changes := svcwatcher.Plan(svc, groups, existing)
+	r.tellWithheld(svc, want.Withheld)
+	changes := svcwatcher.Plan(svc, want.Groups, existing)
 	if err := r.write(ctx, &changes); err != nil {
 		r.tellRefusal(svc, err)
-		return err
+		return 0, err
 	}
-	if err := r.legacy(ctx, svc, groups); err != nil {
-		return err
+	if err := r.legacy(ctx, svc, want.Groups); err != nil {
+		return 0, err
 	}
 	r.warn(svc, subjectWrite, "", "") // what was refused is no more
-	return nil
+	if len(want.Withheld) > 0 {
+		return withheldAgain, nil // whose address it was tells nobody that it is gone
+	}
+	return 0, nil
 }

@@ -5,6 +5,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -21,18 +23,28 @@ import (
 // source reads from the caches what a Service's endpoints are made from, and tells
 // what its networks are to it.
 func (r *Reconciler) source(ctx context.Context, svc *corev1.Service, j svcwatcher.Judgement) (*svcwatcher.Source, error) {
-	s := &svcwatcher.Source{Service: svc, Request: j.Request, Zone: func(node string) string { return r.zone(ctx, node) }}
+	s := &svcwatcher.Source{
+		Service: svc, Request: j.Request, Zone: func(node string) string { return r.zone(ctx, node) },
+		Foreign: func(pod *corev1.Pod, a netip.Addr) bool { return r.foreign(ctx, pod, a) },
+	}
+	if r.cfg.Ranges != nil {
+		ranges, err := r.cfg.Ranges.Get()
+		if err != nil {
+			return nil, err
+		}
+		s.Ranges = ranges
+	}
 	if j.Request == nil {
 		return s, nil
 	}
-	s.Networks = map[network.Ref]string{}
+	s.Networks = map[network.Ref]*network.Network{}
 	for _, ref := range j.Request.Networks {
 		at, err := r.networks.look(ctx, ref, svc.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		if at.uid != "" && at.allowed {
-			s.Networks[ref] = at.uid
+		if at.Network != nil && at.allowed {
+			s.Networks[ref] = at.Network
 		}
 		r.tellStanding(svc, ref, at)
 	}
@@ -51,6 +63,37 @@ func (r *Reconciler) source(ctx context.Context, svc *corev1.Service, j svcwatch
 		s.DanmEps = append(s.DanmEps, eps...)
 	}
 	return s, nil
+}
+
+// foreign reports whether another living Pod has an address, and not on a network of ours:
+// tenants may have the same subnets, but none has the Pods' own. It finds what no range
+// says, with a CNI plugin that sets no podCIDRs.
+func (r *Reconciler) foreign(ctx context.Context, pod *corev1.Pod, a netip.Addr) bool {
+	var list corev1.PodList
+	if err := r.cached.List(ctx, &list, client.MatchingFields{byIP: a.String()}, client.UnsafeDisableDeepCopy); err != nil {
+		return true
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID == pod.UID || other.Status.Phase == corev1.PodSucceeded || other.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		eps, err := r.danmEps(ctx, other.Namespace, other.Name)
+		if err != nil || !slices.ContainsFunc(eps, func(ep v1.DanmEp) bool { return ep.Spec.PodUID == string(other.UID) && has(&ep, a) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether a DanmEp has an address.
+func has(ep *v1.DanmEp, a netip.Addr) bool {
+	for _, text := range []string{ep.Spec.Interface.Address, ep.Spec.Interface.AddressIPv6} {
+		if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Unmap() == a {
+			return true
+		}
+	}
+	return false
 }
 
 // podsOf reads the Pods that are behind slices now.

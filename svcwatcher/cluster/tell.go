@@ -15,8 +15,9 @@ import (
 
 // Subjects of Events on a Service, besides its networks by their names.
 const (
-	subjectService = ""
-	subjectWrite   = "write"
+	subjectService  = ""
+	subjectWrite    = "write"
+	subjectWithheld = "withheld"
 )
 
 // warn makes an Event on a Service if it says something new about the subject.
@@ -32,7 +33,7 @@ func (r *Reconciler) tell(svc *corev1.Service, j svcwatcher.Judgement) {
 		r.told.forget(client.ObjectKeyFromObject(svc)) // most Services are
 		return
 	}
-	subjects := []string{subjectService, subjectWrite}
+	subjects := []string{subjectService, subjectWrite, subjectWithheld}
 	if j.Request != nil {
 		for _, ref := range j.Request.Networks {
 			subjects = append(subjects, ref.String())
@@ -46,13 +47,27 @@ func (r *Reconciler) tell(svc *corev1.Service, j svcwatcher.Judgement) {
 func (r *Reconciler) tellStanding(svc *corev1.Service, ref network.Ref, at standing) {
 	reason, message := "", ""
 	switch {
-	case at.uid == "":
+	case !at.exists:
 		reason, message = svcwatcher.ReasonNoNetwork, fmt.Sprintf("%s does not exist: no endpoint is on it until it does", ref)
 	case !at.allowed:
 		reason, message = svcwatcher.ReasonNotAllowed,
 			fmt.Sprintf("%s is not for namespace %s: have the namespace added to its AllowedTenants, or name another network", ref, svc.Namespace)
+	case at.Err != nil:
+		reason, message = svcwatcher.ReasonNetworkInvalid, fmt.Sprintf("no endpoint is on it until it is mended: %v", at.Err)
 	}
 	r.warn(svc, ref.String(), reason, message)
+}
+
+// tellWithheld says which addresses are not published, and why.
+func (r *Reconciler) tellWithheld(svc *corev1.Service, all []svcwatcher.Withheld) {
+	message := ""
+	if len(all) > 0 {
+		message = all[0].String()
+	}
+	if len(all) > 1 {
+		message += fmt.Sprintf(" (and %d more)", len(all)-1)
+	}
+	r.warn(svc, subjectWithheld, svcwatcher.ReasonWithheld, message)
 }
 
 // tellRefusal says what the API server did not take. That it was away, or that there

@@ -4,9 +4,11 @@ package cluster
 
 import (
 	"context"
+	"slices"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -53,9 +55,43 @@ func (r *Reconciler) onPod(ctx context.Context, before, after *corev1.Pod, q que
 		}
 	}
 	labels[brokenSelector] = true
+	if after != nil && (before == nil || !slices.Equal(podIPs(before), podIPs(after))) {
+		r.queueHolders(ctx, after, q)
+	}
 	for text := range labels {
 		r.queueServices(ctx, q, client.InNamespace(namespace), client.MatchingFields{bySelector: text})
 	}
+}
+
+// queueHolders queues the Services of any namespace that lead to an address which a Pod
+// has got.
+func (r *Reconciler) queueHolders(ctx context.Context, pod *corev1.Pod, q queue) {
+	for _, ip := range podIPs(pod) {
+		var list discoveryv1.EndpointSliceList
+		if err := r.cached.List(ctx, &list, client.MatchingFields{byIP: ip}, client.UnsafeDisableDeepCopy); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Failed to list cached EndpointSlices")
+		}
+		for i := range list.Items {
+			for _, req := range serviceOf(ctx, &list.Items[i]) {
+				q.AddAfter(req, r.cfg.Gather)
+			}
+		}
+	}
+}
+
+// onRanges queues all Services whenever the cluster uses other ranges.
+func (r *Reconciler) onRanges(ctx context.Context, q queue) error {
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.cfg.Ranges.Changed():
+				r.queueServices(ctx, q)
+			}
+		}
+	}()
+	return nil
 }
 
 // samePod compares what is cached, but for the version.

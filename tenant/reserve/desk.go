@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/tenant"
 )
 
@@ -47,7 +48,7 @@ type job struct {
 }
 
 // Reserve finds a place and stores who has it. The error is a *network.InvalidError
-// when there is none, else it wraps ErrUnavailable or that of ctx: then the place may
+// when there is none or the namespace's budget is spent, tenant.ErrPending, else it wraps ErrUnavailable or that of ctx: then the place may
 // be reserved, and is released when no network comes.
 func (d *Desk) Reserve(ctx context.Context, r Request) (tenant.Choice, error) {
 	var choice tenant.Choice
@@ -62,6 +63,9 @@ func (d *Desk) Reserve(ctx context.Context, r Request) (tenant.Choice, error) {
 		if err != nil {
 			return err
 		}
+		if err := r.affordable(found.Place, configs); err != nil {
+			return err
+		}
 		choice = found
 		if r.DryRun {
 			return nil
@@ -72,6 +76,19 @@ func (d *Desk) Reserve(ctx context.Context, r Request) (tenant.Choice, error) {
 		return tenant.Choice{}, err
 	}
 	return choice, nil
+}
+
+// affordable checks the namespace's budget, against what is reserved of all TenantConfigs:
+// also of those that give nothing more.
+func (r Request) affordable(p network.Place, configs []*held) error {
+	if r.Alive == nil {
+		return nil
+	}
+	all := make([]tenant.Config, len(configs))
+	for i, h := range configs {
+		all[i] = h.config()
+	}
+	return tenant.CheckBudget(r.Wish, p, all, r.Alive)
 }
 
 // Release frees the places of tokens; one that has none is no error.
@@ -154,6 +171,13 @@ func views(configs []*held) []tenant.Config {
 		}
 	}
 	return list
+}
+
+// Look has f judge what the TenantConfigs are, but for those that nothing is given of,
+// and returns what it says. It is called from another goroutine, and again with what is
+// read afresh before an error is returned.
+func (d *Desk) Look(ctx context.Context, f func([]tenant.Config) error) error {
+	return d.do(ctx, func(configs []*held) error { return f(views(configs)) })
 }
 
 // NetworkID returns what networkIds says for a type in a namespace, or "". The error

@@ -35,6 +35,9 @@ type Request struct {
 	Owner tenant.Owner
 	// Taken may be nil. It is called from another goroutine.
 	Taken tenant.Taken
+	// Alive are the tokens of the networks that the namespace has, by which its budget is
+	// checked; nil checks none.
+	Alive map[string]bool
 	// DryRun decides without reserving anything.
 	DryRun bool
 }

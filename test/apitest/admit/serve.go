@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/patchbay-cni/patchbay/controller/ranges"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/webhook"
@@ -48,10 +49,11 @@ func Run(ctx context.Context, env *apitest.Env, port int, clock func() time.Time
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	used := ranges.New(m.GetConfig(), nil, logr.Discard())
 	_, err = webhook.Register(ctx, m, webhook.Options{
-		Namespace: namespace, Host: "127.0.0.1", Port: port, MoreHosts: []string{"127.0.0.1"}, Clock: clock,
+		Namespace: namespace, Host: "127.0.0.1", Port: port, MoreHosts: []string{"127.0.0.1"}, Clock: clock, Ranges: used,
 	})
-	if err != nil {
+	if err := errors.Join(err, m.Add(used)); err != nil {
 		cancel()
 		return nil, err
 	}

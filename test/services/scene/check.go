@@ -73,9 +73,13 @@ func Check(ctx context.Context, c client.Client, namespace string, nets ...*v1.C
 	); err != nil {
 		return err
 	}
-	refs := map[network.Ref]string{}
+	known := map[network.Ref]*network.Network{}
 	for _, n := range nets {
-		refs[network.Ref{Kind: v1.KindClusterNetwork, Name: n.Name}] = string(n.UID)
+		model, err := network.FromClusterNetwork(n)
+		if err != nil {
+			return err
+		}
+		known[model.Ref] = model
 	}
 	byApp, epsOf, slicesOf := map[string][]corev1.Pod{}, map[string][]v1.DanmEp{}, map[string][]discoveryv1.EndpointSlice{}
 	for _, p := range pods.Items {
@@ -94,12 +98,12 @@ func Check(ctx context.Context, c client.Client, namespace string, nets ...*v1.C
 		if j.Verdict != svcwatcher.Served {
 			continue
 		}
-		source := &svcwatcher.Source{Service: svc, Request: j.Request, Networks: refs, Zone: func(string) string { return "" }}
+		source := &svcwatcher.Source{Service: svc, Request: j.Request, Networks: known, Zone: func(string) string { return "" }}
 		source.Pods = byApp[j.Request.Selector["app"]]
 		for _, p := range source.Pods {
 			source.DanmEps = append(source.DanmEps, epsOf[p.Name]...)
 		}
-		if err := same(svc.Name, svcwatcher.Desired(source), slicesOf[svc.Name]); err != nil {
+		if err := same(svc.Name, svcwatcher.Desired(source).Groups, slicesOf[svc.Name]); err != nil {
 			return err
 		}
 	}
