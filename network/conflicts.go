@@ -122,7 +122,7 @@ func (t *tenancy) checkLink(n *Network, link Link) error {
 				path, value = optionPath("host_device"), n.Device
 			}
 			return n.conflict(ErrLinkTaken, path, value, "%s would use %q as %s, and %s has it as %s: use another NetworkID or device",
-				n.Ref, name, want, taken.owner.Ref, taken.link)
+				n.Ref, name, want, n.nameOf(taken.owner), taken.link)
 		}
 	}
 	return nil
@@ -151,7 +151,7 @@ func linkNamed(name string, n *Network, link Link) Link {
 func shareParent(n, o *Network, link Link) error {
 	if n.Device != o.Device {
 		return n.conflict(ErrLinkTaken, optionPath("host_device"), n.Device, "%s wants %s on %s, and %s has it on %s: use host_device %s or another vxlan",
-			n.Ref, link, n.Device, o.Ref, o.Device, o.Device)
+			n.Ref, link, n.Device, n.nameOf(o), o.Device, o.Device)
 	}
 	if n.Delegates() || o.Delegates() {
 		return nil // how another plugin uses its parent is its own matter
@@ -159,15 +159,25 @@ func shareParent(n, o *Network, link Link) error {
 	switch {
 	case n.Type != o.Type:
 		return n.conflict(ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s is %s, and %s on the same parent %s is %s: use one NetworkType on a parent",
-			n.Ref, n.Type, o.Ref, link, o.Type)
+			n.Ref, n.Type, n.nameOf(o), link, o.Type)
 	case n.Type == v1.TypeIPVLAN && n.Mode != o.Mode:
 		return n.conflict(ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s is IPVLAN in mode %q, and %s on the same parent %s in mode %q: use one mode on a parent",
-			n.Ref, n.Mode, o.Ref, link, o.Mode)
+			n.Ref, n.Mode, n.nameOf(o), link, o.Mode)
 	case n.Mode == modePassthru || o.Mode == modePassthru:
 		return n.conflict(ErrParentShared, optionPath("host_device"), n.Device, "%s and %s are both on %s, and a passthru network has its parent to itself: use another device or VLAN",
-			n.Ref, o.Ref, link)
+			n.Ref, n.nameOf(o), link)
 	}
 	return nil
+}
+
+// nameOf names another network in a message about n. The message is for those who may read
+// n: of a network in a namespace these are its tenants, who see neither the networks of
+// other namespaces nor ClusterNetworks that are not for them.
+func (n *Network) nameOf(o *Network) string {
+	if n.Ref.Namespace == "" || o.Allows(n.Ref.Namespace) {
+		return o.Ref.String()
+	}
+	return "a network that is not for this namespace"
 }
 
 // conflict is a refusal of n that names the field with which it is in the way.

@@ -49,9 +49,13 @@ func (n *Network) Link() (Link, bool) {
 }
 
 // LinkName returns the name that this network gives its link when it is the
-// oldest with that identity: <NetworkID>.<vlan>, vx_<NetworkID>, or the NIC's.
+// oldest with that identity: <NetworkID>.<vlan>, vx_<NetworkID>, or the NIC's. A tenant's
+// VXLAN is named after its VNI alone: tenants choose NetworkIDs, and one would take a name
+// from all others, whose refusal would tell them that it is there.
 func (n *Network) LinkName() string {
 	switch {
+	case n.VXLAN != 0 && n.Ref.Kind == v1.KindTenantNetwork:
+		return "vx" + strconv.Itoa(n.VXLAN)
 	case n.VXLAN != 0:
 		return "vx_" + n.ID
 	case n.VLAN != 0:

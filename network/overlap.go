@@ -32,7 +32,7 @@ func overlap(n, o *Network) error {
 		}
 		ours := fmt.Sprintf("%s-%s", pair.ours.Start, pair.ours.End)
 		return n.conflict(ErrPoolOverlap, optionPath(pair.field), ours, "%s of %s is %s, and %s on the same segment has %s-%s: use disjoint pools",
-			pair.field, n.Ref, ours, o.Ref, pair.s.Start, pair.s.End)
+			pair.field, n.Ref, ours, n.nameOf(o), pair.s.Start, pair.s.End)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (c *catalog) move() {
 
 // taken reports whether any network is on the VLAN or VXLAN of a place, or has the
 // name that the link of this NetworkID would get there: a tenant then gets another
-// VLAN. A VXLAN's name does not depend on its ID, so another one would not help.
+// VLAN. A tenant's VXLAN is named after its ID, which is nobody else's.
 func (c *catalog) taken(p network.Place, networkID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
