@@ -141,7 +141,10 @@ func TestStoreRefusesWhatIsNotTheNewest(t *testing.T) {
 func TestStoreProtects(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
-	store := NewStore(connect(t, env))
+	stores := map[bool]*Store{
+		true:  NewStore(connect(t, env)),                 // a node sets it
+		false: NewStore(env.As(t, apitest.Controller())), // only the controller takes it off
+	}
 	cn := clusterNetwork(t, env)
 	cn.Finalizers = []string{"example.com/other"}
 	if err := env.Client.Update(t.Context(), cn); err != nil {
@@ -153,6 +156,7 @@ func TestStoreProtects(t *testing.T) {
 		_ = env.Client.Update(t.Context(), cn)
 	})
 	for _, on := range []bool{true, true, false, false} {
+		store := stores[on]
 		o, err := store.Get(t.Context(), ref(cn))
 		if err != nil {
 			t.Fatal(err)

@@ -91,6 +91,7 @@ func TestDeletionWhileAPodAttaches(t *testing.T) {
 	ns := env.Namespace(t)
 	const rounds = 60
 	outcomes := map[string]int{}
+	controller := claims.NewSteward(objects.NewStore(env.Client), claims.StewardConfig{})
 	for round := range rounds {
 		o, n := danmNet(t, env, ns, fmt.Sprintf("net%d", round))
 		a := allocator(t, env, "n1", -1)
@@ -137,7 +138,7 @@ func TestDeletionWhileAPodAttaches(t *testing.T) {
 			})
 		}
 		eventually(t, "the network goes when the Pod is gone", func() bool {
-			_, _ = a.Collect(t.Context(), claims.KeyOf(n)) // as the controller does
+			_, _ = controller.EndDeletion(t.Context(), claims.KeyOf(n)) // it looks when something has changed
 			return apierrors.IsNotFound(env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), &v1.DanmNet{}))
 		})
 	}

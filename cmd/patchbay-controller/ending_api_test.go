@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/test/apitest"
-	"github.com/patchbay-cni/patchbay/test/apitest/admit"
 )
 
 // Whenever a replica is asked to end while it starts, before any of its requests, it ends,
@@ -49,7 +48,7 @@ func endAt(t *testing.T, env *apitest.Env, moment int64, elect bool) {
 		cancel()
 	}
 	var count atomic.Int64
-	cfg := rest.CopyConfig(env.ConfigAs(admit.Controller()))
+	cfg := rest.CopyConfig(env.ConfigAs(apitest.Controller()))
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return before{next, func() {
 			if count.Add(1) > moment {

@@ -57,6 +57,9 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 			return fmt.Errorf("watch %ss: %w", kind, err)
 		}
 	}
+	if err := ctl.Watch(source.TypedKind(m.GetCache(), &v1.DanmEp{}, c.onRemoval())); err != nil {
+		return fmt.Errorf("watch DanmEps: %w", err)
+	}
 	return m.Add(&sweeper{Controller: c, absences: absences{}, queue: func(ctx context.Context, ref network.Ref) {
 		select {
 		case queued <- event.TypedGenericEvent[network.Ref]{Object: ref}:
@@ -112,12 +115,15 @@ func (c *Controller) onChange(kind string, w Witness) handler.TypedEventHandler[
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[object], q queue) {
 			w.Look(key(e.ObjectNew), e.ObjectNew.ResourceVersion)
-			if request(e.ObjectNew) != request(e.ObjectOld) {
-				q.Add(objects.RefOf(kind, e.ObjectNew))
-				return
-			}
 			ref := objects.RefOf(kind, e.ObjectNew)
-			q.AddAfter(ref, c.lookIn(ref))
+			switch {
+			case request(e.ObjectNew) != request(e.ObjectOld):
+				q.Add(ref)
+			case e.ObjectNew.DeletionTimestamp != nil: // nodes give back what they hold: all within a moment
+				q.AddAfter(ref, min(c.cfg.Pace, deletionPace))
+			default:
+				q.AddAfter(ref, c.lookIn(ref))
+			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[object], _ queue) {
 			w.Gone(key(e.Object))
@@ -136,6 +142,24 @@ func (c *Controller) lookIn(ref network.Ref) time.Duration {
 		}
 	}
 	return wait
+}
+
+// deletionPace is the least time between two looks at a network in deletion.
+const deletionPace = 250 * time.Millisecond
+
+// onRemoval queues a network in deletion when one of its DanmEps is gone: the last one
+// may have been what kept it.
+func (c *Controller) onRemoval() handler.TypedEventHandler[*v1.DanmEp, network.Ref] {
+	type queue = workqueue.TypedRateLimitingInterface[network.Ref]
+	return handler.TypedFuncs[*v1.DanmEp, network.Ref]{
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1.DanmEp], q queue) {
+			ref := objects.NetworkOf(e.Object).Ref
+			meta := objects.Metadata(ref.Kind)
+			if err := c.cached.Get(ctx, objects.Key(ref), meta); err == nil && meta.DeletionTimestamp != nil {
+				q.AddAfter(ref, min(c.cfg.Pace, deletionPace))
+			}
+		},
+	}
 }
 
 // request is what the annotations of a network ask for.

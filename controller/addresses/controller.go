@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
 )
@@ -80,14 +82,38 @@ func (c *Controller) serve(ctx context.Context, r reading) (reconcile.Result, er
 	again, rebuildErr := c.obeyRebuild(ctx, r)
 	evictErr := c.evict(ctx, r)
 	conflicts, auditErr := c.audit(ctx, r)
-	errs := []error{err, rebuildErr, evictErr, auditErr, c.obeySkip(ctx, r)}
+	errs := []error{err, rebuildErr, evictErr, auditErr, c.obeySkip(ctx, r), c.endDeletion(ctx, r)}
 	if err == nil { // else nobody can tell who is awaited
 		errs = append(errs, c.tell(ctx, r, waiting, conflicts))
 	}
 	if r.recovering() != nil && (again == 0 || again > c.cfg.Hurry) {
 		again = c.cfg.Hurry
 	}
+	if r.Deleting && r.Protected && again == 0 {
+		again = c.cfg.Pace // caches may have been behind what brought it here
+	}
 	return reconcile.Result{RequeueAfter: again}, errors.Join(errs...)
+}
+
+// endDeletion lets a network go that is in deletion, when caches say that nobody uses it.
+// Nodes give back what they hold, and each write of theirs brings the network here again;
+// so does the end of its last DanmEp (onRemoval).
+func (c *Controller) endDeletion(ctx context.Context, r reading) error {
+	if !r.Deleting || !r.Protected || len(r.lives()) > 0 {
+		return nil
+	}
+	eps, err := c.endpoints(ctx, r.Ref)
+	if err != nil || slices.ContainsFunc(eps, func(e claims.Endpoint) bool { return e.NetworkUID == "" || e.NetworkUID == r.UID }) {
+		return err
+	}
+	done, err := c.steward.EndDeletion(ctx, r.key())
+	if err != nil {
+		return fmt.Errorf("end the deletion of %s: %w", r.Ref, err)
+	}
+	if done {
+		logr.FromContextOrDiscard(ctx).Info("Nobody uses the network any more: its deletion ends")
+	}
+	return nil
 }
 
 // since reports how long ago a time was, a long time for the zero time.

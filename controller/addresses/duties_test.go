@@ -89,6 +89,11 @@ func (s *steward) Evict(_ context.Context, _ claims.Key, gone map[string]string)
 	return 1, s.err
 }
 
+func (s *steward) EndDeletion(context.Context, claims.Key) (bool, error) {
+	s.calls = append(s.calls, "end deletion")
+	return s.err == nil, s.err
+}
+
 func (s *steward) Recover(_ context.Context, _ claims.Key, nodes, skip []string) ([]string, error) {
 	s.calls = append(s.calls, fmt.Sprintf("recover %v without %v", nodes, skip))
 	return s.awaited, s.err

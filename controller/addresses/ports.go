@@ -18,6 +18,9 @@ type Steward interface {
 	// Evict removes the entries of nodes (name to UID of the entry), and frees
 	// what they alone covered.
 	Evict(ctx context.Context, key claims.Key, gone map[string]string) (freed int64, err error)
+	// EndDeletion takes the finalizer off a network in deletion that nobody uses any
+	// more, and reports whether it is off. A conflict is claims.ErrConflict.
+	EndDeletion(ctx context.Context, key claims.Key) (done bool, err error)
 	// Recover ends the recovery when all of nodes are done or skipped; it
 	// returns who is awaited.
 	Recover(ctx context.Context, key claims.Key, nodes, skip []string) (awaited []string, err error)

@@ -63,7 +63,7 @@ func (s *sweeper) survey(ctx context.Context, kind string, found *survey) error 
 func (s *sweeper) due(ctx context.Context, r reading) bool {
 	_, rebuild := r.rebuild()
 	_, skip := r.skip()
-	if rebuild || skip || r.recovering() != nil || conflicting(r) {
+	if rebuild || skip || r.recovering() != nil || conflicting(r) || r.Deleting && r.Protected {
 		return true
 	}
 	suspect, err := s.suspect(ctx, r)

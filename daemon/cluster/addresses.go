@@ -41,7 +41,8 @@ var (
 	_ Coverage         = (*Addresses)(nil)
 	_ Recovery         = (*Addresses)(nil)
 	_ Moves            = (*Addresses)(nil)
-	_ Collector        = (*Addresses)(nil)
+	_ Reclaimer        = (*Addresses)(nil)
+	_ Settler          = (*Addresses)(nil)
 )
 
 // NewAddresses returns Addresses without an allocator.
@@ -205,7 +206,7 @@ func (m meaning) Is(target error) bool { return target == m.also }
 // Unwrap returns the error as it came.
 func (m meaning) Unwrap() error { return m.error }
 
-// Collect implements Collector.
+// Collect implements Reclaimer.
 func (a *Addresses) Collect(ctx context.Context, key claims.Key) (int64, error) {
 	allocator, err := a.open()
 	if err != nil {

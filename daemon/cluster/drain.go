@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -18,33 +19,36 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// Every node looks at a network in deletion: at a random time within
-// drainJitter, so that one of them is first and the others see its work in
-// their caches; and again, from drainAgain to drainLast, while it is in use.
+// Every node looks once at a network in deletion, at a random time within drainJitter,
+// and again, from drainAgain to drainLast, if that fails.
 const (
-	drainJitter = 3 * time.Second
-	drainAgain  = 5 * time.Second
+	drainJitter = time.Second
+	drainAgain  = time.Second
 	drainLast   = time.Minute
 )
 
-// Collector takes the finalizer off a network in deletion that nobody uses.
-type Collector interface {
-	// Collect also frees what nobody covers, and returns how many addresses.
-	Collect(ctx context.Context, net claims.Key) (int64, error)
+// Settler gives back what this node's entry has of networks and no Pod uses.
+type Settler interface {
+	// Settle compares the entry with the journal and frees the rest.
+	Settle(ctx context.Context, nets ...claims.Key) error
 }
 
-// Drain ends the deletion of networks.
+// Drain has this node give back what it covers of networks in deletion. Addresses in use
+// go back with their Pods. The controller takes the finalizer off when no node has an
+// entry any more.
 type Drain struct {
 	// cached reads metadata that may be stale.
-	cached  client.Reader
-	collect Collector
-	queue   workqueue.TypedRateLimitingInterface[network.Ref]
+	cached client.Reader
+	settle Settler
+	queue  workqueue.TypedRateLimitingInterface[network.Ref]
+	// settled are the networks in deletion that this node has looked at.
+	settled sync.Map // network.Ref → types.UID
 }
 
 // NewDrain returns a Drain that works with Run. Cached reads the metadata of
 // networks.
-func NewDrain(cached client.Reader, collect Collector) *Drain {
-	return &Drain{cached: cached, collect: collect, queue: workqueue.NewTypedRateLimitingQueue(
+func NewDrain(cached client.Reader, settle Settler) *Drain {
+	return &Drain{cached: cached, settle: settle, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[network.Ref](drainAgain, drainLast))}
 }
 
@@ -61,22 +65,22 @@ func (d *Drain) Run(ctx context.Context) error {
 	return nil
 }
 
-// errInUse brings a network back later.
-var errInUse = fmt.Errorf("network is still in use")
-
 // sync looks at one network.
 func (d *Drain) sync(ctx context.Context, ref network.Ref) error {
 	meta := objects.Metadata(ref.Kind)
 	if err := d.cached.Get(ctx, objects.Key(ref), meta); err != nil {
+		d.settled.Delete(ref)
 		return client.IgnoreNotFound(err)
 	}
 	if meta.DeletionTimestamp == nil || !slices.Contains(meta.Finalizers, v1.InUseFinalizer) {
 		return nil
 	}
-	if _, err := d.collect.Collect(ctx, claims.Key{Ref: ref, UID: string(meta.UID)}); err != nil {
-		return fmt.Errorf("collect addresses of %s: %w", ref, err)
+	if done, _ := d.settled.Load(ref); done == meta.UID {
+		return nil
 	}
-	// Either the finalizer is off now and the cache will say so, or a Pod is
-	// still attached somewhere.
-	return fmt.Errorf("%s: %w", ref, errInUse)
+	if err := d.settle.Settle(ctx, claims.Key{Ref: ref, UID: string(meta.UID)}); err != nil {
+		return fmt.Errorf("give back addresses of %s: %w", ref, err)
+	}
+	d.settled.Store(ref, meta.UID)
+	return nil
 }

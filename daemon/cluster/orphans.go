@@ -45,7 +45,8 @@ type Orphans struct {
 
 // Reclaimer frees the addresses of DanmEps that were removed without a record.
 type Reclaimer interface {
-	Collector
+	// Collect frees what nobody covers, and returns how many addresses.
+	Collect(ctx context.Context, net claims.Key) (int64, error)
 	// Free makes this node answer no more for what it took over from the DanmEp of
 	// that name when it started: what is in use here is never collected.
 	Free(ctx context.Context, net claims.Key, owner string, v4, v6 netip.Addr) error

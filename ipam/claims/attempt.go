@@ -21,14 +21,10 @@ func (d *desk) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	current, err := d.write(ctx, obj, p)
-	if err != nil {
+	if err := d.write(ctx, obj, p); err != nil {
 		return d.failed(p, err)
 	}
 	d.apply(p, work)
-	if current.Deleting && current.Protected && len(p.next.IPAM.Held) == 0 {
-		return d.unprotect(ctx, current)
-	}
 	return nil
 }
 
@@ -98,29 +94,4 @@ func (d *desk) failed(p *plan, err error) error {
 		d.book.seq, d.book.sure = p.entry.seq, false
 	}
 	return fmt.Errorf("write status of network %v: %w", d.key.Ref, err)
-}
-
-// unprotect takes the finalizer off a network in deletion whose entries are
-// gone, if then no DanmEp is left either.
-func (d *desk) unprotect(ctx context.Context, obj *Object) error {
-	endpoints, err := ask(ctx, d.a, func(ctx context.Context) ([]Endpoint, error) {
-		return d.a.store.Endpoints(ctx, obj.Ref)
-	})
-	for _, e := range endpoints {
-		if e.of(obj.UID) {
-			return nil
-		}
-	}
-	if err == nil {
-		_, err = ask(ctx, d.a, func(ctx context.Context) (*Object, error) {
-			return d.a.store.Protect(ctx, obj, false)
-		})
-	}
-	if err == nil || errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.dirty = true
-	return fmt.Errorf("take finalizer off network %v: %w", obj.Ref, err)
 }

@@ -38,10 +38,9 @@ func TestDelegatesHaveNoPool(t *testing.T) {
 			w.Fatalf("in use by %s: got %+v, want it without entries", ep.Name, o)
 		}
 		w.store.RemoveEndpoint(ep.Namespace, ep.Name)
-		if _, err := a.Collect(w.Context(), w.key()); err != nil {
+		if err := w.endDeletion(w.store); err != nil {
 			w.Fatal(err)
 		}
-		w.idle()
 		if o := w.store.Object(w.net.Ref); o != nil {
 			w.Errorf("still there: %+v", o)
 		}

@@ -13,6 +13,9 @@
 //   - Free, and Discard for what was never used, clear bit and entry in one write.
 //   - Collect frees what nobody covers: a quorum read, then a consistent list of
 //     DanmEps, then a write with that read's resourceVersion.
+//   - A network in deletion keeps its finalizer until its status has no node's entry
+//     and then no DanmEp names it. Only the Steward takes it off: a node gives back
+//     what it covers, and cannot see what others do.
 //
 // All claims and releases that wait for a network become one write (group
 // commit) with the resourceVersion of the object that was planned on. There is

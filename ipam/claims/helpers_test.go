@@ -151,6 +151,13 @@ func (w *world) release(a *claims.Allocator, node string, a4, a6 netip.Addr) {
 
 func (w *world) key() claims.Key { return claims.KeyOf(w.net) }
 
+// endDeletion is what the controller does when it sees a network in deletion move, over
+// a store that may fail.
+func (w *world) endDeletion(store claims.Store) error {
+	_, err := claims.NewSteward(store, claims.StewardConfig{}).EndDeletion(w.Context(), w.key())
+	return err
+}
+
 // idle lets all that is due happen.
 func (w *world) idle() {
 	time.Sleep(time.Minute)

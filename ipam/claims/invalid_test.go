@@ -51,10 +51,9 @@ func TestInvalidNetworkTakesAddressesBack(t *testing.T) {
 					w.Errorf("%s: left are bits %v and entry %q", tc.reason, got, w.entry("n1"))
 				}
 				w.store.Delete(w.net.Ref)
-				if _, err := a.Collect(w.Context(), w.key()); err != nil {
-					w.Errorf("%s: Collect: %v", tc.reason, err)
+				if err := w.endDeletion(w.store); err != nil {
+					w.Errorf("%s: EndDeletion: %v", tc.reason, err)
 				}
-				w.idle()
 				if o := w.store.Object(w.net.Ref); o != nil {
 					w.Errorf("%s: a deleted network that nobody uses is still there: %+v", tc.reason, o)
 				}

@@ -204,27 +204,6 @@ func stray(w *world, a string) {
 	w.store.SetIPAM(w.net.Ref, bits)
 }
 
-func TestCollectFinishesADeletion(t *testing.T) {
-	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
-		n1 := w.node("n1")
-		a4, _ := w.claim(n1, dynamic, none)
-		n1.Discard(w.net, a4, no)
-		w.idle()
-		w.store.Delete(w.net.Ref)
-		if w.store.Object(w.net.Ref) == nil {
-			w.Fatal("the finalizer was gone before the deletion")
-		}
-		for range 2 {
-			if _, err := w.node("n2").Collect(w.Context(), w.key()); err != nil {
-				w.Error(err)
-			}
-		}
-		if o := w.store.Object(w.net.Ref); o != nil {
-			w.Errorf("still there: %+v", o)
-		}
-	})
-}
-
 func TestCollectNeedsToReadAllEntries(t *testing.T) {
 	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
 		w.damaged = true

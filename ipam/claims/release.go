@@ -65,8 +65,7 @@ func (a *Allocator) Forget(key Key, owner string, a4, a6 netip.Addr) {
 }
 
 // Collect frees the bits that neither an entry nor a DanmEp covers, and returns
-// how many. On a network in deletion that nobody holds and no DanmEp names, it
-// takes the finalizer off.
+// how many.
 func (a *Allocator) Collect(ctx context.Context, key Key) (int64, error) {
 	w := &waiter{fresh: true, collect: true, ready: func(*ledger) bool { return true }}
 	err := a.desk(key).await(ctx, "collect", w)

@@ -229,22 +229,8 @@ func TestDeletionClosesTheHold(t *testing.T) {
 		}
 		w.release(a, "n1", used, no)
 		w.idle()
-		if o := w.store.Object(w.net.Ref); o != nil {
-			w.Errorf("the last release left the network there: %+v", o.IPAM)
-		}
-	})
-}
-
-// The finalizer stays while another node has an address that no DanmEp names yet.
-func TestFinalizerStaysForEntries(t *testing.T) {
-	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
-		n1, n2 := w.node("n1"), w.node("n2")
-		w.claim(n1, dynamic, none)
-		a4, _ := w.claim(n2, dynamic, none)
-		w.store.Delete(w.net.Ref)
-		w.release(n2, "n2", a4, no)
-		if w.store.Object(w.net.Ref) == nil {
-			w.Error("the network went under an address that n1 has claimed")
+		if got := w.entry("n1"); got != "-" {
+			w.Errorf("entry %q after the last release, want none", got)
 		}
 	})
 }

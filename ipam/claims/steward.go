@@ -4,6 +4,8 @@ package claims
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -58,6 +60,55 @@ func (s *Steward) Evict(ctx context.Context, key Key, gone map[string]string) (f
 		return p.collectErr
 	})
 	return freed, err
+}
+
+// EndDeletion takes the finalizer danm.io/in-use off a network in deletion that nobody
+// uses any more, and reports whether it is off. It reads the network, then lists the
+// DanmEps, then writes with the resourceVersion of that read: whoever begins to use the
+// network has an entry in its status first, and so changes it. A conflict is ErrConflict,
+// and somebody has changed the network.
+func (s *Steward) EndDeletion(ctx context.Context, key Key) (done bool, err error) {
+	newest := s.versions.newest(key)
+	a := &Allocator{cfg: s.cfg, ctx: ctx}
+	obj, err := ask(ctx, a, func(ctx context.Context) (*Object, error) { return s.store.Get(ctx, key.Ref) })
+	switch {
+	case errors.Is(err, ErrNotFound), err == nil && obj.UID != key.UID:
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read network %v: %w", key.Ref, err)
+	case older(obj.ResourceVersion, newest): // what used it since may be lost: it recovers first
+		return false, s.change(ctx, "end deletion of", key, func(*planner) error { return nil })
+	case !obj.Deleting || obj.used():
+		return false, nil
+	case !obj.Protected:
+		return true, nil
+	}
+	endpoints, err := ask(ctx, a, func(ctx context.Context) ([]Endpoint, error) { return s.store.Endpoints(ctx, key.Ref) })
+	if err != nil {
+		return false, fmt.Errorf("list DanmEps of %v: %w", key.Ref, err)
+	}
+	if slices.ContainsFunc(endpoints, func(e Endpoint) bool { return e.of(key.UID) }) {
+		return false, nil
+	}
+	_, err = ask(ctx, a, func(ctx context.Context) (*Object, error) { return s.store.Protect(ctx, obj, false) })
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return false, fmt.Errorf("take finalizer off network %v: %w", key.Ref, err)
+	}
+	return true, nil
+}
+
+// used reports whether a node has an entry in the object's status: it covers addresses,
+// or has an attachment whose DanmEp may not exist yet.
+func (o *Object) used() bool {
+	if o.IPAM == nil {
+		return false
+	}
+	for name := range o.IPAM.Held {
+		if ofNode(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // Recover ends a network's recovery when each of the nodes has reported or is to be

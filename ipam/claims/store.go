@@ -28,7 +28,8 @@ type Store interface {
 	Update(ctx context.Context, obj *Object) (*Object, error)
 
 	// Protect puts the finalizer danm.io/in-use on the main resource, or takes
-	// it off, and returns the object as written. Errors are those of Update.
+	// it off, and returns the object as written. Errors are those of Update. Only the
+	// controller may take it off.
 	Protect(ctx context.Context, obj *Object, on bool) (*Object, error)
 
 	// Endpoints lists the DanmEps that name the network, of all namespaces and

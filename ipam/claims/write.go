@@ -10,24 +10,24 @@ import (
 // write writes a plan, if there is something to write. What the journal has of the
 // entry's seq is never more than what the object has: it forgets before the entry
 // goes, and learns after the entry has come.
-func (d *desk) write(ctx context.Context, obj *Object, p *plan) (*Object, error) {
+func (d *desk) write(ctx context.Context, obj *Object, p *plan) error {
 	if !p.changed {
 		d.note(p, obj)
-		return obj, d.remember(p.entry)
+		return d.remember(p.entry)
 	}
 	if !p.entry.present {
 		if err := d.remember(p.entry); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	written, err := ask(ctx, d.a, func(ctx context.Context) (*Object, error) {
 		return d.a.store.Update(ctx, p.next)
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.note(p, written)
-	return written, d.remember(p.entry)
+	return d.remember(p.entry)
 }
 
 // note takes the object's version as the newest. That of a recovery begins anew, once

@@ -34,6 +34,15 @@ func NodeDaemon(node string) Identity {
 	}
 }
 
+// Controller is the account of patchbay-controller.
+func Controller() Identity {
+	const namespace = "patchbay-system"
+	return Identity{
+		UserName: "system:serviceaccount:" + namespace + ":patchbay-controller",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+}
+
 // ConfigAs returns a client configuration that acts as somebody else.
 func (e *Env) ConfigAs(who Identity) *rest.Config {
 	config := rest.CopyConfig(e.Config)

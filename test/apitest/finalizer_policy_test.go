@@ -19,7 +19,6 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network/networktest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
-	"github.com/patchbay-cni/patchbay/test/apitest/admit"
 )
 
 const inUseStays = "metadata.finalizers: danm.io/in-use stays until no Pod is attached, and Patchbay takes it off: " +
@@ -122,13 +121,13 @@ func TestOnlyPatchbayTakesOffInUse(t *testing.T) {
 	})
 }
 
-// Our accounts do, and cluster administrators, who may have no node left that does.
+// The controller does, and cluster administrators, who may have none left that does.
 func TestWhoTakesOffInUse(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
 		clients := map[string]client.Client{
-			"patchbayd": env.As(t, apitest.NodeDaemon("node-1")), "controller": env.As(t, admit.Controller()), "admin": env.Client,
+			"controller": env.As(t, apitest.Controller()), "admin": env.Client,
 		}
 		for _, kind := range (networktest.Case{}).On() {
 			o := usedNetwork(t, env, kind)
@@ -146,13 +145,16 @@ func TestWhoTakesOffInUse(t *testing.T) {
 }
 
 // A namespace that goes deletes what is in it, and the garbage collector takes its own
-// finalizer off; ours stays, and the daemon's write is the last.
+// finalizer off; ours stays, and the controller's write is the last.
 func TestInUseEndsByDeletion(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
-		daemon := env.As(t, apitest.NodeDaemon("node-1"))
-		collector := netadmin(t, env, "system:serviceaccount:kube-system:generic-garbage-collector")
+		controller := env.As(t, apitest.Controller())
+		collector := env.As(t, apitest.Identity{
+			UserName: "system:serviceaccount:kube-system:generic-garbage-collector",
+			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
+		}) // Kubernetes itself gives it the right to change every resource
 		for name, how := range map[string]client.DeleteOption{
 			"Background": client.PropagationPolicy(metav1.DeletePropagationBackground),
 			"Foreground": client.PropagationPolicy(metav1.DeletePropagationForeground),
@@ -167,8 +169,8 @@ func TestInUseEndsByDeletion(t *testing.T) {
 				if err := collector.Patch(t.Context(), o.DeepCopy(), mergePatch(`{"metadata": {"finalizers": ["danm.io/in-use"]}}`)); err != nil {
 					t.Errorf("the garbage collector takes off its own: %v", err)
 				}
-				if err := daemon.Patch(t.Context(), o.DeepCopy(), mergePatch(`{"metadata": {"finalizers": null}}`)); err != nil {
-					t.Errorf("the daemon takes off its own: %v", err)
+				if err := controller.Patch(t.Context(), o.DeepCopy(), mergePatch(`{"metadata": {"finalizers": null}}`)); err != nil {
+					t.Errorf("the controller takes off ours: %v", err)
 				}
 				if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
 					t.Errorf("afterwards: got %v, want it gone", err)

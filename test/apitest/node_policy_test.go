@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,8 +37,8 @@ func runWrites(t *testing.T, c client.Client, cases map[string]daemonWrite) {
 			switch {
 			case tc.refused == "" && err != nil:
 				t.Errorf("%s\nwrite: %v", tc.reason, err)
-			case tc.refused != "" && !apierrors.IsForbidden(err):
-				t.Errorf("%s\nwrite: got %v, want it forbidden", tc.reason, err)
+			case tc.refused != "" && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err):
+				t.Errorf("%s\nwrite: got %v, want it refused", tc.reason, err)
 			case tc.refused != "" && !strings.Contains(err.Error(), tc.refused):
 				t.Errorf("%s\nwrite: got %q, want it to say %q", tc.reason, err, tc.refused)
 			}
@@ -84,6 +85,32 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 			}},
 			"MoveOther": {reason: "Taking it over first does not help.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, others.DeepCopy(), jsonPatch(`[{"op": "replace", "path": "/spec/Host", "value": "node-1"}]`))
+			}},
+			"Finalizer": {reason: "Nobody takes it off: its namespace could not be deleted.", refused: "danm.io/node only", write: func(ctx context.Context, c client.Client) error {
+				ep := endpoint(ns, "node-1")
+				ep.Finalizers = append(ep.Finalizers, "example.com/never")
+				return c.Create(ctx, ep)
+			}},
+			"LateFinalizer": {reason: "The same afterwards.", refused: "danm.io/node only", write: func(ctx context.Context, c client.Client) error {
+				return c.Patch(ctx, own.DeepCopy(), mergePatch(`{"metadata": {"finalizers": ["danm.io/node", "example.com/never"]}}`), client.DryRunAll)
+			}},
+			"Owner": {reason: "The garbage collector would delete it.", refused: "sets none", write: func(ctx context.Context, c client.Client) error {
+				ep := endpoint(ns, "node-1")
+				ep.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "never-was", UID: "0"}}
+				return c.Create(ctx, ep)
+			}},
+			"LinksFinalizer": {reason: "It would outlive its Node.", refused: "sets none", write: func(ctx context.Context, c client.Client) error {
+				return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Finalizers: []string{"example.com/never"}}}, client.DryRunAll)
+			}},
+			"LinksOwner": {reason: "It goes with its Node, and with nothing else.", refused: "its own Node only", write: func(ctx context.Context, c client.Client) error {
+				return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-1", OwnerReferences: []metav1.OwnerReference{
+					{APIVersion: "v1", Kind: "Node", Name: "node-2", UID: "0"},
+				}}}, client.DryRunAll)
+			}},
+			"LinksOwnNode": {reason: "So the daemon makes it.", write: func(ctx context.Context, c client.Client) error {
+				return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-1", OwnerReferences: []metav1.OwnerReference{
+					{APIVersion: "v1", Kind: "Node", Name: "node-1", UID: "0"},
+				}}}, client.DryRunAll)
 			}},
 			"LinksOwn": {reason: "Its own links.", write: func(ctx context.Context, c client.Client) error {
 				return c.Create(ctx, &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, client.DryRunAll)
@@ -139,7 +166,15 @@ func TestNodeWritesItsOwnHeldEntry(t *testing.T) {
 			},
 			"Remove": {reason: "Another node's addresses.", refused: "node-2", write: update(func(h held) { delete(h, "node-2") })},
 			"Add":    {reason: "A name for later.", refused: "node-3", write: update(func(h held) { h["node-3"] = v1.HeldAddresses{UID: "3"} })},
-			"DropAll": {reason: "All at once.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
+			"Conditions": {reason: "They are the controller's.", refused: "the controller writes them", write: func(ctx context.Context, c client.Client) error {
+				o := n.DeepCopy()
+				if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
+					return err
+				}
+				o.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Forged", LastTransitionTime: metav1.Now()}}
+				return c.Status().Update(ctx, o, client.DryRunAll)
+			}},
+			"DropAll": {reason: "All at once.", refused: "status.ipam is gone", write: func(ctx context.Context, c client.Client) error {
 				o := n.DeepCopy()
 				if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
 					return err
@@ -264,29 +299,82 @@ func TestNodePoliciesInALargeCluster(t *testing.T) {
 	})
 }
 
-func TestNodeChangesOnlyTheFinalizerOfANetwork(t *testing.T) {
+// A node sets the finalizer of a network, and neither ends its use nor has the garbage
+// collector delete it.
+func TestNodeOnlyAddsTheFinalizerOfANetwork(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
-		n := heldNetwork(t, env)
-		patch := func(text string) func(context.Context, client.Client) error {
+		fresh, used := heldNetwork(t, env), heldNetwork(t, env)
+		marks := mergePatch(`{"metadata": {"finalizers": ["danm.io/in-use", "example.com/other"], "labels": {"a": "b"}, "annotations": {"a": "b"}}}`)
+		if err := env.Client.Patch(t.Context(), used, marks); err != nil {
+			t.Fatal(err)
+		}
+		patch := func(n *v1.ClusterNetwork, p client.Patch) func(context.Context, client.Client) error {
 			return func(ctx context.Context, c client.Client) error {
-				return c.Patch(ctx, n.DeepCopy(), jsonPatch(text), client.DryRunAll)
+				return c.Patch(ctx, n.DeepCopy(), p, client.DryRunAll)
 			}
 		}
-		const rule = "only the finalizer danm.io/in-use"
+		attack := func(n *v1.ClusterNetwork, p client.Patch) func(context.Context, client.Client) error {
+			return func(ctx context.Context, c client.Client) error { return c.Patch(ctx, n.DeepCopy(), p) }
+		}
+		const (
+			rule  = "sets the finalizer danm.io/in-use of a network, and changes nothing else"
+			owner = `{"apiVersion": "v1", "kind": "ConfigMap", "name": "never-was", "uid": "0"}`
+		)
 		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
-			"Finalizer": {reason: "It is in use.", write: patch(`[{"op": "add", "path": "/metadata/finalizers/-", "value": "danm.io/in-use"}]`)},
-			"OtherFinalizer": {
-				reason: "Somebody else's.", refused: rule, write: patch(`[{"op": "remove", "path": "/metadata/finalizers/0"}]`),
+			"Finalizer": {reason: "It is in use.", write: patch(fresh, jsonPatch(`[{"op": "add", "path": "/metadata/finalizers/-", "value": "danm.io/in-use"}]`))},
+			"Nothing":   {reason: "The same once more.", write: patch(used, mergePatch(`{"metadata": {"finalizers": ["danm.io/in-use", "example.com/other"]}}`))},
+			"Collected": {
+				reason: "The garbage collector would delete it at once.", refused: v1.InUseFinalizer, // by two policies
+				write: attack(used, mergePatch(`{"metadata": {"finalizers": null, "ownerReferences": [`+owner+`]}}`)),
 			},
-			"Spec": {
-				reason: "A node is no netadmin.", refused: rule, write: patch(`[{"op": "add", "path": "/spec/Options/vlan", "value": 5}]`),
+			"Owner": {
+				reason: "It would when somebody else takes the finalizer off.", refused: rule,
+				write: patch(used, mergePatch(`{"metadata": {"ownerReferences": [`+owner+`]}}`)),
 			},
+			"Applied": {
+				reason: "The same by server-side apply.", refused: rule,
+				write: func(ctx context.Context, c client.Client) error {
+					o := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"ownerReferences": []any{
+						map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "never-was", "uid": "0"},
+					}}}}
+					o.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(v1.KindClusterNetwork))
+					o.SetName(used.Name)
+					return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("me"), client.ForceOwnership)
+				},
+			},
+			"Release":        {reason: "It cannot see who else uses it.", refused: v1.InUseFinalizer, write: attack(used, mergePatch(`{"metadata": {"finalizers": ["example.com/other"]}}`))},
+			"OtherFinalizer": {reason: "Somebody else's.", refused: rule, write: patch(fresh, jsonPatch(`[{"op": "remove", "path": "/metadata/finalizers/0"}]`))},
+			"AddFinalizer":   {reason: "Nobody would take it off.", refused: rule, write: patch(fresh, jsonPatch(`[{"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/never"}]`))},
+			"Spec":           {reason: "A node is no netadmin.", refused: rule, write: patch(fresh, jsonPatch(`[{"op": "add", "path": "/spec/Options/vlan", "value": 5}]`))},
 			"Annotation": {
 				reason: "They say what a network is, too.", refused: rule,
-				write: patch(`[{"op": "add", "path": "/metadata/annotations", "value": {"danm.io/take-over": "true"}}]`),
+				write: patch(fresh, mergePatch(`{"metadata": {"annotations": {"danm.io/take-over": "true"}}}`)),
 			},
+			"Label":     {reason: "Others select by them.", refused: rule, write: patch(used, mergePatch(`{"metadata": {"labels": {"a": "c"}}}`))},
+			"DropLabel": {reason: "The same.", refused: rule, write: patch(used, mergePatch(`{"metadata": {"labels": null}}`))},
+			"StatusOwner": {reason: "The subresource takes no metadata.", refused: "", write: func(ctx context.Context, c client.Client) error {
+				o := &v1.ClusterNetwork{}
+				if err := env.Client.Get(ctx, client.ObjectKeyFromObject(used), o); err != nil {
+					return err
+				}
+				o.Finalizers, o.OwnerReferences = nil, []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "never-was", UID: "0"}}
+				if err := c.Status().Update(ctx, o, client.DryRunAll); err != nil {
+					return err
+				}
+				if len(o.Finalizers) != 2 || len(o.OwnerReferences) != 0 {
+					return fmt.Errorf("a write of status changed metadata: %+v", o.ObjectMeta)
+				}
+				return nil
+			}},
+			"Replace":   {reason: "Without the right.", refused: "cannot update", write: func(ctx context.Context, c client.Client) error { return c.Update(ctx, used.DeepCopy()) }},
+			"Delete":    {reason: "Without the right.", refused: "cannot delete", write: func(ctx context.Context, c client.Client) error { return c.Delete(ctx, used.DeepCopy()) }},
+			"DeleteAll": {reason: "Without the right.", refused: "cannot deletecollection", write: func(ctx context.Context, c client.Client) error { return c.DeleteAllOf(ctx, &v1.ClusterNetwork{}) }},
 		})
+		now := &v1.ClusterNetwork{}
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(used), now); err != nil || len(now.Finalizers) != 2 || len(now.OwnerReferences) > 0 {
+			t.Errorf("after the attack the network has finalizers %v and owners %v (%v)", now.Finalizers, now.OwnerReferences, err)
+		}
 	})
 }

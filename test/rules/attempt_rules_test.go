@@ -26,9 +26,9 @@ func attemptRules() []row {
 			name: "PlannedAfresh",
 			rule: "each attempt plans afresh from the object just read, never replays an old plan",
 			file: claimsDir + "write.go",
-			old:  "\tif err != nil {\n\t\treturn nil, err\n\t}\n\td.note(p, written)\n",
+			old:  "\tif err != nil {\n\t\treturn err\n\t}\n\td.note(p, written)\n",
 			new: "\tif err != nil {\n\t\tif now, bad := d.a.store.Get(ctx, d.key.Ref); bad == nil {\n\t\t\tp.next.ResourceVersion = now.ResourceVersion\n" +
-				"\t\t\twritten, err = d.a.store.Update(ctx, p.next)\n\t\t}\n\t}\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\td.note(p, written)\n",
+				"\t\t\twritten, err = d.a.store.Update(ctx, p.next)\n\t\t}\n\t}\n\tif err != nil {\n\t\treturn err\n\t}\n\td.note(p, written)\n",
 			test: "^TestCollectMeetsAClaim$",
 		},
 		{

@@ -18,14 +18,14 @@ func fenceRules() []row {
 			name: "SeqIsJournalledBeforeUse",
 			rule: "the seq of the entry is journalled before a hold of that network is used",
 			file: claimsDir + "write.go",
-			old:  "\treturn written, d.remember(p.entry)\n", new: "\treturn written, nil\n",
+			old:  "\td.note(p, written)\n\treturn d.remember(p.entry)\n", new: "\td.note(p, written)\n\treturn nil\n",
 			test: "^TestSeqIsJournalledBeforeUse$",
 		},
 		{
 			name: "SeqIsForgottenBeforeTheEntryGoes",
 			rule: "a node that reads a smaller seq than it journalled: only older state may show one",
 			file: claimsDir + "write.go",
-			old:  "\tif !p.entry.present {\n\t\tif err := d.remember(p.entry); err != nil {\n\t\t\treturn nil, err\n\t\t}\n\t}\n",
+			old:  "\tif !p.entry.present {\n\t\tif err := d.remember(p.entry); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n",
 			test: "^TestSeqIsJournalledBeforeUse$",
 		},
 		{

@@ -129,16 +129,23 @@ func holdRules() []row {
 		{
 			name: "FinalizerStaysForDanmEps",
 			rule: "finalizer on the network, off when nobody holds and no DanmEp is left",
-			file: claimsDir + "attempt.go",
-			old:  "\t\tif e.of(obj.UID) {\n\t\t\treturn nil\n", new: "\t\tif e.of(obj.UID) && false {\n\t\t\treturn nil\n",
-			test: "^TestReleasesWorkWhileTheNetworkIsDeleted$",
+			file: claimsDir + "steward.go",
+			old:  "return e.of(key.UID) }) {", new: "return e.of(key.UID) && false }) {",
+			test: "^TestDeletionWaitsForUsers$",
 		},
 		{
 			name: "FinalizerStaysForEntries",
 			rule: "finalizer on the network, off when nobody holds and no DanmEp is left",
-			file: claimsDir + "attempt.go",
-			old:  "current.Protected && len(p.next.IPAM.Held) == 0 {", new: "current.Protected {",
-			test: "^(TestDeletion|TestReleasesWorkWhileTheNetworkIsDeleted|TestFinalizerStaysForEntries)",
+			file: claimsDir + "steward.go",
+			old:  "case !obj.Deleting || obj.used():", new: "case !obj.Deleting:",
+			test: "^TestDeletionWaitsForUsers$",
+		},
+		{
+			name: "FinalizerStaysOnWhatIsOlder",
+			rule: "an object older than what the controller has seen gives out nothing",
+			file: claimsDir + "steward.go",
+			old:  "case older(obj.ResourceVersion, newest): // what", new: "case older(obj.ResourceVersion, newest) && false: // what",
+			test: "^TestDeletionOfAnOlderObject$",
 		},
 	}
 }

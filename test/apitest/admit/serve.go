@@ -42,7 +42,7 @@ func Serve(ctx context.Context, env *apitest.Env, clock func() time.Time) (stop 
 
 // Run runs admission on a port, for configurations that are there, or will be.
 func Run(ctx context.Context, env *apitest.Env, port int, clock func() time.Time) (stop func(), err error) {
-	m, err := manager.New(env.ConfigAs(Controller()), manager.Options{
+	m, err := manager.New(env.ConfigAs(apitest.Controller()), manager.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
 	})
 	if err != nil {
@@ -63,14 +63,6 @@ func Run(ctx context.Context, env *apitest.Env, port int, clock func() time.Time
 		_ = m.Start(ctx)
 	}()
 	return func() { cancel(); <-done }, nil
-}
-
-// Controller is the account of patchbay-controller.
-func Controller() apitest.Identity {
-	return apitest.Identity{
-		UserName: "system:serviceaccount:" + namespace + ":patchbay-controller",
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-	}
 }
 
 // FreePort returns a TCP port of the loopback address that nobody listens on, and that
