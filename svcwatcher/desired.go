@@ -39,7 +39,7 @@ func Desired(s *Source) Endpoints {
 	var out Endpoints
 	for _, pod := range s.selected() {
 		serving := endpointutil.IsPodReady(pod)
-		for _, ep := range interfaces[pod.UID] {
+		for _, ep := range interfaces[placeOf(pod)] {
 			n := s.networkOf(ep)
 			if n == nil {
 				continue

@@ -55,7 +55,7 @@ func ep(pod, address, address6 string, edit ...func(*v1.DanmEp)) v1.DanmEp {
 	e := v1.DanmEp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ep-" + pod + address + address6},
 		Spec: v1.DanmEpSpec{
-			NetworkName: "red", NetworkUID: "red-uid", APIType: v1.KindClusterNetwork, Pod: pod, PodUID: "uid-" + pod,
+			NetworkName: "red", NetworkUID: "red-uid", APIType: v1.KindClusterNetwork, Pod: pod, PodUID: "uid-" + pod, Host: "n1",
 			Interface: v1.DanmEpInterface{Name: "eth1", Address: address, AddressIPv6: address6},
 		},
 	}
@@ -72,6 +72,9 @@ func terminating(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.
 func ports(named ...corev1.ContainerPort) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Ports: named}} }
 }
+
+// on says which node made a DanmEp.
+func on(node string) func(*v1.DanmEp) { return func(e *v1.DanmEp) { e.Spec.Host = node } }
 
 func publish(svc *corev1.Service) { svc.Spec.PublishNotReadyAddresses = true }
 
@@ -187,6 +190,8 @@ func TestDesired(t *testing.T) {
 		"FormerPod":            {reason: "a StatefulSet's new Pod has the old one's name", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.UID = "new" })}, eps: one, want: []svcwatcher.Group{}},
 		"NobodysEp":            {reason: "without a UID it could be a former Pod's", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.UID = "" })}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", func(e *v1.DanmEp) { e.Spec.PodUID = "" })}, want: []svcwatcher.Group{}},
 		"NewSandbox":           {reason: "of two for one interface the newer", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.2/24", "", func(e *v1.DanmEp) { e.CreationTimestamp = metav1.Unix(9, 0) }), ep("a", "10.0.0.1/24", "", func(e *v1.DanmEp) { e.CreationTimestamp = metav1.Unix(8, 0) })}, want: four(endpoint("a", "10.0.0.2"))},
+		"Forged":               {reason: "a node answers for its own Pods: what another one says of them is forged", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.66/24", "", on("n2"))}, want: []svcwatcher.Group{}},
+		"ForgedOver":           {reason: "a newer one for the same interface takes nothing away either", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.66/24", "", on("n2"), func(e *v1.DanmEp) { e.CreationTimestamp = metav1.Unix(9, 0) }), ep("a", "10.0.0.1/24", "", func(e *v1.DanmEp) { e.CreationTimestamp = metav1.Unix(8, 0) })}, want: four(endpoint("a", "10.0.0.1"))},
 		"OtherNet":             {reason: "on another network", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", blue)}, want: []svcwatcher.Group{}},
 		"FormerNet":            {reason: "a network that was made anew", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", func(e *v1.DanmEp) { e.Spec.NetworkUID = "former" })}, want: []svcwatcher.Group{}},
 		"DANMsEp":              {reason: "DANM writes neither UID nor, for its first kind, apiType", svc: service(onBlue), pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", blue, func(e *v1.DanmEp) { e.Spec.NetworkUID, e.Spec.APIType = "", "" })}, want: four(endpoint("a", "10.0.0.1"))},
@@ -197,8 +202,8 @@ func TestDesired(t *testing.T) {
 		"OnceByName":           {reason: "else by name", svc: service(onBlue), pods: []corev1.Pod{pod("b"), pod("a")}, eps: []v1.DanmEp{ep("b", "10.0.0.1/24", ""), ep("a", "10.0.0.1/24", "", blue)}, want: four(endpoint("a", "10.0.0.1"))},
 		"LinkLocal":            {reason: "the API server would refuse the slice", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "169.254.0.1/16", "fe80::1/64")}, want: []svcwatcher.Group{}},
 		"NoAddress":            {reason: "layer 2 only", pods: []corev1.Pod{pod("a")}, eps: []v1.DanmEp{ep("a", "", "rubbish")}, want: []svcwatcher.Group{}},
-		"NoNode":               {reason: "whatever is known is said", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "" })}, eps: one, want: four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.NodeName, e.Zone = nil, nil }))},
-		"NoZone":               {reason: "a Node without a zone", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "n2" })}, eps: one, want: four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.NodeName, e.Zone = new("n2"), nil }))},
+		"NoNode":               {reason: "whatever is known is said", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "" })}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", on(""))}, want: four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.NodeName, e.Zone = nil, nil }))},
+		"NoZone":               {reason: "a Node without a zone", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "n2" })}, eps: []v1.DanmEp{ep("a", "10.0.0.1/24", "", on("n2"))}, want: four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.NodeName, e.Zone = new("n2"), nil }))},
 		"Hostname":             {reason: "the Pod's subdomain is this Service", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.Subdomain = "h", "web" })}, eps: one, want: four(endpoint("a", "10.0.0.1", func(e *discoveryv1.Endpoint) { e.Hostname = new("h") }))},
 		"OtherDomain":          {reason: "the Pod's subdomain is another Service", pods: []corev1.Pod{pod("a", func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.Subdomain = "h", "db" })}, eps: one, want: four(endpoint("a", "10.0.0.1"))},
 		"NoPorts": {reason: "headless Services need none", svc: service(asks()), pods: []corev1.Pod{pod("a")}, eps: one,

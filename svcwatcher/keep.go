@@ -22,7 +22,7 @@ func Keep(s *Source, existing []discoveryv1.EndpointSlice) []Group {
 		}
 	}
 	has := func(pod *corev1.Pod, a netip.Addr) bool {
-		for _, ep := range interfaces[pod.UID] {
+		for _, ep := range interfaces[placeOf(pod)] {
 			if slices.Contains(addresses(ep), a) && s.clusterRule(ep.Spec.APIType, pod, a) == "" {
 				return true
 			}

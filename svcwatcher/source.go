@@ -62,15 +62,26 @@ func (s *Source) selected() []*corev1.Pod {
 	return all
 }
 
-// interfaces are the DanmEps of each living Pod, by its UID: one that a former Pod of
-// the same name left behind is nobody's. Of two for one interface (the sandbox was
-// made anew) the newer counts.
-func (s *Source) interfaces() map[types.UID][]*v1.DanmEp {
-	type key struct{ uid, ifc string }
+// place is a Pod on its node.
+type place struct {
+	uid  types.UID
+	node string
+}
+
+func placeOf(pod *corev1.Pod) place { return place{pod.UID, pod.Spec.NodeName} }
+
+// interfaces are the DanmEps of each living Pod, by its UID and node: one that a former Pod of
+// the same name left behind is nobody's, and one that another node made is forged. Of two
+// for one interface (the sandbox was made anew) the newer counts.
+func (s *Source) interfaces() map[place][]*v1.DanmEp {
+	type key struct {
+		place
+		ifc string
+	}
 	newest := map[key]*v1.DanmEp{}
 	for i := range s.DanmEps {
 		ep := &s.DanmEps[i]
-		k := key{uid: ep.Spec.PodUID, ifc: ep.Spec.Interface.Name}
+		k := key{place{types.UID(ep.Spec.PodUID), ep.Spec.Host}, ep.Spec.Interface.Name}
 		if ep.Namespace != s.Service.Namespace || k.uid == "" {
 			continue
 		}
@@ -78,9 +89,9 @@ func (s *Source) interfaces() map[types.UID][]*v1.DanmEp {
 			newest[k] = ep
 		}
 	}
-	all := map[types.UID][]*v1.DanmEp{}
+	all := map[place][]*v1.DanmEp{}
 	for k, ep := range newest {
-		all[types.UID(k.uid)] = append(all[types.UID(k.uid)], ep)
+		all[k.place] = append(all[k.place], ep)
 	}
 	for _, eps := range all {
 		slices.SortFunc(eps, func(a, b *v1.DanmEp) int { return strings.Compare(a.Name, b.Name) })
