@@ -39,6 +39,10 @@ const (
 	// them, that the recovery does not wait for: they are off, and so are the
 	// Pods on them. It is gone when the recovery is over.
 	SkipAnnotation = "danm.io/ipam-skip"
+	// RecoveringAnnotation on a network says since when it recovers. The controller
+	// sets it for nodes that have nothing to do with the network, and so are sent its
+	// metadata only: each reports once to the recovery of each value.
+	RecoveringAnnotation = "danm.io/recovering"
 )
 
 // Finalizers that Patchbay sets.

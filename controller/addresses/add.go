@@ -162,8 +162,9 @@ func (c *Controller) onRemoval() handler.TypedEventHandler[*v1.DanmEp, network.R
 	}
 }
 
-// request is what the annotations of a network ask for.
+// request is what the annotations of a network ask for. What somebody else makes of the
+// controller's own is put right at once.
 func request(obj *metav1.PartialObjectMetadata) string {
 	rebuild, asked := obj.Annotations[v1.RebuildAnnotation]
-	return fmt.Sprint(asked, rebuild, "\n", obj.Annotations[v1.SkipAnnotation])
+	return fmt.Sprint(asked, rebuild, "\n", obj.Annotations[v1.SkipAnnotation], "\n", obj.Annotations[v1.RecoveringAnnotation])
 }

@@ -4,7 +4,6 @@ package addresses
 
 import (
 	"context"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -49,7 +48,7 @@ func desired(before []metav1.Condition, generation int64, uses []use, w waiting,
 	} else if c := meta.FindStatusCondition(before, v1.ConditionAddressesAvailable); c != nil && c.ObservedGeneration == generation {
 		after = append(after, *c) // the bitmap cannot be read for the moment
 	}
-	if len(w.awaited) > 0 && !another(before, w) {
+	if len(w.awaited) > 0 {
 		after = append(after, metav1.Condition{
 			Type: v1.ConditionRecovering, Status: metav1.ConditionTrue, Reason: v1.ReasonAwaitingNodes,
 			Message: recoveringText(w), ObservedGeneration: generation,
@@ -64,14 +63,6 @@ func desired(before []metav1.Condition, generation int64, uses []use, w waiting,
 		})
 	}
 	return after
-}
-
-// another reports whether the condition speaks of another recovery. It is removed
-// then, and set again at the next look: nodes that do not use the network, and so do
-// not read it, report when they see it set.
-func another(before []metav1.Condition, w waiting) bool {
-	c := meta.FindStatusCondition(before, v1.ConditionRecovering)
-	return c != nil && !strings.Contains(c.Message, w.since)
 }
 
 // available is the condition for a pool. The numbers in its message are those of

@@ -77,9 +77,8 @@ func TestDesiredConditions(t *testing.T) {
 			waiting: waiting{since: "noon", awaited: []string{"b"}}, want: []string{"Recovering=True AwaitingNodes"}, message: "what they use: b.", write: true,
 		},
 		"Again": {
-			reason:  "of a second recovery idle nodes learn by the condition: it must be seen to come",
-			before:  []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
-			waiting: waiting{since: "one", awaited: []string{"b"}}, write: true,
+			reason: "a second recovery, begun while the first one ran", before: []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
+			waiting: waiting{since: "one", awaited: []string{"b"}}, want: []string{"Recovering=True AwaitingNodes"}, message: "at one", write: true,
 		},
 		"Conflict": {
 			reason: "both Pods are named", generation: 1, conflicts: conflicts{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},

@@ -83,6 +83,11 @@ func (c *Controller) serve(ctx context.Context, r reading) (reconcile.Result, er
 	evictErr := c.evict(ctx, r)
 	conflicts, auditErr := c.audit(ctx, r)
 	errs := []error{err, rebuildErr, evictErr, auditErr, c.obeySkip(ctx, r), c.endDeletion(ctx, r)}
+	since := waiting.since
+	if err == nil && len(waiting.awaited) == 0 {
+		since = "" // it is over
+	}
+	errs = append(errs, c.mark(ctx, r, since))
 	if err == nil { // else nobody can tell who is awaited
 		errs = append(errs, c.tell(ctx, r, waiting, conflicts))
 	}

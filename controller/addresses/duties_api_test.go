@@ -180,6 +180,23 @@ func TestRecoveryWaitsForEveryNode(t *testing.T) {
 	f.node("c")
 	cn := f.network(&v1.IPAMStatus{V4: bitmap(), Recovering: &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"a"}}})
 	f.condition(cn, v1.ConditionRecovering, metav1.ConditionTrue, v1.ReasonAwaitingNodes, "b, c")
+	// A node that does not use the network sees its metadata only.
+	marked := func() {
+		f.eventually("the mark that nodes report to", func(ctx context.Context) error {
+			fresh := f.get(ctx, cn)
+			if got, want := fresh.Annotations[v1.RecoveringAnnotation], fresh.Status.IPAM.Recovering.Since.UTC().Format(time.RFC3339Nano); got != want {
+				return fmt.Errorf("it is %q, want %q", got, want)
+			}
+			return nil
+		})
+	}
+	marked()
+	f.annotate(cn, v1.RecoveringAnnotation, "somebody's") // who may write the network
+	marked()
+	f.write(cn, func(s *v1.NetworkStatus) { // it begins anew while it runs
+		s.IPAM.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(s.IPAM.Recovering.Since.Add(time.Millisecond)), Done: []string{"a"}}
+	})
+	marked()
 	f.write(cn, func(s *v1.NetworkStatus) { s.IPAM.Recovering.Done = []string{"a", "b"} })
 	f.condition(cn, v1.ConditionRecovering, metav1.ConditionTrue, v1.ReasonAwaitingNodes, "use: c.")
 	if f.get(t.Context(), cn).Status.IPAM.Recovering == nil {
@@ -195,6 +212,7 @@ func TestRecoveryWaitsForEveryNode(t *testing.T) {
 		}
 		return nil
 	})
+	f.obeyed(cn, v1.RecoveringAnnotation)
 }
 
 // Each claim moves a network's metadata; the object, which holds the bitmap, is read

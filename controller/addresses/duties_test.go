@@ -145,6 +145,7 @@ func TestDuties(t *testing.T) {
 			}
 		}
 	}
+	const marked = `"danm.io/recovering":"0001-01-01T00:00:00Z"`
 	held := func(cn *v1.ClusterNetwork) {
 		cn.Status.IPAM.Held = map[string]v1.HeldAddresses{"a": {UID: "1"}, "b": {UID: "old"}, "c": {UID: "3"}}
 	}
@@ -188,7 +189,7 @@ func TestDuties(t *testing.T) {
 		},
 		"LooseInRecovery": {
 			reason:  "who covers a bit is not known yet: nothing is freed",
-			network: recovering("a"), suspect: true, writes: []string{"conditions"}, events: []string{"Warning AwaitingNodes: "},
+			network: recovering("a"), suspect: true, writes: []string{marked, "conditions"}, events: []string{"Warning AwaitingNodes: "},
 		},
 		"Recovered": {
 			reason:  "all nodes have reported",
@@ -196,7 +197,18 @@ func TestDuties(t *testing.T) {
 		},
 		"RecoverFails": {
 			reason:  "the condition stays when nobody can tell who is awaited",
-			network: recovering("a", "b"), err: errors.New("away"), calls: []string{"recover [a b] without []"}, fails: true,
+			network: recovering("a", "b"), err: errors.New("away"), calls: []string{"recover [a b] without []"}, writes: []string{marked}, fails: true,
+		},
+		"Marked": {
+			reason:  "nodes know since when it recovers",
+			network: annotated(v1.RecoveringAnnotation, "0001-01-01T00:00:00Z", recovering("a")), writes: []string{"conditions"}, events: []string{"AwaitingNodes"},
+		},
+		"MarkedOtherwise": {
+			reason:  "it began anew, or somebody else wrote the mark",
+			network: annotated(v1.RecoveringAnnotation, "noon", recovering("a")), writes: []string{marked, "conditions"}, events: []string{"AwaitingNodes"},
+		},
+		"MarkIsOver": {
+			reason: "nodes have nothing to report", network: annotated(v1.RecoveringAnnotation, "noon"), writes: []string{`"danm.io/recovering":null`, "conditions"},
 		},
 		"Skipped": {
 			reason:  "one is off",
@@ -212,7 +224,7 @@ func TestDuties(t *testing.T) {
 		},
 		"RebuildWaits": {
 			reason:  "in a recovery nobody can tell what is in use",
-			network: annotated(v1.RebuildAnnotation, "x", recovering("a")), writes: []string{"conditions"}, events: []string{"AwaitingNodes"},
+			network: annotated(v1.RebuildAnnotation, "x", recovering("a")), writes: []string{marked, "conditions"}, events: []string{"AwaitingNodes"},
 		},
 		"RebuildFails": {
 			reason: "the request stays and is tried again", network: annotated(v1.RebuildAnnotation, "x"), err: errors.New("entry is rubbish"),

@@ -4,6 +4,7 @@ package addresses
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,11 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/objects"
 )
 
 // waiting is a recovery that is not over.
@@ -51,6 +57,31 @@ func (c *Controller) recover(ctx context.Context, r reading) (waiting, error) {
 		c.recovered(ctx, r, w.skipped)
 	}
 	return w, nil
+}
+
+// mark says in the network's metadata since when it recovers, or that it does not. Nodes
+// that do not use the network read nothing else of it, and report when the time is
+// another one: so also when a recovery begins anew while it runs, however late they look.
+func (c *Controller) mark(ctx context.Context, r reading, since string) error {
+	if r.obj.GetAnnotations()[v1.RecoveringAnnotation] == since {
+		return nil
+	}
+	var value any // null takes it off
+	if since != "" {
+		value = since
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": r.UID, "annotations": map[string]any{v1.RecoveringAnnotation: value},
+	}})
+	if err != nil {
+		return fmt.Errorf("encode patch of %s: %w", r.Ref, err)
+	}
+	obj := objects.Metadata(r.Ref.Kind)
+	obj.Namespace, obj.Name = r.Ref.Namespace, r.Ref.Name
+	if err := c.direct.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("set annotation %s of %s: %w", v1.RecoveringAnnotation, r.Ref, err)
+	}
+	return nil
 }
 
 // recovered says that a network gives out addresses again.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
 )
@@ -63,7 +64,8 @@ func (s *sweeper) survey(ctx context.Context, kind string, found *survey) error 
 func (s *sweeper) due(ctx context.Context, r reading) bool {
 	_, rebuild := r.rebuild()
 	_, skip := r.skip()
-	if rebuild || skip || r.recovering() != nil || conflicting(r) || r.Deleting && r.Protected {
+	_, marked := r.obj.GetAnnotations()[v1.RecoveringAnnotation]
+	if rebuild || skip || marked || r.recovering() != nil || conflicting(r) || r.Deleting && r.Protected {
 		return true
 	}
 	suspect, err := s.suspect(ctx, r)

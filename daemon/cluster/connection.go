@@ -51,13 +51,10 @@ func Connect(cfg *rest.Config, node string) (*Connection, error) {
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform:            objects.Slim,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:        {Field: fields.OneTermEqualSelector("spec.nodeName", node)},
-			&v1.NodeNetwork{}:    {Transform: objects.SlimNodeNetwork},
-			&v1.ClusterNetwork{}: {Transform: slimNetwork},
-			&v1.TenantNetwork{}:  {Transform: slimNetwork},
-			&v1.DanmNet{}:        {Transform: slimNetwork},
-			&corev1.Node{}:       {Field: fields.OneTermEqualSelector("metadata.name", node)},
-			&v1.DanmEp{}:         {Field: fields.OneTermEqualSelector("spec.Host", node), Transform: slimEndpoint},
+			&corev1.Pod{}:     {Field: fields.OneTermEqualSelector("spec.nodeName", node)},
+			&v1.NodeNetwork{}: {Transform: objects.SlimNodeNetwork},
+			&corev1.Node{}:    {Field: fields.OneTermEqualSelector("metadata.name", node)},
+			&v1.DanmEp{}:      {Field: fields.OneTermEqualSelector("spec.Host", node), Transform: slimEndpoint},
 		},
 	})
 	if err != nil {

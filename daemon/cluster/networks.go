@@ -30,7 +30,8 @@ type Networks struct {
 	ready   atomic.Bool
 	watched func(network.Ref)
 	moves   Moves
-	// recoveries are those that this node was told of, by claims.Key.
+	// recoveries are since when the networks recover that this node was told of, by
+	// claims.Key.
 	recoveries sync.Map
 	seen       func(client.Object, *network.Network, error)
 	reserved   *reservations

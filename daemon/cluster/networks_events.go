@@ -3,11 +3,6 @@
 package cluster
 
 import (
-	"bytes"
-	"maps"
-	"slices"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,37 +10,6 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/objects"
 )
-
-// recoveringMark is an annotation that only the cache has, on networks that recover.
-const recoveringMark = "danm.io/recovering"
-
-// slimNetwork keeps of a network's managedFields whether it is recovering. A node that
-// has nothing to do with the network has to report to the recovery all the same, and
-// is sent metadata only. But that names the conditions that are set, and the
-// controller sets one while it waits for nodes.
-func slimNetwork(obj any) (any, error) {
-	o, ok := obj.(metav1.Object)
-	if !ok {
-		return obj, nil
-	}
-	annotations := maps.Clone(o.GetAnnotations())
-	delete(annotations, recoveringMark)
-	if slices.ContainsFunc(o.GetManagedFields(), recovers) {
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		annotations[recoveringMark] = "true"
-	}
-	o.SetAnnotations(annotations)
-	return objects.Slim(obj)
-}
-
-// recovers reports whether somebody set the condition. A field is named after its key
-// in the list, as JSON inside of JSON.
-func recovers(f metav1.ManagedFieldsEntry) bool {
-	const condition = `"k:{\"type\":\"` + v1.ConditionRecovering + `\"}"`
-	return f.Subresource == "status" && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(condition))
-}
 
 // event queues a network, and says where its metadata is.
 func (n *Networks) event(kind string, obj any) {
@@ -59,9 +23,10 @@ func (n *Networks) event(kind string, obj any) {
 	}
 	net := keyOf(kind, o)
 	n.moves.Look(net, o.GetResourceVersion())
-	if o.GetAnnotations()[recoveringMark] == "" {
+	since := o.GetAnnotations()[v1.RecoveringAnnotation]
+	if since == "" {
 		n.recoveries.Delete(net)
-	} else if _, told := n.recoveries.LoadOrStore(net, nil); !told {
+	} else if last, _ := n.recoveries.Swap(net, since); last != since {
 		n.moves.Reassert(net)
 	}
 }

@@ -27,29 +27,30 @@ func (m *moves) Gone(net claims.Key)     { *m = append(*m, "gone "+net.UID) }
 func (m *moves) Reassert(net claims.Key) { *m = append(*m, "reassert "+net.UID) }
 
 // Each event is passed on with its version; a recovery is told of once, however many
-// nodes report to it, and again when another one begins.
+// nodes report to it, and again when another one begins, even while it runs.
 func TestNetworkEventsArePassedOn(t *testing.T) {
 	t.Parallel()
 	told := &moves{}
 	n := NewNetworks(nil, logr.Discard(), NetworksOptions{Moves: told})
-	event := func(uid, version string, recovering bool) *metav1.PartialObjectMetadata {
+	event := func(uid, version, since string) *metav1.PartialObjectMetadata {
 		o := objects.Metadata(v1.KindClusterNetwork)
 		o.Name, o.UID, o.ResourceVersion = "n", types.UID(uid), version
-		if recovering {
-			o.Annotations = map[string]string{recoveringMark: "true"}
+		if since != "" {
+			o.Annotations = map[string]string{v1.RecoveringAnnotation: since}
 		}
 		return o
 	}
-	n.event(v1.KindClusterNetwork, event("a", "1", false))
-	n.event(v1.KindClusterNetwork, event("a", "2", true))
-	n.event(v1.KindClusterNetwork, event("a", "3", true))
-	n.event(v1.KindClusterNetwork, event("a", "4", false))
-	n.event(v1.KindClusterNetwork, event("a", "5", true))
-	n.removed(v1.KindClusterNetwork, toolscache.DeletedFinalStateUnknown{Obj: event("a", "5", true)})
-	n.event(v1.KindClusterNetwork, event("b", "6", true))
+	n.event(v1.KindClusterNetwork, event("a", "1", ""))
+	n.event(v1.KindClusterNetwork, event("a", "2", "noon"))
+	n.event(v1.KindClusterNetwork, event("a", "3", "noon"))
+	n.event(v1.KindClusterNetwork, event("a", "4", "one")) // it began anew while it ran
+	n.event(v1.KindClusterNetwork, event("a", "5", ""))
+	n.event(v1.KindClusterNetwork, event("a", "6", "one"))
+	n.removed(v1.KindClusterNetwork, toolscache.DeletedFinalStateUnknown{Obj: event("a", "6", "one")})
+	n.event(v1.KindClusterNetwork, event("b", "7", "one"))
 	want := moves{
-		"look a 1", "look a 2", "reassert a", "look a 3", "look a 4", "look a 5", "reassert a",
-		"gone a", "look b 6", "reassert b",
+		"look a 1", "look a 2", "reassert a", "look a 3", "look a 4", "reassert a", "look a 5",
+		"look a 6", "reassert a", "gone a", "look b 7", "reassert b",
 	}
 	if diff := cmp.Diff(&want, told); diff != "" {
 		t.Errorf("what the addresses are told (-want +got):\n%s", diff)
@@ -57,47 +58,4 @@ func TestNetworkEventsArePassedOn(t *testing.T) {
 	if got := n.queue.Len(); got != 1 {
 		t.Errorf("%d networks are queued, want the one of that name", got)
 	}
-}
-
-// Only the condition counts, as the API server lists what is set.
-func TestRecoveryIsSeenInMetadata(t *testing.T) {
-	t.Parallel()
-	const (
-		recovering = `{"f:status":{"f:conditions":{"k:{\"type\":\"Recovering\"}":{".":{},"f:message":{},"f:type":{}}}}}`
-		available  = `{"f:status":{"f:conditions":{"k:{\"type\":\"AddressesAvailable\"}":{".":{},"f:message":{}}}}}`
-	)
-	cases := map[string]struct {
-		reason      string
-		fields      []metav1.ManagedFieldsEntry
-		annotations map[string]string
-		want        bool
-	}{
-		"None":       {reason: "nobody has written it"},
-		"Recovering": {reason: "the condition is set", fields: managed("", "{}", "status", recovering), want: true},
-		"Status":     {reason: "another condition", fields: managed("status", available)},
-		"Main":       {reason: "what is not of the status", fields: managed("", recovering)},
-		"Annotation": {reason: "a user's annotation says nothing", annotations: map[string]string{recoveringMark: "true"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := objects.Metadata(v1.KindClusterNetwork)
-			o.ManagedFields, o.Annotations = tc.fields, tc.annotations
-			if _, err := slimNetwork(o); err != nil {
-				t.Fatal(err)
-			}
-			if got := o.Annotations[recoveringMark] != ""; got != tc.want || o.ManagedFields != nil {
-				t.Errorf("%s: recovering is %t, want %t; managedFields %v, want none in the cache", tc.reason, got, tc.want, o.ManagedFields)
-			}
-		})
-	}
-}
-
-// managed are managedFields, each a subresource and what is set there.
-func managed(pairs ...string) []metav1.ManagedFieldsEntry {
-	var all []metav1.ManagedFieldsEntry
-	for i := 0; i < len(pairs); i += 2 {
-		all = append(all, metav1.ManagedFieldsEntry{Subresource: pairs[i], FieldsV1: metav1.NewFieldsV1(pairs[i+1])})
-	}
-	return all
 }

@@ -141,6 +141,15 @@ func TestDeletionOfAnOlderObject(t *testing.T) {
 		if o := w.store.Object(w.net.Ref); o == nil || o.IPAM.Recovering == nil {
 			w.Errorf("got %+v, want it to recover", o)
 		}
+		if err := w.endDeletion(w.store); err != nil || w.store.Object(w.net.Ref) == nil {
+			w.Errorf("it is gone before every node has reported (%v)", err)
+		}
+		if _, err := steward.Recover(w.Context(), w.key(), nil, nil); err != nil {
+			w.Fatal(err)
+		}
+		if err := w.endDeletion(w.store); err != nil || w.store.Object(w.net.Ref) != nil {
+			w.Errorf("it is there after that (%v)", err)
+		}
 	})
 }
 

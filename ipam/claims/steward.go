@@ -98,10 +98,13 @@ func (s *Steward) EndDeletion(ctx context.Context, key Key) (done bool, err erro
 }
 
 // used reports whether a node has an entry in the object's status: it covers addresses,
-// or has an attachment whose DanmEp may not exist yet.
+// or has an attachment whose DanmEp may not exist yet. In a recovery it may have lost it.
 func (o *Object) used() bool {
 	if o.IPAM == nil {
 		return false
+	}
+	if o.IPAM.Recovering != nil {
+		return true
 	}
 	for name := range o.IPAM.Held {
 		if ofNode(name) {
