@@ -106,6 +106,9 @@ const (
 	ReasonPoolOverlap = "PoolOverlap"
 )
 
+// ReasonForgedDanmEp of an Event on a Pod: another node than the Pod's made a DanmEp for it.
+const ReasonForgedDanmEp = "ForgedDanmEp"
+
 // Reasons of Events on networks that answer RebuildAnnotation.
 const (
 	// ReasonRebuilt: the message says what changed.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -88,7 +89,7 @@ func prepare(ctx context.Context, all cache.Cache) error {
 	}); err != nil {
 		return fmt.Errorf("index DanmEps by network: %w", err)
 	}
-	for _, obj := range []client.Object{nodeMeta(), &v1.NodeNetwork{}} {
+	for _, obj := range []client.Object{nodeMeta(), &v1.NodeNetwork{}, &corev1.Pod{}} {
 		if _, err := all.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", obj, err)
 		}

@@ -10,6 +10,7 @@
 //   - It gives back what Nodes held that are gone, and their DanmEps.
 //   - It ends the recovery of a network whose object went back in time, and names
 //     the nodes that are awaited.
+//   - It removes DanmEps that name a Pod of another node, and reports them.
 //   - It takes the finalizer off a network in deletion that nobody uses any more.
 //   - It obeys two annotations: rebuild the bitmap, skip a node in a recovery.
 //   - It says on each network how full its pools are.
