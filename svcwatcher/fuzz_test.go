@@ -24,7 +24,7 @@ func FuzzAddresses(f *testing.F) {
 	f.Add("none", "")
 	f.Fuzz(func(t *testing.T, address, address6 string) {
 		s := source(t, service(), []corev1.Pod{pod("a")}, []v1.DanmEp{ep("a", address, address6)})
-		for _, g := range svcwatcher.Desired(s) {
+		for _, g := range svcwatcher.Desired(s).Groups {
 			for _, e := range g.Endpoints {
 				a, err := netip.ParseAddr(e.Addresses[0])
 				family := discoveryv1.AddressTypeIPv6

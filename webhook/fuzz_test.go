@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/netip"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -102,7 +103,7 @@ func alone(r admission.Request) admission.Response {
 		if err := decodeJSON(r.Object.Raw, &pod); err != nil {
 			return answer(err)
 		}
-		_, err := network.CheckPod(r.Namespace, "", pod.Annotations, func(network.Ref) *network.Network { return nil })
+		_, err := network.CheckPod(r.Namespace, "", pod.Annotations, func(network.Ref) *network.Network { return nil }, func(netip.Addr) bool { return false })
 		return answer(err)
 	case "TenantConfig":
 		var config v1.TenantConfig

@@ -112,20 +112,26 @@ func (c *cluster) onPod(t *testing.T, p *corev1.Pod, script, last string) (out s
 	return out
 }
 
-// vtep is a node's first address on the trunk, as its NodeNetwork says.
+// vtep is a node's first address on the trunk.
 func (c *cluster) vtep(t *testing.T, node string) string {
+	t.Helper()
+	return c.addressOf(t, node, trunk)
+}
+
+// addressOf is a node's first address on a NIC, as its NodeNetwork says.
+func (c *cluster) addressOf(t *testing.T, node, nicName string) string {
 	t.Helper()
 	var nn v1.NodeNetwork
 	if err := c.Get(t.Context(), client.ObjectKey{Name: node}, &nn); err != nil {
 		t.Fatal(err)
 	}
 	for _, nic := range nn.Status.NICs {
-		if nic.Name == trunk && len(nic.Addresses) > 0 {
+		if nic.Name == nicName && len(nic.Addresses) > 0 {
 			address, _, _ := strings.Cut(nic.Addresses[0], "/")
 			return address
 		}
 	}
-	t.Fatalf("NodeNetwork %s has no address of %s: %+v", node, trunk, nn.Status.NICs)
+	t.Fatalf("NodeNetwork %s has no address of %s: %+v", node, nicName, nn.Status.NICs)
 	return ""
 }
 
