@@ -75,16 +75,16 @@ func (r *ruleset) build(want *netwatcher.Filter, counts map[string]expr.Counter)
 		r.conn.AddObj(&nftables.NamedObj{Table: r.table, Name: name, Type: nftables.ObjTypeCounter, Obj: &n})
 	}
 	input := r.hook("input", nftables.ChainHookInput)
-	r.rule(input, isIPv4(), loadVNI(1), linkInto(2), lookup(r.receivers, 1), linkInto(1), address(5, source4, 4), lookup(r.senders4, 1), leave())
-	r.rule(input, isIPv6(), loadVNI(1), linkInto(2), lookup(r.receivers, 1), linkInto(1), address(5, source6, 16), lookup(r.senders6, 1), leave())
+	r.rule(input, isIPv4(), loadVNI(1), linkInto(2), lookup(r.receivers), linkInto(1), address(5, source4, 4), lookup(r.senders4), leave())
+	r.rule(input, isIPv6(), loadVNI(1), linkInto(2), lookup(r.receivers), linkInto(1), address(5, source6, 16), lookup(r.senders6), leave())
 	r.rule(input, drop(Received))
 
 	forward := r.hook("forward", nftables.ChainHookForward)
 	// A router between nodes: the other end looks at the sender, as this one does.
-	r.rule(forward, isIPv4(), linkInto(1), address(5, source4, 4), lookup(r.senders4, 1), leave())
-	r.rule(forward, isIPv6(), linkInto(1), address(5, source6, 16), lookup(r.senders6, 1), leave())
-	r.rule(forward, isIPv4(), address(1, destination4, 4), lookup(r.vteps4, 1), drop(Forwarded))
-	r.rule(forward, isIPv6(), address(1, destination6, 16), lookup(r.vteps6, 1), drop(Forwarded))
+	r.rule(forward, isIPv4(), linkInto(1), address(5, source4, 4), lookup(r.senders4), leave())
+	r.rule(forward, isIPv6(), linkInto(1), address(5, source6, 16), lookup(r.senders6), leave())
+	r.rule(forward, isIPv4(), address(1, destination4, 4), lookup(r.vteps4), drop(Forwarded))
+	r.rule(forward, isIPv6(), address(1, destination6, 16), lookup(r.vteps6), drop(Forwarded))
 	return nil
 }
 
@@ -101,7 +101,7 @@ func (r *ruleset) hook(name string, hook *nftables.ChainHook) *nftables.Chain {
 		exprs{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal(1, unix.IPPROTO_UDP)},
 		exprs{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: udpDestination, Len: 2}, equal(1, vxlanPort>>8, vxlanPort&0xff)},
 		exprs{&expr.Verdict{Kind: expr.VerdictJump, Chain: vxlan.Name}})
-	other := lookup(r.vnis, 1)
+	other := lookup(r.vnis)
 	other[0].(*expr.Lookup).Invert = true //nolint:forcetypeassert // made in the line above
 	r.rule(vxlan, loadVNI(1), other, leave())
 	return vxlan
@@ -216,8 +216,9 @@ func address(n, offset, length uint32) exprs {
 	return exprs{&expr.Payload{DestRegister: register(n), Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length}}
 }
 
-func lookup(s *nftables.Set, n uint32) exprs {
-	return exprs{&expr.Lookup{SourceRegister: register(n), SetName: s.Name, SetID: s.ID}}
+// lookup goes on if the set has the key in the first registers.
+func lookup(s *nftables.Set) exprs {
+	return exprs{&expr.Lookup{SourceRegister: register(1), SetName: s.Name, SetID: s.ID}}
 }
 
 func leave() exprs { return exprs{&expr.Verdict{Kind: expr.VerdictReturn}} }

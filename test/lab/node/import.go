@@ -25,9 +25,27 @@ const imported = "/var/lib/containerd/imported/"
 // importAttempts is how often an archive is imported whose files are damaged on the disk.
 const importAttempts = 3
 
-// contents has a function for each archive that was read, by its digest: all nodes of a
-// lab import the same ones.
-var contents sync.Map
+// contents has the files of each archive that was read, by its digest: all nodes of a lab
+// import the same ones, at the same time.
+var contents struct {
+	sync.Mutex
+	known map[string]func() ([]image.File, error)
+}
+
+// filesOf lists an archive's files, and reads it once.
+func filesOf(archive, sum string) ([]image.File, error) {
+	contents.Lock()
+	read := contents.known[sum]
+	if read == nil {
+		read = sync.OnceValues(func() ([]image.File, error) { return image.Files(archive) })
+		if contents.known == nil {
+			contents.known = map[string]func() ([]image.File, error){}
+		}
+		contents.known[sum] = read
+	}
+	contents.Unlock()
+	return read()
+}
 
 // Import gives archives of images to the node's containerd, unless it had them
 // before. They are sent, not opened in the node: its kernel goes on showing the former
@@ -94,8 +112,7 @@ var digests = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 // damage describes the archive's files that are not on the node's disk as they are in
 // the archive. It reads the disk itself, since what is right in memory may be wrong there.
 func (c Config) damage(ctx context.Context, file, sum string) (string, error) {
-	read, _ := contents.LoadOrStore(sum, sync.OnceValues(func() ([]image.File, error) { return image.Files(file) }))
-	files, err := read.(func() ([]image.File, error))()
+	files, err := filesOf(file, sum)
 	if err != nil {
 		return "", err
 	}

@@ -39,12 +39,20 @@ func (id ID) stopped() (bool, error) {
 		return false, fmt.Errorf("stop process %d: %w", id.PID, ErrGone)
 	}
 	for _, thread := range threads {
-		_, state, err := readStatFile(thread)
-		if err != nil || state != 'T' { // a thread that ended is not in the next list
+		if stateOf(thread) != 'T' {
 			return false, nil
 		}
 	}
 	return len(threads) > 0, nil
+}
+
+// stateOf returns the state of a thread, 0 of one that has ended meanwhile.
+func stateOf(stat string) byte {
+	_, state, err := readStatFile(stat)
+	if err != nil {
+		return 0
+	}
+	return state
 }
 
 func readStatFile(file string) (start uint64, state byte, err error) {

@@ -26,7 +26,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 3 {
-		return errors.New("usage: frames raw INTERFACE HEX... or frames udp ADDRESS:PORT HEX...")
+		return errors.New("usage: frames raw INTERFACE HEX or frames udp ADDRESS:PORT HEX, with any number of HEX")
 	}
 	send, err := sender(args[0], args[1])
 	if err != nil {
