@@ -5,6 +5,7 @@
 package webhook_test
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func uses(t *testing.T, env *apitest.Env, tenant client.Client, ns string) {
 	if err := env.Client.Create(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = env.Client.Delete(t.Context(), node) })
+	t.Cleanup(func() { _ = env.Client.Delete(context.WithoutCancel(t.Context()), node) })
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "198.18.7.7"}, {Type: corev1.NodeHostName, Address: name}}
 	if err := env.Client.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
@@ -59,7 +60,7 @@ func uses(t *testing.T, env *apitest.Env, tenant client.Client, ns string) {
 	if err := env.Client.Create(t.Context(), nics); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = env.Client.Delete(t.Context(), nics) })
+	t.Cleanup(func() { _ = env.Client.Delete(context.WithoutCancel(t.Context()), nics) })
 	nics.Status.NICs = []v1.NIC{{Name: "ens9", Addresses: []string{"198.19.0.9/24"}}}
 	if err := env.Client.Status().Update(t.Context(), nics); err != nil {
 		t.Fatal(err)

@@ -18,9 +18,10 @@ import (
 
 // removeForged removes the DanmEps that name a Pod of another node: policies let a node
 // write any DanmEp of its own, and cannot read Pods. That a Pod is not there proves nothing,
-// since its sandbox may outlive it; but where it runs never changes. What such a DanmEp
-// covered is freed like all that nobody covers.
-func (s *sweeper) removeForged(ctx context.Context, eps []v1.DanmEp) error {
+// since its sandbox may outlive it; but where it runs never changes. A DanmEp whose Host is
+// no Node is not forged: a node writes the name of its Node, and DANM wrote that of the
+// machine. What such a DanmEp covered is freed like all that nobody covers.
+func (s *sweeper) removeForged(ctx context.Context, eps []v1.DanmEp, known nodes) error {
 	pods := &corev1.PodList{}
 	if err := s.cached.List(ctx, pods, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list cached Pods: %w", err)
@@ -31,6 +32,9 @@ func (s *sweeper) removeForged(ctx context.Context, eps []v1.DanmEp) error {
 	}
 	var errs []error
 	for i := range eps {
+		if _, ok := known[eps[i].Spec.Host]; !ok {
+			continue
+		}
 		if pod := byUID[eps[i].Spec.PodUID]; pod != nil && elsewhere(pod, &eps[i]) {
 			errs = append(errs, s.removeForgedEndpoint(ctx, &eps[i], client.ObjectKeyFromObject(pod)))
 		}

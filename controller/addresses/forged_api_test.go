@@ -33,7 +33,7 @@ func TestForgedDanmEpsAreRemoved(t *testing.T) {
 	if err := env.Client.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	cn := f.network(&v1.IPAMStatus{V4: bitmap(1, 2, 3)})
+	cn := f.network(&v1.IPAMStatus{V4: bitmap(1, 2, 3, 4)})
 	daemon := env.As(t, apitest.NodeDaemon(evil.Name))
 	endpoint := func(c client.Client, node *corev1.Node, podUID, address string) *v1.DanmEp {
 		ep := &v1.DanmEp{
@@ -55,6 +55,7 @@ func TestForgedDanmEpsAreRemoved(t *testing.T) {
 		return ep
 	}
 	own := endpoint(env.Client, mine, string(pod.UID), "10.9.0.1/29")
+	danm := endpoint(env.Client, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "no-node.example.com"}}, string(pod.UID), "10.9.0.4/29")
 	sandbox := endpoint(daemon, evil, "a Pod that was deleted by force", "10.9.0.2/29")
 	forged := endpoint(daemon, evil, string(pod.UID), "10.9.0.3/29")
 
@@ -77,8 +78,8 @@ func TestForgedDanmEpsAreRemoved(t *testing.T) {
 		}
 		return fmt.Errorf("%d Events on the Pod, none of them is it", len(list.Items))
 	})
-	f.bits(cn, 1, 2) // others' stay, and their addresses
-	for what, ep := range map[string]*v1.DanmEp{"the Pod's own": own, "that of a sandbox without a Pod": sandbox} {
+	f.bits(cn, 1, 2, 4) // others' stay, and their addresses
+	for what, ep := range map[string]*v1.DanmEp{"the Pod's own": own, "that of DANM, by the machine's name": danm, "that of a sandbox without a Pod": sandbox} {
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(ep), ep); err != nil || ep.DeletionTimestamp != nil {
 			t.Errorf("%s: got %+v, %v; want it to stay", what, ep.ObjectMeta, err)
 		}

@@ -102,7 +102,7 @@ func (s *sweeper) farewell(ctx context.Context, holders map[life][]network.Ref) 
 			s.queue(ctx, ref)
 		}
 	}
-	return errors.Join(append(errs, s.removeForged(ctx, eps))...)
+	return errors.Join(append(errs, s.removeForged(ctx, eps, known))...)
 }
 
 // only returns the lives that are true.

@@ -80,8 +80,12 @@ func (a *applier) ensure(ctx context.Context, t target, spec *v1alpha1.WorkSpec,
 			"so the cluster's admin must allow it: kubectl label namespace %s %s=%s", t, ns, ns, v1alpha1.AccessLabel, v1alpha1.AccessCreate)}
 	}
 	out, err := a.bring(ctx, t, spec, k, access)
-	if r, ok := errors.AsType[*refusal](err); ok && r.forbidden && a.namespaces.settling(ns) {
-		err = &refusal{reason: v1alpha1.ReasonProgressing, message: r.message}
+	if r, ok := errors.AsType[*refusal](err); ok && r.forbidden {
+		if a.namespaces.settling(ns) {
+			err = &refusal{reason: v1alpha1.ReasonProgressing, message: r.message}
+		} else {
+			a.namespaces.forget(ns) // its RoleBinding may be gone: the next attempt looks
+		}
 	}
 	return out, err
 }

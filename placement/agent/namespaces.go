@@ -132,10 +132,12 @@ func (n *namespaces) bind(ctx context.Context, name string, now access) error {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: workloadRole},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: n.account.Namespace, Name: n.account.Name}},
 		})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		now.bound = time.Now()
+		if apierrors.IsAlreadyExists(err) {
+			now.bound = now.bound.Add(-bindingLife)
+		} else if err != nil {
 			return fmt.Errorf("create RoleBinding %s in namespace %s: %w", bindingName, name, err)
 		}
-		now.bound = time.Now()
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

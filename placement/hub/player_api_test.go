@@ -52,7 +52,7 @@ var hubOnce sync.Once
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	env := apitest.Start(t)
-	b := newBenchOn(t, env, time.Minute)
+	b := newBenchOn(t, env, 3*time.Minute)
 	hubOnce.Do(func() { startHub(t, env) })
 	return b
 }
@@ -209,14 +209,18 @@ func (b *bench) eventually(what string, try func(context.Context) error) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), b.patience)
 	defer cancel()
+	var last error
 	for {
 		err := try(ctx)
 		if err == nil {
 			return
 		}
+		if ctx.Err() == nil || last == nil {
+			last = err // a request that was canceled says nothing of the cause
+		}
 		select {
 		case <-ctx.Done():
-			b.t.Fatalf("wait for %s: %v", what, err)
+			b.t.Fatalf("wait for %s: %v", what, last)
 		case <-time.After(30 * time.Millisecond):
 		}
 	}

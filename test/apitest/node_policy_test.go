@@ -166,7 +166,7 @@ func TestNodeWritesItsOwnHeldEntry(t *testing.T) {
 			},
 			"Remove": {reason: "Another node's addresses.", refused: "node-2", write: update(func(h held) { delete(h, "node-2") })},
 			"Add":    {reason: "A name for later.", refused: "node-3", write: update(func(h held) { h["node-3"] = v1.HeldAddresses{UID: "3"} })},
-			"Conditions": {reason: "They are the controller's.", refused: "the controller writes them", write: func(ctx context.Context, c client.Client) error {
+			"Conditions": {reason: "They are the controller's.", refused: "the controller all others", write: func(ctx context.Context, c client.Client) error {
 				o := n.DeepCopy()
 				if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
 					return err
