@@ -68,11 +68,13 @@ type TenantBudgets struct {
 	// Networks is how many TenantNetworks; 256 when not set.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
 	Networks *int32 `json:"networks,omitempty"`
 
 	// IDs is how many VLANs and VXLANs; 64 when not set.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
 	IDs *int32 `json:"ids,omitempty"`
 
 	// IDsWithoutNetwork is for how many networks something is reserved that do not

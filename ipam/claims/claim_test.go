@@ -206,6 +206,21 @@ func TestReservedAndGatewaysStayFree(t *testing.T) {
 	})
 }
 
+// As in DANM, the pool bounds dynamic addresses only.
+func TestStaticOutsideThePool(t *testing.T) {
+	net := clusterNetwork("10.0.0.0/24", "")
+	net.V4.Start, net.V4.End = addr("10.0.0.10"), addr("10.0.0.11")
+	inWorld(t, net, func(w *world) {
+		a := claims.New(w.store, claims.Config{Node: "n1"})
+		w.nodes = append(w.nodes, a)
+		for _, want := range []string{"10.0.0.9", "10.0.0.12", "10.0.0.254"} {
+			if got, _, err := a.Claim(w.Context(), w.net, static(want), none); err != nil || got != addr(want) {
+				w.Errorf("static %s: got %v (error: %v)", want, got, err)
+			}
+		}
+	})
+}
+
 func TestClaimRefusals(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

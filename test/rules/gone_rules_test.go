@@ -59,7 +59,7 @@ func goneRules() []row {
 		{
 			name: "NothingIsFreedInARecovery",
 			rule: "until every Node has re-asserted its live endpoints, nobody can tell who covers a bit",
-			file: "controller/addresses/controller.go",
+			file: "controller/addresses/audit.go",
 			old:  "\tif r.recovering() != nil {\n\t\treturn",
 			new:  "\tif false {\n\t\treturn",
 			test: "^TestDuties$",

@@ -29,13 +29,6 @@ func olderRules() []row {
 			test: "^TestOlderEntryTakesNothingAway$",
 		},
 		{
-			name: "OlderEntryFreesNothing",
-			rule: "a set bit is always covered: what somebody else covers keeps its bit",
-			file: claimsDir + "cover.go",
-			old:  "if !p.claimedElsewhere(a) {", new: "if true {",
-			test: "^TestOlderEntryTakesNothingAway$",
-		},
-		{
 			name: "OlderDanmEpTakesNothing",
 			rule: "no address is on two live interfaces: not after a restored etcd",
 			file: claimsDir + "verify.go",

@@ -91,7 +91,7 @@ func poolRules() []row {
 			rule: "static addresses claim their bit wherever it lies in the subnet",
 			file: claimsDir + "grant.go",
 			old:  "\terr := f.pool.Claim(a)\n", new: "\terr := f.pool.Claim(a)\n\tif err == nil && !f.pool.Gives(a) {\n\t\terr = ErrOutside\n\t}\n",
-			test: "^TestReservedAndGatewaysStayFree$",
+			test: "^TestStaticOutsideThePool$",
 		},
 	}
 }

@@ -64,13 +64,6 @@ func recoveryRules() []row {
 			test: "^TestOlderStateIsRecovered$",
 		},
 		{
-			name: "RecoveryMarksDanmEps",
-			rule: "every Node re-asserts its live endpoints",
-			file: claimsDir + "recover.go",
-			old:  "\tfor a := range p.owners.mine {\n\t\tp.family(a).mark(a)\n\t}\n",
-			test: "^TestOlderStateIsRecovered$",
-		},
-		{
 			name: "RecoveryAwaitsAllNodes",
 			rule: "until every Node has re-asserted; skip leaves out one that is down",
 			file: claimsDir + "steward.go",
