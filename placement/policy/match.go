@@ -5,6 +5,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -61,9 +62,10 @@ func find(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlaceme
 	return one(found)
 }
 
-// one returns the only one, and an error for a tie.
+// one returns the only one, and an error for a tie: the same one whatever the order.
 func one(found []Wish) (*Wish, error) {
 	if len(found) > 1 {
+		slices.SortFunc(found, func(a, b Wish) int { return strings.Compare(a.Source, b.Source) })
 		return nil, &Error{
 			Reason: v1alpha1.ReasonPolicyTie, Object: found[0].Source, Field: "spec.objects",
 			Message: fmt.Sprintf("%s selects this object too: leave it out of one of them, or set the annotation %s",

@@ -117,6 +117,11 @@ func TestFind(t *testing.T) {
 			object: object(nil), local: []v1alpha1.Placement{local("a", all), local("b", all)},
 			wrong: "Placement shop/a: spec.objects: Placement shop/b selects this object too",
 		},
+		"tie in another order": {
+			object: object(nil), local: []v1alpha1.Placement{local("b", all), local("a", all)},
+			wrong:  "Placement shop/a: spec.objects: Placement shop/b selects this object too",
+			reason: "a cache lists in any order, and a condition that changes with it is written each time",
+		},
 		"annotation breaks a tie": {
 			object: object(func(o *Object) { o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: "east"} }),
 			local:  []v1alpha1.Placement{local("a", all), local("b", all)}, source: "annotation",
