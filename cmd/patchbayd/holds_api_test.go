@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -221,11 +220,14 @@ func TestIdleNodeReportsToARecovery(t *testing.T) {
 				return err
 			}
 			cn.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"another"}}}
-			// As the controller does while it waits for nodes.
-			meta.SetStatusCondition(&cn.Status.Conditions, metav1.Condition{
-				Type: v1.ConditionRecovering, Status: metav1.ConditionTrue, Reason: v1.ReasonAwaitingNodes,
-			})
 			return env.Client.Status().Update(ctx, cn)
+		})
+		eventually(t, "the network to be marked, as the controller does", func(ctx context.Context) error {
+			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
+				return err
+			}
+			metav1.SetMetaDataAnnotation(&cn.ObjectMeta, v1.RecoveringAnnotation, "now")
+			return env.Client.Update(ctx, cn)
 		})
 	}
 	reported := func(cn *v1.ClusterNetwork) {

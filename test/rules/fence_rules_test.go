@@ -95,9 +95,8 @@ func fenceRules() []row {
 		{
 			name: "GoneFreesNoDanmEps",
 			rule: "the controller frees the unused holds of a deleted Node",
-			file: claimsDir + "verify.go",
-			old:  "func (o owners) has(a netip.Addr) bool { return in(o.mine, a) || in(o.theirs, a) }",
-			new:  "func (o owners) has(a netip.Addr) bool { return in(o.mine, a) }",
+			file: claimsDir + "rebuild.go",
+			old:  "\tfor a := range p.owners.theirs {\n\t\tpool.Mark(a)\n\t}\n",
 			test: "^TestEvict",
 		},
 	}
