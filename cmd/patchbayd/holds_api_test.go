@@ -107,6 +107,7 @@ func TestWarmAddWritesNothingBeforeItsAnswer(t *testing.T) {
 		}
 	}
 	n.endpoints(cn, 0)
+	n.idle() // the address is freed after its DanmEp
 	stop()
 	n.unused(cn)
 }
@@ -146,6 +147,7 @@ func TestEndIsBoundedWithoutTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.endpoints(cn, 0)
+	n.idle() // the address is freed after its DanmEp
 	stop()
 	n.unused(cn)
 }

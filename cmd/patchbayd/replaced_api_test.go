@@ -59,6 +59,7 @@ func TestDaemonEndsWithItsNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.endpoints(cn, 0)
+	n.idle() // the address is freed after its DanmEp
 	stop()
 	n.unused(cn)
 }
