@@ -87,6 +87,12 @@ const (
 	// ReasonAwaitingNodes: the message names those who have not.
 	ReasonAwaitingNodes = "AwaitingNodes"
 
+	// ConditionRecoveryDeferred, only ever True, says that a node reports so many rollbacks
+	// that its reports start no recovery for now. The message names it.
+	ConditionRecoveryDeferred = "RecoveryDeferred"
+	// ReasonTooManyRollbacks: the machine may have been taken over.
+	ReasonTooManyRollbacks = "TooManyRollbacks"
+
 	// ConditionAddressConflict, only ever True, says that two Pods have one address, or a
 	// Pod and another node. The message names them.
 	ConditionAddressConflict = "AddressConflict"

@@ -54,10 +54,17 @@ type IPAMStatus struct {
 	// +optional
 	Pressure *metav1.MicroTime `json:"pressure,omitempty"`
 
-	// Recovering says that this object is older than what a node knows: claims
-	// wait until every node has re-asserted its live endpoints.
+	// Recovering says that this object is older than what a node or the controller
+	// knows: claims wait until every node has re-asserted its live endpoints. Only the
+	// controller starts, restarts and ends it.
 	// +optional
 	Recovering *Recovering `json:"recovering,omitempty"`
+
+	// Deferred names the nodes that have reported too many rollbacks lately, and until
+	// when: their reports stop only their own claims, and start no recovery.
+	// +optional
+	// +mapType=atomic
+	Deferred map[string]metav1.MicroTime `json:"deferred,omitempty"`
 }
 
 // AddressBitmap is a sparse bitmap of one subnet.
@@ -93,11 +100,45 @@ type HeldAddresses struct {
 	// V6 are ranges such as "fd00::5-fd00::9".
 	// +optional
 	V6 string `json:"v6,omitempty"`
+
+	// Rollback is the node's report that the object is older than it has been. The node
+	// takes it off when it reports to the recovery that follows.
+	// +optional
+	Rollback *RollbackReport `json:"rollback,omitempty"`
 }
+
+// RollbackReport asks the controller for a recovery. Until then nothing is claimed.
+type RollbackReport struct {
+	// Reason is how the node has noticed.
+	Reason RollbackReason `json:"reason"`
+
+	// Recovery is the start of the recovery that the older object was in, if any: this
+	// one does not answer the report.
+	// +optional
+	Recovery *metav1.MicroTime `json:"recovery,omitempty"`
+}
+
+// RollbackReason is how a node notices that an object is older than it has been.
+// +kubebuilder:validation:Enum=StatusMissing;OlderVersion;DanmEpMissing;EntryChanged;OlderEntry
+type RollbackReason string
+
+// How nodes notice.
+const (
+	// RollbackStatusMissing: the network has its finalizer, and no status.ipam.
+	RollbackStatusMissing RollbackReason = "StatusMissing"
+	// RollbackOlderVersion: the resourceVersion is smaller than it was.
+	RollbackOlderVersion RollbackReason = "OlderVersion"
+	// RollbackDanmEpMissing: a DanmEp of the node is gone that it has not removed.
+	RollbackDanmEpMissing RollbackReason = "DanmEpMissing"
+	// RollbackEntryChanged: the node's entry is not what it wrote last.
+	RollbackEntryChanged RollbackReason = "EntryChanged"
+	// RollbackOlderEntry: the seq of the node's entry is smaller than in its journal.
+	RollbackOlderEntry RollbackReason = "OlderEntry"
+)
 
 // Recovering is the state of a network after its object went back in time.
 type Recovering struct {
-	// Since is when a node found out.
+	// Since is when the controller started it; it tells it from any other.
 	Since metav1.MicroTime `json:"since"`
 
 	// Done are the nodes that have re-asserted their live endpoints.

@@ -18,6 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -169,7 +172,7 @@ func TestTornEndpointKeepsItsAddress(t *testing.T) {
 	if err := errors.Join(env.Client.Patch(t.Context(), &torn, patch), env.Client.Delete(t.Context(), &torn)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the DanmEp to come back, and the network to recover", func(ctx context.Context) error {
+	eventually(t, "the DanmEp to come back, and the node to report a rollback", func(ctx context.Context) error {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
 			return err
 		}
@@ -180,8 +183,8 @@ func TestTornEndpointKeepsItsAddress(t *testing.T) {
 		if eps[0].UID == torn.UID || eps[0].Spec.Interface.Address != "10.26.0.1/30" {
 			return fmt.Errorf("DanmEp %s has %s", eps[0].UID, eps[0].Spec.Interface.Address)
 		}
-		if r := cn.Status.IPAM.Recovering; r == nil || len(r.Done) != 1 || r.Done[0] != n.name {
-			return fmt.Errorf("recovering: %+v", r)
+		if r := cn.Status.IPAM.Held[n.name].Rollback; r == nil || r.Reason != v1.RollbackDanmEpMissing {
+			return fmt.Errorf("entry %+v, want a report of the rollback", cn.Status.IPAM.Held[n.name])
 		}
 		return nil
 	})
@@ -189,12 +192,21 @@ func TestTornEndpointKeepsItsAddress(t *testing.T) {
 	if _, err := n.call("ADD", other); err == nil {
 		t.Error("a network that recovers gave out an address")
 	}
-	eventually(t, "the recovery to be ended, as the controller does", func(ctx context.Context) error {
-		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
-			return err
+	net, err := network.FromClusterNetwork(cn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steward := claims.NewSteward(objects.NewStore(env.Client), claims.StewardConfig{})
+	eventually(t, "the recovery to be over, as the controller does it", func(ctx context.Context) error {
+		awaited, err := steward.Recover(ctx, claims.KeyOf(net), []string{n.name}, nil)
+		if err == nil && len(awaited) > 0 {
+			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
+				return err
+			}
+			metav1.SetMetaDataAnnotation(&cn.ObjectMeta, v1.RecoveringAnnotation, cn.Status.IPAM.Recovering.Since.String())
+			return errors.Join(env.Client.Update(ctx, cn), fmt.Errorf("awaited: %v", awaited))
 		}
-		cn.Status.IPAM.Recovering = nil
-		return env.Client.Status().Update(ctx, cn)
+		return err
 	})
 	if err := other.again(); err != nil {
 		t.Fatal(err)

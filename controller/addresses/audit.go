@@ -31,7 +31,7 @@ type conflicts struct {
 // audit has the Steward compare the bitmap with its owners, if caches say that it may
 // find something, or if conflicts were found before.
 func (c *Controller) audit(ctx context.Context, r reading) (conflicts, error) {
-	if r.recovering() != nil {
+	if r.Recovering() {
 		return conflicts{unknown: true}, nil // not all owners are known yet
 	}
 	suspect, err := c.suspect(ctx, r)

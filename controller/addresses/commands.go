@@ -28,7 +28,7 @@ const rebuildEvery = 5 * time.Second
 // takes the annotation away. It returns when to look again, if not by itself.
 func (c *Controller) obeyRebuild(ctx context.Context, r reading) (time.Duration, error) {
 	value, asked := r.rebuild()
-	if !asked || r.recovering() != nil {
+	if !asked || r.Recovering() {
 		return 0, nil // in a recovery nobody can tell what is in use; it waits
 	}
 	if last, ok := c.rebuilt.Load(r.key()); ok {
@@ -72,7 +72,7 @@ func rebuiltText(d claims.Drift) string {
 // for a later one. What it does in a recovery is recover's work.
 func (c *Controller) obeySkip(ctx context.Context, r reading) error {
 	value, ok := r.skip()
-	if !ok || r.recovering() != nil {
+	if !ok || r.Recovering() {
 		return nil
 	}
 	return c.unset(ctx, r, v1.SkipAnnotation, value)

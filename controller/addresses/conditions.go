@@ -34,7 +34,7 @@ func (c *Controller) tell(ctx context.Context, r reading, w waiting, found confl
 
 // ours are the types of the conditions that this package writes.
 func ours() []string {
-	return []string{v1.ConditionAddressesAvailable, v1.ConditionRecovering, v1.ConditionAddressConflict}
+	return []string{v1.ConditionAddressesAvailable, v1.ConditionRecovering, v1.ConditionRecoveryDeferred, v1.ConditionAddressConflict}
 }
 
 // objectConditions are the conditions that a network has.
@@ -52,6 +52,12 @@ func desired(before []metav1.Condition, generation int64, uses []use, w waiting,
 		after = append(after, metav1.Condition{
 			Type: v1.ConditionRecovering, Status: metav1.ConditionTrue, Reason: v1.ReasonAwaitingNodes,
 			Message: recoveringText(w), ObservedGeneration: generation,
+		})
+	}
+	if len(w.deferred) > 0 {
+		after = append(after, metav1.Condition{
+			Type: v1.ConditionRecoveryDeferred, Status: metav1.ConditionTrue, Reason: v1.ReasonTooManyRollbacks,
+			Message: deferredText(w.deferred), ObservedGeneration: generation,
 		})
 	}
 	if old := meta.FindStatusCondition(before, v1.ConditionAddressConflict); found.unknown && old != nil {

@@ -80,6 +80,11 @@ func TestDesiredConditions(t *testing.T) {
 			reason: "a second recovery, begun while the first one ran", before: []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
 			waiting: waiting{since: "one", awaited: []string{"b"}}, want: []string{"Recovering=True AwaitingNodes"}, message: "at one", write: true,
 		},
+		"Deferred": {
+			reason: "the node that started too many recoveries is named", generation: 1,
+			waiting: waiting{deferred: map[string]metav1.MicroTime{"n7": metav1.NewMicroTime(time.Unix(0, 0))}},
+			want:    []string{"RecoveryDeferred=True TooManyRollbacks"}, message: "n7 (until 1970-01-01T00:00:00Z)", write: true,
+		},
 		"Conflict": {
 			reason: "both Pods are named", generation: 1, conflicts: conflicts{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
 			want: []string{"AddressConflict=True DuplicateAddress"}, message: "10.0.0.1: Pod ns/a on node node-of-a and Pod ns/b on node node-of-b.", write: true,

@@ -75,10 +75,16 @@ func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.
 	return c.serve(ctx, read(ref, obj))
 }
 
+// afresh is how long the watch cache may be behind a write.
+const afresh = 50 * time.Millisecond
+
 // serve does what a reading of a network asks for. One duty's failure keeps none of
 // the others from being done.
 func (c *Controller) serve(ctx context.Context, r reading) (reconcile.Result, error) {
 	waiting, err := c.recover(ctx, r)
+	if waiting.over {
+		return reconcile.Result{RequeueAfter: afresh}, nil
+	}
 	again, rebuildErr := c.obeyRebuild(ctx, r)
 	evictErr := c.evict(ctx, r)
 	conflicts, auditErr := c.audit(ctx, r)
@@ -91,7 +97,7 @@ func (c *Controller) serve(ctx context.Context, r reading) (reconcile.Result, er
 	if err == nil { // else nobody can tell who is awaited
 		errs = append(errs, c.tell(ctx, r, waiting, conflicts))
 	}
-	if r.recovering() != nil && (again == 0 || again > c.cfg.Hurry) {
+	if r.Recovering() && (again == 0 || again > c.cfg.Hurry) {
 		again = c.cfg.Hurry
 	}
 	if r.Deleting && r.Protected && again == 0 {

@@ -137,6 +137,12 @@ func TestDuties(t *testing.T) {
 	recovering := func(done ...string) func(*v1.ClusterNetwork) {
 		return func(cn *v1.ClusterNetwork) { cn.Status.IPAM.Recovering = &v1.Recovering{Done: done} }
 	}
+	reporting := func(until int64) func(*v1.ClusterNetwork) {
+		return func(cn *v1.ClusterNetwork) {
+			cn.Status.IPAM.Held = map[string]v1.HeldAddresses{"a": {UID: "1", Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderVersion}}}
+			cn.Status.IPAM.Deferred = map[string]metav1.MicroTime{"a": metav1.NewMicroTime(time.Unix(until, 0))}
+		}
+	}
 	annotated := func(name, value string, others ...func(*v1.ClusterNetwork)) func(*v1.ClusterNetwork) {
 		return func(cn *v1.ClusterNetwork) {
 			cn.Annotations = map[string]string{name: value}
@@ -190,6 +196,14 @@ func TestDuties(t *testing.T) {
 		"LooseInRecovery": {
 			reason:  "who covers a bit is not known yet: nothing is freed",
 			network: recovering("a"), suspect: true, writes: []string{marked, "conditions"}, events: []string{"Warning AwaitingNodes: "},
+		},
+		"Rollback": {
+			reason:  "a node reports one: the recovery starts, and all else waits for the next look",
+			network: reporting(0), suspect: true, calls: []string{"recover [a b] without []"},
+		},
+		"RollbackDeferred": {
+			reason:  "a node reports too many: the network is looked after as ever",
+			network: reporting(2_000_000), suspect: true, calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning TooManyRollbacks: "},
 		},
 		"Recovered": {
 			reason:  "all nodes have reported",

@@ -3,6 +3,7 @@
 package addresses
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -26,12 +27,20 @@ func read(ref network.Ref, obj client.Object) reading {
 // key names this life of the network.
 func (r reading) key() claims.Key { return claims.Key{Ref: r.Ref, UID: r.UID} }
 
-// recovering returns the state of the recovery that the network is in, or nil.
-func (r reading) recovering() *v1.Recovering {
+// recovery returns the state of the recovery that the network is in, or nil.
+func (r reading) recovery() *v1.Recovering {
 	if r.IPAM == nil {
 		return nil
 	}
 	return r.IPAM.Recovering
+}
+
+// deferred returns the nodes whose reports of rollbacks start no recovery, and until when.
+func (r reading) deferred() map[string]metav1.MicroTime {
+	if r.IPAM == nil {
+		return nil
+	}
+	return r.IPAM.Deferred
 }
 
 // lives returns whose entries the network has.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,17 +28,25 @@ type waiting struct {
 	// awaited are the nodes that have not reported; nobody when it is over. skipped
 	// are left out.
 	awaited, skipped []string
+	// deferred are the nodes whose reports of rollbacks start no recovery, and until when.
+	deferred map[string]metav1.MicroTime
+	// over says that the reading is not the present state any more.
+	over bool
 }
 
-// recover ends the recovery of a network when every Node has said what it uses, or
-// is skipped. It returns who is awaited.
+// recover starts the recovery of a network when a node reports a rollback, and ends it
+// when every Node has said what it uses, or is skipped. It returns who is awaited.
 func (c *Controller) recover(ctx context.Context, r reading) (waiting, error) {
-	state := r.recovering()
-	if state == nil {
-		return waiting{}, nil
-	}
 	text, _ := r.skip()
-	w := waiting{since: state.Since.UTC().Format(time.RFC3339Nano), skipped: parseNames(text)}
+	w := waiting{skipped: parseNames(text), deferred: r.deferred()}
+	if r.RollbackDue(c.cfg.Now()) {
+		return c.startRecovery(ctx, r, w)
+	}
+	state := r.recovery()
+	if state == nil {
+		return w, nil
+	}
+	w.since = state.Since.UTC().Format(time.RFC3339Nano)
 	known, err := c.nodes(ctx)
 	if err != nil {
 		return w, err
@@ -56,6 +65,21 @@ func (c *Controller) recover(ctx context.Context, r reading) (waiting, error) {
 	if len(w.awaited) == 0 {
 		c.recovered(ctx, r, w.skipped)
 	}
+	return w, nil
+}
+
+// startRecovery has a recovery start that a node asks for with its report of a rollback, unless the
+// node has reported too many.
+func (c *Controller) startRecovery(ctx context.Context, r reading, w waiting) (waiting, error) {
+	known, err := c.members.get(ctx, c)
+	if err != nil {
+		return w, err
+	}
+	if w.awaited, err = c.steward.Recover(ctx, r.key(), known.names(), w.skipped); err != nil {
+		return w, fmt.Errorf("start the recovery of %s: %w", r.Ref, err)
+	}
+	logr.FromContextOrDiscard(ctx).Info("Read the reports of rollbacks", "awaited", w.awaited)
+	w.over = true
 	return w, nil
 }
 

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
@@ -43,8 +45,10 @@ func TestWhoIsAwaited(t *testing.T) {
 func TestMessagesAreShortAndSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	var names []string
+	many := map[string]metav1.MicroTime{}
 	for i := range 1000 {
 		names = append(names, fmt.Sprintf("node-%d.%s.example.com", i, strings.Repeat("x", 30)))
+		many[names[i]] = metav1.NewMicroTime(time.Unix(0, 0))
 	}
 	cases := map[string]struct {
 		reason, text, want string
@@ -52,6 +56,7 @@ func TestMessagesAreShortAndSayWhatToDo(t *testing.T) {
 		"Recovering": {reason: "the way out", text: recoveringText(waiting{since: "noon", awaited: names}), want: "kubectl patchbay ipam skip NODE"},
 		"HowMany":    {reason: "how many are awaited", text: recoveringText(waiting{since: "noon", awaited: names}), want: "and 992 more"},
 		"Skipped":    {reason: "who is left out", text: recoveringText(waiting{awaited: []string{"a"}, skipped: []string{"b"}}), want: "Left out on request: b"},
+		"Deferred":   {reason: "how many are deferred", text: deferredText(many), want: "and 992 more"},
 		"Exhausted":  {reason: "the way out", text: poolText(v1.ReasonExhausted, use{"IPv4", 254, 254}), want: "254 of 254 IPv4"},
 		"Enough":     {reason: "where the number is", text: poolText(v1.ReasonEnough, use{"IPv6", 1, 254}), want: "status.allocated"},
 		"Nothing":    {reason: "a rebuild that changed nothing says so", text: rebuiltText(claims.Drift{}), want: "nothing had to change"},

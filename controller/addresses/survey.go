@@ -49,7 +49,7 @@ func (s *sweeper) survey(ctx context.Context, kind string, found *survey) error 
 		for _, l := range r.lives() {
 			found.holders[l] = append(found.holders[l], r.Ref)
 		}
-		if r.recovering() != nil {
+		if r.Recovering() {
 			found.recovering++
 		}
 		if s.due(ctx, r) {
@@ -65,7 +65,7 @@ func (s *sweeper) due(ctx context.Context, r reading) bool {
 	_, rebuild := r.rebuild()
 	_, skip := r.skip()
 	_, marked := r.obj.GetAnnotations()[v1.RecoveringAnnotation]
-	if rebuild || skip || marked || r.recovering() != nil || conflicting(r) || r.Deleting && r.Protected {
+	if rebuild || skip || marked || r.Recovering() || len(r.deferred()) > 0 || conflicting(r) || r.Deleting && r.Protected {
 		return true
 	}
 	suspect, err := s.suspect(ctx, r)

@@ -4,7 +4,12 @@ package addresses
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
@@ -35,6 +40,16 @@ func poolText(reason string, u use) string {
 	}
 	return fmt.Sprintf("%d of %d %s addresses are in use or held ready by nodes (as of this change); "+
 		"status.allocated has the number now", u.inUse, u.capacity, u.family)
+}
+
+// deferredText names the nodes that report too many rollbacks, and says what to do.
+func deferredText(deferred map[string]metav1.MicroTime) string {
+	names := make([]string, 0, len(deferred))
+	for _, name := range slices.Sorted(maps.Keys(deferred)) {
+		names = append(names, fmt.Sprintf("%s (until %s)", name, deferred[name].UTC().Format(time.RFC3339)))
+	}
+	return "these nodes have started several recoveries of this network by reports of older state: " + list(names) +
+		". Until then, further reports stop only the node itself. If etcd was not restored that often, look whether the node was taken over"
 }
 
 // recoveringText says whom a recovery waits for, and what to do.

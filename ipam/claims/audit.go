@@ -111,7 +111,7 @@ func (p *planner) listed() map[string]bool {
 // the other claimed it. They do if the DanmEp existed before the object was read, as
 // before reports; else conflicts leaves the entry out, and is unsure.
 func (p *planner) conflicts(before func(uid string) bool) (found []Conflict, unsure bool) {
-	if p.next.IPAM.Recovering != nil || p.obj.Network != nil && p.obj.Network.Delegates() {
+	if p.recovering() || p.obj.Network != nil && p.obj.Network.Delegates() {
 		return nil, false // not all owners are known yet; addresses of another plugin
 	}
 	owners := map[netip.Addr]*claimants{}

@@ -131,7 +131,7 @@ func (p *planner) allocated() int64 {
 // claimedElsewhere reports whether somebody else covers an address that this node's
 // entry has: possible only when an older state has brought one of the two back.
 func (p *planner) claimedElsewhere(a netip.Addr) bool {
-	return p.next.IPAM.Recovering != nil && (p.foreign(a) || p.owners != nil && p.owners.has(a))
+	return p.recovering() && (p.foreign(a) || p.owners != nil && p.owners.has(a))
 }
 
 // foreign reports whether another entry has the address. One that cannot be

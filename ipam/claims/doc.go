@@ -30,7 +30,9 @@
 // address leaves the shelf before the write that gives it back is sent. Released
 // addresses rest in the node's entry before they are ready again.
 //
-// An object that is older than what the node knows was restored from a backup:
-// claims wait until every node has said what it has in use there (lookBack). What
-// nodes cannot do for each other, the Steward does for the controller.
+// An object that is older than what the node knows was restored from a backup. The
+// node reports the rollback in its entry (lookBack), which stops all claims, and marks
+// what it has in use with the same write. The Steward starts a recovery, and ends it when
+// every node has said what it has in use there. What nodes cannot do for each other, the
+// Steward does for the controller.
 package claims

@@ -17,6 +17,8 @@ type entry struct {
 	present bool
 	seq     int64
 	v4, v6  ipam.Ranges
+	// rollback is the node's report of one, nil for none.
+	rollback *v1.RollbackReport
 }
 
 func (e *entry) of(a netip.Addr) *ipam.Ranges {
@@ -67,7 +69,7 @@ func (p *planner) readEntry() entry {
 const maxHeld = 1 << 16
 
 func parseEntry(h v1.HeldAddresses) (entry, error) {
-	e := entry{present: true, seq: h.Seq}
+	e := entry{present: true, seq: h.Seq, rollback: h.Rollback}
 	v4, err4 := parseHeld(h.V4, true)
 	v6, err6 := parseHeld(h.V6, false)
 	if err := errors.Join(err4, err6); err != nil {
@@ -107,7 +109,7 @@ func (p *planner) nextSeq() int64 {
 // needsEntry reports whether anything rests on the node's entry.
 func (p *planner) needsEntry() bool {
 	p.book.fold()
-	if !p.entry.empty() || p.book.plain > 0 || p.keep {
+	if !p.entry.empty() || p.entry.rollback != nil || p.book.plain > 0 || p.keep {
 		return true
 	}
 	for _, g := range p.grants {
@@ -134,6 +136,6 @@ func (p *planner) putEntry(present bool) {
 	p.next.IPAM.Held = p.held
 	p.held[p.cfg.Node] = v1.HeldAddresses{
 		UID: p.cfg.NodeUID, Seq: p.entry.seq,
-		V4: p.entry.v4.String(), V6: p.entry.v6.String(),
+		V4: p.entry.v4.String(), V6: p.entry.v6.String(), Rollback: p.entry.rollback,
 	}
 }

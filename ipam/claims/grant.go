@@ -94,7 +94,9 @@ func (p *planner) refusal() error {
 		return fmt.Errorf("%w: wait until it is gone and made again", ErrDeleting)
 	case p.obj.Invalid != nil:
 		return p.obj.Invalid
-	case p.next.IPAM.Recovering != nil:
+	case p.recovering() && !recovering(p.next.IPAM):
+		return fmt.Errorf("%w: this node reported too many rollbacks of the network, whose condition RecoveryDeferred says until when it gives out no address", ErrTryAgain)
+	case p.recovering():
 		return fmt.Errorf("%w: the network is recovering from older state until every node has said what it uses; its condition Recovering names those awaited", ErrTryAgain)
 	}
 	return nil

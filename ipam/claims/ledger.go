@@ -200,7 +200,7 @@ func (l *ledger) slack() bool {
 		}
 	}
 	l.fold()
-	return l.entry.present && l.entry.empty() && l.plain == 0 && l.door == nil
+	return l.entry.present && l.entry.empty() && l.entry.rollback == nil && l.plain == 0 && l.door == nil
 }
 
 // owing reports whether a write has to follow: something is to be returned or

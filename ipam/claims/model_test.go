@@ -254,7 +254,7 @@ func (m *model) restore(old ipamtest.Snapshot) {
 	// A change whose writer got no answer is known to nobody, and missed by nobody.
 	for range 100 {
 		o := m.store.Object(m.net.Ref)
-		if o.IPAM != nil && o.IPAM.Recovering != nil {
+		if o.Recovering() {
 			return
 		}
 		for _, n := range m.nodes {

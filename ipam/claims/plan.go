@@ -43,8 +43,9 @@ type plan struct {
 	served int
 	// starved says that claims wait for other nodes to give back.
 	starved bool
-	// reassert says that the node reports to a recovery.
-	reassert bool
+	// reassert says that the node marks all that it has in use, and answers that it
+	// reports to a recovery with that.
+	reassert, answers bool
 	// dead says that there are DanmEps of this node that it has removed: an older
 	// state brought them back.
 	dead bool
@@ -189,7 +190,7 @@ func (p *planner) verify() {
 	if p.owners != nil {
 		o = *p.owners
 	}
-	for _, a := range p.book.verify(p.entry, o, p.next.IPAM.Recovering != nil) {
+	for _, a := range p.book.verify(p.entry, o, p.recovering()) {
 		p.report(fmt.Errorf("%v is in use on this node, but a DanmEp of another node has it", a))
 	}
 }

@@ -7,35 +7,85 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// lookBack starts the recovery of a network whose object is older than what this
-// node knows, and joins one that was started: no address is claimed until every node
-// has said what it has in use, since the bitmap may lack it.
+// Recovering reports whether it is not known which addresses are in use: a recovery is
+// under way, or a node reports a rollback that the controller has not deferred.
+func (o *Object) Recovering() bool { return o.IPAM != nil && recovering(o.IPAM) }
+
+func recovering(s *v1.IPAMStatus) bool {
+	if s.Recovering != nil {
+		return true
+	}
+	for name, h := range s.Held {
+		if _, deferred := s.Deferred[name]; h.Rollback != nil && !deferred && ofNode(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// RollbackDue reports whether Steward.Recover has something to do about reports of
+// rollbacks: one is to begin a recovery, or the time of a deferral is over.
+func (o *Object) RollbackDue(now time.Time) bool {
+	if o.IPAM == nil {
+		return false
+	}
+	for name, h := range o.IPAM.Held {
+		until := o.IPAM.Deferred[name]
+		if ofNode(name) && unanswered(h.Rollback, o.IPAM.Recovering) && !until.After(now) {
+			return true
+		}
+	}
+	for _, until := range o.IPAM.Deferred {
+		if !until.After(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// recovering is Recovering for the plan: the node's own report counts, even if deferred.
+func (p *planner) recovering() bool {
+	return p.entry.rollback != nil || recovering(p.next.IPAM)
+}
+
+// unanswered reports whether a rollback is reported to which no recovery answers: there is
+// none, or it is the one that the older object was in.
+func unanswered(r *v1.RollbackReport, rec *v1.Recovering) bool {
+	return r != nil && (rec == nil || r.Recovery != nil && r.Recovery.Time.Equal(rec.Since.Time))
+}
+
+// lookBack reports a rollback of a network whose object is older than what this node
+// knows, and joins a recovery that was started: no address is claimed until every node
+// has said what it has in use, since the bitmap may lack it. The recovery itself is the
+// controller's to start.
 func (p *planner) lookBack() {
 	if p.desk == nil {
 		return
 	}
-	why := p.past()
+	rec := p.next.IPAM.Recovering
+	reason, why := p.past()
 	if why != "" {
 		p.report(fmt.Errorf("%s: its addresses are recovered from what all nodes have in use", why))
-		if p.startsAnew() {
-			p.next.IPAM.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(p.now.Truncate(time.Microsecond))}
+		if p.startsAnew() && !unanswered(p.entry.rollback, rec) {
+			p.entry.rollback = &v1.RollbackReport{Reason: reason}
+			if rec != nil {
+				p.entry.rollback.Recovery = rec.Since.DeepCopy()
+			}
 		}
 	}
-	rec := p.next.IPAM.Recovering
-	p.reassert = rec != nil && (why != "" || !slices.Contains(rec.Done, p.cfg.Node))
+	p.answers = rec != nil && !unanswered(p.entry.rollback, rec)
+	p.reassert = why != "" || p.answers && (p.entry.rollback != nil || !slices.Contains(rec.Done, p.cfg.Node))
 }
 
 // startsAnew reports whether a recovery has to begin. One that this node has not seen
-// yet was begun by another node for the same reason, and its reports count; one that
-// this node has seen before was brought back by the older state.
+// yet was begun for the same reason, and the reports to it count; this node's last one,
+// or one from before, was brought back by the older state.
 func (p *planner) startsAnew() bool {
 	rec := p.next.IPAM.Recovering
-	return rec == nil || p.older && rec.Since.Time.Equal(p.book.recovery)
+	return rec == nil || p.older && !rec.Since.After(p.book.recovery)
 }
 
 // uncertain is an error while it cannot be told whether the node's entry is older or
@@ -51,22 +101,22 @@ func (p *planner) uncertain() error {
 func (p *planner) entryIsPast() bool { return p.foreignHand() || p.book.remembered > p.before }
 
 // past says how the object is known to be older than it has been, or nothing.
-func (p *planner) past() string {
+func (p *planner) past() (v1.RollbackReason, string) {
 	switch {
 	case p.blank:
-		return "the network's status was dropped"
+		return v1.RollbackStatusMissing, "the network's status was dropped"
 	case p.older:
-		return "the network's object is older than one that this node has seen"
+		return v1.RollbackOlderVersion, "the network's object is older than one that this node has seen"
 	case p.book.missing:
-		return "a DanmEp of this node is gone, which this node has not removed"
+		return v1.RollbackDanmEpMissing, "a DanmEp of this node is gone, which this node has not removed"
 	case p.cfg.Gone():
-		return "" // the controller evicts a node whose Node object is gone: that is no older state
+		return "", "" // the controller evicts a node whose Node object is gone: that is no older state
 	case p.foreignHand():
-		return "the node's entry is not what the node wrote last"
+		return v1.RollbackEntryChanged, "the node's entry is not what the node wrote last"
 	case p.before < p.book.remembered:
-		return fmt.Sprintf("the node's entry has seq %d, and was at %d", p.before, p.book.remembered)
+		return v1.RollbackOlderEntry, fmt.Sprintf("the node's entry has seq %d, and was at %d", p.before, p.book.remembered)
 	}
-	return ""
+	return "", ""
 }
 
 // foreignHand reports whether somebody else has written the node's entry: an older
@@ -77,7 +127,8 @@ func (p *planner) foreignHand() bool {
 }
 
 // restore reports to a recovery, once cover has put into the entry what is in use
-// here: it marks what DanmEps cover, which older pages may lack.
+// here: it marks what DanmEps cover, which older pages may lack. A node that reports a
+// rollback does all but that: what it has in use is safe with the same write.
 func (p *planner) restore() {
 	if !p.reassert {
 		return
@@ -92,6 +143,10 @@ func (p *planner) restore() {
 	if p.dead {
 		return // not before these are gone: somebody else may use what they name
 	}
+	if !p.answers {
+		return // the controller starts the recovery to report to
+	}
+	p.entry.rollback = nil
 	if !slices.Contains(rec.Done, p.cfg.Node) {
 		rec.Done = append(rec.Done, p.cfg.Node)
 		slices.Sort(rec.Done)

@@ -22,6 +22,23 @@ func (w *world) looks(a *claims.Allocator) {
 	synctest.Wait()
 }
 
+// rollback returns what a node reports of one, nil for nothing.
+func (w *world) rollback(node string) *v1.RollbackReport { return w.ipam().Held[node].Rollback }
+
+// begins has the controller start the recovery that n1 and n2 ask for, and nodes report
+// to it, as their watches tell them.
+func (w *world) begins(nodes ...*claims.Allocator) {
+	w.Helper()
+	s := claims.NewSteward(w.store, claims.StewardConfig{})
+	if awaited, err := s.Recover(w.Context(), w.key(), []string{"n1", "n2"}, nil); err != nil || len(awaited) == 0 {
+		w.Fatalf("Recover awaits %v, %v; want a recovery to begin", awaited, err)
+	}
+	for _, a := range nodes {
+		a.Reassert(w.key())
+	}
+	synctest.Wait()
+}
+
 // done returns who has reported to the network's recovery.
 func (w *world) done() []string {
 	w.Helper()
@@ -46,6 +63,7 @@ func TestDeadDanmEpsAreAwaited(t *testing.T) {
 		w.claim(a, dynamic, none)
 		w.store.Restore(backup)
 		w.looks(a)
+		w.begins(a)
 		time.Sleep(10 * time.Second)
 		if got := w.done(); got != nil {
 			w.Errorf("%v has reported, with a DanmEp of a sandbox that is gone", got)
@@ -71,7 +89,7 @@ func TestOlderEntryTakesNothingAway(t *testing.T) {
 		w.claim(n1, x, none)
 		w.store.Restore(backup)
 		w.looks(n1)
-		n2.Reassert(w.key())
+		w.begins(n1, n2)
 		w.idle()
 		if w.entry("n1") != "10.0.0.7 " || w.entry("n2") != "-" || !slices.Equal(w.bits(), []string{"10.0.0.7"}) {
 			w.Errorf("entries: n1 %q, n2 %q; bits %v; reports %v", w.entry("n1"), w.entry("n2"), w.bits(), w.reports)
@@ -125,6 +143,7 @@ func TestOlderReportsDoNotCount(t *testing.T) {
 		w.claim(a, dynamic, none)
 		w.store.Restore(backup)
 		w.looks(a)
+		w.begins(a)
 		if got := w.done(); !slices.Equal(got, []string{"n1"}) {
 			w.Errorf("%v have reported, want n1 alone", got)
 		}
@@ -145,6 +164,7 @@ func TestOlderThanTheFirstUse(t *testing.T) {
 		if a4, _, err := a.Claim(w.Context(), w.net, dynamic, none); !errors.Is(err, claims.ErrTryAgain) {
 			w.Errorf("got %v, %v", a4, err)
 		}
+		w.begins(a)
 		if got := w.done(); !slices.Equal(got, []string{"n1"}) || w.entry("n1") != "10.0.0.1 " {
 			w.Errorf("%v have reported, entry %q", got, w.entry("n1"))
 		}

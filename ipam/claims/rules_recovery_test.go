@@ -79,9 +79,21 @@ func TestOlderStateIsRecovered(t *testing.T) {
 // reported checks what n1 has done by itself.
 func (o *older) reported(reason string) {
 	o.Helper()
-	rec := o.ipam().Recovering
-	if rec == nil || !slices.Equal(rec.Done, []string{"n1"}) {
-		o.Fatalf("%s: recovering is %+v, want n1 done", reason, rec)
+	if o.rollback("n1") == nil || o.ipam().Recovering != nil {
+		o.Fatalf("%s: n1 reports %v, recovering is %+v; want a report, and no recovery yet", reason, o.rollback("n1"), o.ipam().Recovering)
+	}
+	for _, name := range []string{"n1", "n3"} {
+		a := map[string]*claims.Allocator{"n1": o.n1}[name]
+		if a == nil {
+			a = o.node(name)
+		}
+		if a4, _, err := a.Claim(o.Context(), o.net, dynamic, none); !errors.Is(err, claims.ErrTryAgain) {
+			o.Errorf("%s: %s got %v, %v while n1 reports a rollback", reason, name, a4, err)
+		}
+	}
+	o.begins(o.n1)
+	if rec := o.ipam().Recovering; rec == nil || !slices.Equal(rec.Done, []string{"n1"}) || o.rollback("n1") != nil {
+		o.Fatalf("%s: recovering is %+v, want n1 done and its report gone: %v", reason, rec, o.rollback("n1"))
 	}
 	if a4, _, err := o.n1.Claim(o.Context(), o.net, dynamic, none); !errors.Is(err, claims.ErrTryAgain) {
 		o.Errorf("%s: got %v, %v while the network recovers", reason, a4, err)
@@ -201,8 +213,7 @@ func TestDroppedStatusIsNotEmpty(t *testing.T) {
 		if a4, _, err := n2.Claim(w.Context(), w.net, dynamic, none); !errors.Is(err, claims.ErrTryAgain) {
 			w.Errorf("n2 got %v, %v: n1 uses %v", a4, err, used)
 		}
-		n1.Reassert(w.key())
-		synctest.Wait()
+		w.begins(n1, n2)
 		s := claims.NewSteward(w.store, claims.StewardConfig{})
 		if awaited, err := s.Recover(w.Context(), w.key(), []string{"n1", "n2"}, nil); err != nil || awaited != nil {
 			w.Fatalf("Recover awaits %v, %v", awaited, err)

@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/patchbay-cni/patchbay/network"
 )
@@ -30,6 +33,8 @@ type Steward struct {
 	// versions are the newest that were seen: a write on an older object would hide
 	// from the nodes that it is older.
 	versions versions
+	// limit counts the recoveries that nodes begin.
+	limit limiter
 }
 
 // NewSteward returns a Steward. Any number of them may be at work, beside the nodes.
@@ -42,7 +47,10 @@ func NewSteward(store Store, cfg StewardConfig) *Steward {
 func (s *Steward) Look(key Key, resourceVersion string) { s.versions.watch(key, resourceVersion) }
 
 // Gone says that the watch knows a network no more.
-func (s *Steward) Gone(key Key) { s.versions.forget(key) }
+func (s *Steward) Gone(key Key) {
+	s.versions.forget(key)
+	s.limit.forget(key)
+}
 
 // Evict takes the entries of nodes that are gone out of a network, each if it has
 // that Node UID, and frees what they alone covered. To say that a node is gone says
@@ -103,7 +111,7 @@ func (o *Object) used() bool {
 	if o.IPAM == nil {
 		return false
 	}
-	if o.IPAM.Recovering != nil {
+	if o.Recovering() {
 		return true
 	}
 	for name := range o.IPAM.Held {
@@ -114,24 +122,81 @@ func (o *Object) used() bool {
 	return false
 }
 
-// Recover ends a network's recovery when each of the nodes has reported or is to be
-// left out, and returns who is awaited. Without a recovery nobody is.
+// Recover starts a network's recovery when a node reports a rollback, or anew when one
+// reports that in the midst of it. It ends the recovery when each of the nodes has
+// reported to it or is to be left out, and returns who is awaited. Without a recovery
+// nobody is. A node whose reports have begun too many is deferred for a while: its further
+// reports begin none.
 func (s *Steward) Recover(ctx context.Context, key Key, nodes, skip []string) (awaited []string, err error) {
+	var began []string
 	err = s.change(ctx, "recover", key, func(p *planner) error {
 		awaited = nil
+		if began = s.reporters(p, key); len(began) > 0 {
+			if err := p.startRecovery(); err != nil {
+				return err
+			}
+		}
 		rec := p.next.IPAM.Recovering
 		if rec == nil {
 			return nil
 		}
 		for _, n := range nodes {
-			if !slices.Contains(rec.Done, n) && !slices.Contains(skip, n) {
+			if !slices.Contains(skip, n) && (!slices.Contains(rec.Done, n) || p.stands(n)) {
 				awaited = append(awaited, n)
 			}
 		}
 		if len(awaited) == 0 {
-			p.next.IPAM.Recovering = nil
+			p.endRecovery()
 		}
 		return nil
 	})
+	if err == nil && len(began) > 0 {
+		s.limit.began(key, began, time.Now())
+	}
 	return awaited, err
+}
+
+// reporters returns the nodes whose reports of a rollback begin a recovery. A node is deferred
+// from its last one on, so that no further report stops others even for a moment.
+func (s *Steward) reporters(p *planner, key Key) (began []string) {
+	now := time.Now()
+	deferred := maps.Clone(p.next.IPAM.Deferred) // also by a former leader
+	maps.DeleteFunc(deferred, func(_ string, until metav1.MicroTime) bool { return !until.After(now) })
+	for name, h := range p.held {
+		if _, ok := deferred[name]; ok || !ofNode(name) || !unanswered(h.Rollback, p.next.IPAM.Recovering) {
+			continue
+		}
+		begins, until := s.limit.allow(key, name, now)
+		if begins {
+			began = append(began, name)
+		}
+		if !until.IsZero() {
+			if deferred == nil {
+				deferred = map[string]metav1.MicroTime{}
+			}
+			deferred[name] = metav1.NewMicroTime(until.Truncate(time.Microsecond))
+		}
+	}
+	if p.next.IPAM.Deferred = deferred; len(deferred) == 0 {
+		p.next.IPAM.Deferred = nil
+	}
+	slices.Sort(began)
+	return began
+}
+
+// stands reports whether a node still reports a rollback, and is not deferred.
+func (p *planner) stands(node string) bool {
+	_, deferred := p.next.IPAM.Deferred[node]
+	return p.held[node].Rollback != nil && !deferred
+}
+
+// endRecovery takes with the recovery what nodes report that it did not wait for.
+func (p *planner) endRecovery() {
+	p.next.IPAM.Recovering = nil
+	for name, h := range p.held {
+		if p.stands(name) {
+			h.Rollback = nil
+			p.held[name] = h
+		}
+	}
 }

@@ -71,9 +71,14 @@ func (s *Steward) attempt(ctx context.Context, a *Allocator, key Key, f func(*pl
 	return nil
 }
 
-// startRecovery starts the recovery of an object that is older than it was.
+// startRecovery starts the recovery of an object that is older than it was. It begins
+// after any other one: that is how nodes tell them apart.
 func (p *planner) startRecovery() error {
-	p.next.IPAM.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(time.Now())}
+	now := time.Now().Truncate(time.Microsecond)
+	if rec := p.next.IPAM.Recovering; rec != nil && !now.After(rec.Since.Time) {
+		now = rec.Since.Add(time.Microsecond)
+	}
+	p.next.IPAM.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(now)}
 	return nil
 }
 

@@ -9,7 +9,7 @@ func (p *planner) waterMark() (mark int, keep bool) {
 	pressed := d.pressed(p.obj, p.now) // also when nothing is kept: it notes the time
 	switch {
 	case p.obj.Deleting, p.obj.Invalid != nil, pressed, d.a.closing.Load(), p.cfg.Hold == 0,
-		p.next.IPAM.Recovering != nil, p.v4.former || p.v6.former:
+		p.recovering(), p.v4.former || p.v6.former:
 		return 0, false
 	}
 	w := d.water.after(p.demand(), p.now, p.cfg.Rest)

@@ -124,7 +124,7 @@ func (f *Fake) Problems() []error {
 
 // check is made after each change, with the lock held.
 func (f *Fake) check(o *claims.Object) {
-	if o.IPAM != nil && o.IPAM.Recovering != nil {
+	if o.Recovering() {
 		return // it is not known yet what its bits have to be
 	}
 	if err := Covered(o, f.list(o.Ref)); err != nil {

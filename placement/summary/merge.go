@@ -67,7 +67,7 @@ func (in *input) tell(at int, message string) string {
 // as kstatus and Kubernetes name such.
 func bad(kind string) bool {
 	switch kind {
-	case "Stalled", "Reconciling", "Degraded", "Recovering", "AddressConflict", "Conflict", "Conflicting":
+	case "Stalled", "Reconciling", "Degraded", "Recovering", "RecoveryDeferred", "AddressConflict", "Conflict", "Conflicting":
 		return true
 	}
 	for _, end := range []string{"Failure", "Failed", "Pressure", "Limited", "Pending"} {

@@ -198,15 +198,19 @@ func recoveringNetwork(t *testing.T, env *apitest.Env, done ...string) *v1.Clust
 	return store(t, env, n)
 }
 
-// ipamChange is a write of a network's status.ipam.
+// ipamChange tries a write of a network's status.ipam.
 func ipamChange(env *apitest.Env, n *v1.ClusterNetwork, change func(*v1.IPAMStatus)) func(context.Context, client.Client) error {
+	return ipamWrite(env, n, change, client.DryRunAll)
+}
+
+func ipamWrite(env *apitest.Env, n *v1.ClusterNetwork, change func(*v1.IPAMStatus), opts ...client.SubResourceUpdateOption) func(context.Context, client.Client) error {
 	return func(ctx context.Context, c client.Client) error {
 		o := n.DeepCopy()
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
 			return err
 		}
 		change(o.Status.IPAM)
-		return c.Status().Update(ctx, o, client.DryRunAll)
+		return c.Status().Update(ctx, o, opts...)
 	}
 }
 
@@ -215,16 +219,47 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
 		calm, recovering := heldNetwork(t, env), recoveringNetwork(t, env, "node-0", "node-2")
+		report := v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1", Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry}}
+		reported, answered := heldNetwork(t, env), recoveringNetwork(t, env)
+		for _, n := range []*v1.ClusterNetwork{reported, answered} {
+			if err := ipamWrite(env, n, func(s *v1.IPAMStatus) { s.Held["node-1"] = report })(t.Context(), env.Client); err != nil {
+				t.Fatal(err)
+			}
+		}
 		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
-			"Start": {reason: "It found an older state.", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
+			"Rollback": {reason: "It found an older state.", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
+				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1", Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry}}
+			})},
+			"RollbackDuring": {reason: "It found an older state that was in a recovery.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry, Recovery: &s.Recovering.Since}}
+			})},
+			"TakeBack": {reason: "It stops the others again and again, and is never counted.", refused: "takes its report back", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
+				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2}
+			})},
+			"TakeBackEntry": {reason: "The same.", refused: "takes its report back", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
+				delete(s.Held, "node-1")
+			})},
+			"ClaimNoAnswer": {reason: "The same: no recovery has that start.", refused: "takes its report back", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
+				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry, Recovery: new(metav1.NowMicro())}}
+			})},
+			"Keep": {reason: "Its Pods end meanwhile.", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
+				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 3, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderVersion}}
+			})},
+			"Answer": {reason: "A recovery has begun since.", write: ipamChange(env, answered, func(s *v1.IPAMStatus) {
+				s.Held["node-1"], s.Recovering.Done = v1.HeldAddresses{UID: "1", Seq: 3}, []string{"node-1"}
+			})},
+			"RollbackOfOther": {reason: "node-2 found nothing.", refused: "own entry only", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
+				s.Held["node-2"] = v1.HeldAddresses{UID: "2", Seq: 1, V4: "10.0.0.2", Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry}}
+			})},
+			"RollbackUnknown": {reason: "Messages repeat the reason.", refused: "Unsupported value", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
+				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, Rollback: &v1.RollbackReport{Reason: "SomethingElse"}}
+			})},
+			"Start": {reason: "All would wait for all.", refused: "the controller starts recoveries", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
 				s.Recovering = &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"node-1"}}
 			})},
-			"StartForOther": {
-				reason: "node-2 has not said what it uses.", refused: "own node only",
-				write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
-					s.Recovering = &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"node-1", "node-2"}}
-				}),
-			},
+			"DeferOther": {reason: "node-2 would not be heard.", refused: "status.ipam.deferred", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
+				s.Deferred = map[string]metav1.MicroTime{"node-2": metav1.NowMicro()}
+			})},
 			"Report": {reason: "It said what it uses.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 				s.Recovering.Done = []string{"node-0", "node-1", "node-2"}
 			})},
@@ -237,10 +272,10 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 			"End": {reason: "Others may not have reported.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 				s.Recovering = nil
 			})},
-			"RestartWithReports": {reason: "Others have reported to another one.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+			"RestartWithReports": {reason: "Others have reported to another one.", refused: "the controller starts recoveries", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 				s.Recovering.Since = metav1.NewMicroTime(s.Recovering.Since.Add(1e9))
 			})},
-			"Restart": {reason: "An older state brought back one that was over.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
+			"Restart": {reason: "All would report again, without end.", refused: "the controller starts recoveries", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 				s.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(s.Recovering.Since.Add(1e9)), Done: []string{"node-1"}}
 			})},
 			"DropAll": {reason: "The recovery would be over.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {

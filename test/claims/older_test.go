@@ -26,6 +26,9 @@ func (l *trio) recover(t *testing.T) {
 	down := l.hosts[len(l.hosts)-1]
 	names := l.names()
 	eventually(t, "the two that are there have reported", func() error {
+		if _, err := l.steward.Recover(t.Context(), claims.KeyOf(l.net), names, nil); err != nil {
+			return err // it starts the recovery, too
+		}
 		o, err := read(t, l.env, l.net)
 		if err != nil && o == nil {
 			return err

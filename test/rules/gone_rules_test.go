@@ -60,7 +60,7 @@ func goneRules() []row {
 			name: "NothingIsFreedInARecovery",
 			rule: "until every Node has re-asserted its live endpoints, nobody can tell who covers a bit",
 			file: "controller/addresses/audit.go",
-			old:  "\tif r.recovering() != nil {\n\t\treturn",
+			old:  "\tif r.Recovering() {\n\t\treturn",
 			new:  "\tif false {\n\t\treturn",
 			test: "^TestDuties$",
 		},
@@ -68,7 +68,7 @@ func goneRules() []row {
 			name: "RebuildWaitsForTheRecovery",
 			rule: "rebuilt from entries and DanmEps: not before these are known again",
 			file: "controller/addresses/commands.go",
-			old:  "if !asked || r.recovering() != nil {", new: "if !asked {",
+			old:  "if !asked || r.Recovering() {", new: "if !asked {",
 			test: "^TestDuties$",
 		},
 	}
