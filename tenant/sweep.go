@@ -48,6 +48,10 @@ func (s *Sweeper) Look(now time.Time, reserved, alive map[string]bool) []string 
 	return gone
 }
 
+// Keep says that a token that is to be released is kept for now: Next does not ask for it
+// at once.
+func (s *Sweeper) Keep(now time.Time, token string) { s.missing[token] = now }
+
 // Next says when to look again although nothing has changed; false for never.
 func (s *Sweeper) Next(now time.Time) (time.Duration, bool) {
 	if len(s.missing) == 0 {

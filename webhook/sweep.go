@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/tenant"
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
 )
@@ -104,13 +105,13 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read reservations: %w", err)
 	}
-	alive, err := s.assigned(ctx)
+	alive, uids, err := s.assigned(ctx)
 	if err != nil {
 		return err
 	}
-	reserved := map[string]bool{}
+	reserved, owners := map[string]bool{}, map[string]tenant.Owner{}
 	for _, r := range reservations {
-		reserved[r.Owner.Token] = true
+		reserved[r.Owner.Token], owners[r.Owner.Token] = true, r.Owner
 	}
 	living := map[string]bool{}
 	var unreserved []tenant.Reservation
@@ -127,18 +128,60 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	}
 	s.deleted = nil
 	s.mu.Unlock()
-	gone := s.memory.Look(time.Now(), reserved, living)
-	if len(gone) == 0 {
-		return nil
+	gone, err := s.unused(ctx, s.memory.Look(time.Now(), reserved, living), owners, uids)
+	if err != nil || len(gone) == 0 {
+		return err
 	}
 	s.log.Info("Releasing reservations of TenantNetworks that are gone", "count", len(gone))
 	return s.desk.Release(ctx, gone...)
 }
 
-// assigned lists what the networks say that they were assigned, by token.
-func (s *sweeper) assigned(ctx context.Context) (map[string]tenant.Reservation, error) {
-	found := map[string]tenant.Reservation{}
+// unused returns those of the tokens of networks that are gone to which no Pod is attached.
+// A network without its finalizer goes under Pods that run: they stay on its VLAN or VXLAN,
+// which must not be another tenant's before their DanmEps are gone. The list of networks is
+// older than that of DanmEps; a DanmEp of a network that came in between keeps an ID for a
+// minute.
+func (s *sweeper) unused(ctx context.Context, gone []string, owners map[string]tenant.Owner, uids map[client.ObjectKey]string) ([]string, error) {
+	var free []string
+	for _, token := range gone {
+		owner := client.ObjectKey{Namespace: owners[token].Namespace, Name: owners[token].Name}
+		used, err := s.attached(ctx, owner, uids[owner])
+		if err != nil {
+			return nil, err
+		}
+		if !used {
+			free = append(free, token)
+			continue
+		}
+		s.memory.Keep(time.Now(), token)
+		s.log.Info("Keeping the reservation of a TenantNetwork that is gone: Pods are still attached to it", "network", owner.String())
+	}
+	return free, nil
+}
+
+// attached reports whether a DanmEp names a network of that name which is gone: another one
+// than that with the UID, if there is one again.
+func (s *sweeper) attached(ctx context.Context, name client.ObjectKey, uid string) (bool, error) {
+	used := false
+	fresh := func() client.ObjectList { return &v1.DanmEpList{} }
+	err := eachPage(ctx, s.reader, fresh, func(obj client.Object) {
+		if ep, ok := obj.(*v1.DanmEp); ok {
+			key := objects.NetworkOf(ep)
+			used = used || key.Ref == network.Ref{Kind: v1.KindTenantNetwork, Namespace: name.Namespace, Name: name.Name} && (key.UID == "" || key.UID != uid)
+		}
+	}, client.InNamespace(name.Namespace), client.MatchingFields{"spec.NetworkName": name.Name})
+	if err != nil {
+		return false, fmt.Errorf("list DanmEps of TenantNetwork %s: %w", name, err)
+	}
+	return used, nil
+}
+
+// assigned lists what the networks say that they were assigned, by token, and the UIDs of
+// all networks.
+func (s *sweeper) assigned(ctx context.Context) (map[string]tenant.Reservation, map[client.ObjectKey]string, error) {
+	found, uids := map[string]tenant.Reservation{}, map[client.ObjectKey]string{}
 	err := eachPage(ctx, s.reader, newTenantNetworkMetadata, func(obj client.Object) {
+		uids[client.ObjectKeyFromObject(obj)] = string(obj.GetUID())
 		a, err := network.ParseAssignment(obj.GetAnnotations()[v1.AssignedAnnotation])
 		if err != nil {
 			return // the daemon refuses it too
@@ -147,7 +190,7 @@ func (s *sweeper) assigned(ctx context.Context) (map[string]tenant.Reservation, 
 		found[a.Token] = tenant.Reservation{Place: a.Place, Owner: owner}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list TenantNetworks: %w", err)
+		return nil, nil, fmt.Errorf("list TenantNetworks: %w", err)
 	}
-	return found, nil
+	return found, uids, nil
 }

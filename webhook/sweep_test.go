@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -23,9 +24,23 @@ type cluster struct {
 
 	config   v1.TenantConfig
 	networks map[string]string
+	// attached are DanmEps: the network's name and UID.
+	attached map[string]string
 }
 
-func (c *cluster) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (c *cluster) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if eps, ok := list.(*v1.DanmEpList); ok {
+		lo := client.ListOptions{}
+		lo.ApplyOptions(opts)
+		for name, uid := range c.attached {
+			if lo.Namespace == "ns" && lo.FieldSelector.String() == "spec.NetworkName="+name {
+				ep := v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
+				ep.Spec.APIType, ep.Spec.NetworkName, ep.Spec.NetworkUID = v1.KindTenantNetwork, name, uid
+				eps.Items = append(eps.Items, ep)
+			}
+		}
+		return nil
+	}
 	into, ok := list.(*metav1.PartialObjectMetadataList)
 	if !ok {
 		return nil
@@ -44,7 +59,7 @@ func (c *cluster) Get(_ context.Context, _ client.ObjectKey, obj client.Object, 
 
 func metadata(name, assigned string) metav1.PartialObjectMetadata {
 	o := metav1.PartialObjectMetadata{}
-	o.Namespace, o.Name, o.Annotations = "ns", name, map[string]string{v1.AssignedAnnotation: assigned}
+	o.Namespace, o.Name, o.UID, o.Annotations = "ns", name, types.UID("uid-of-"+name), map[string]string{v1.AssignedAnnotation: assigned}
 	return o
 }
 
@@ -80,6 +95,7 @@ func TestSweep(t *testing.T) {
 		reserved string
 		networks map[string]string
 		deleted  map[string]string // told by a watch
+		attached map[string]string // DanmEps, by the network's name
 		after    time.Duration
 		takeOver string // the TenantConfig's annotation
 		team     string // whom it is for; the namespace is red's
@@ -87,6 +103,10 @@ func TestSweep(t *testing.T) {
 	}{
 		"Same":      {reason: "All is well.", reserved: one, networks: map[string]string{"a": first}, want: one, after: time.Hour},
 		"Deleted":   {reason: "Free at once.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, want: one},
+		"Attached":  {reason: "Pods are still on its VLAN.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "uid-of-b"}, want: one + ", " + two, after: time.Hour},
+		"Again":     {reason: "It was made again, and its former Pods are still on the former VLAN.", reserved: one + ", " + two, networks: map[string]string{"b": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "former"}, want: one + ", " + two},
+		"AgainUsed": {reason: "It was made again, and has Pods: they are on its VLAN.", reserved: one + ", " + two, networks: map[string]string{"b": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "uid-of-b"}, want: one},
+		"Unknown":   {reason: "A DanmEp of DANM's names no UID.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": ""}, want: one + ", " + two},
 		"Creating":  {reason: "It may still come.", reserved: one, want: one, after: 50 * time.Second},
 		"NeverCame": {reason: "The API server died in between.", reserved: one + ", " + two, networks: map[string]string{"b": second}, after: 70 * time.Second, want: two},
 		"Restored":  {reason: "The TenantConfig was restored without its status.", networks: map[string]string{"a": first, "b": second}, takeOver: "true", team: "red", want: one + ", " + two},
@@ -101,7 +121,7 @@ func TestSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := &cluster{networks: tc.networks}
+				c := &cluster{networks: tc.networks, attached: tc.attached}
 				c.config.HostDevices = []v1.HostDevice{{Name: "ens4", VNIType: "vlan", VNIRange: "1-9"}}
 				c.config.Status.Reservations = page(tc.reserved)
 				c.config.Annotations = map[string]string{v1.TakeOverAnnotation: tc.takeOver}
