@@ -81,7 +81,9 @@ func ipList(list ...string) []netip.Addr {
 	return all
 }
 
-func ours(s Spec) Found    { return Found{Spec: s, Ours: true, Up: true, Sealed: true} }
+func ours(s Spec) Found {
+	return Found{Spec: s, Ours: true, Up: true, Sealed: true, Untagged: true}
+}
 func foreign(s Spec) Found { return Found{Spec: s, Up: true} }
 
 // subnet gives the network all addresses of an IPv4 subnet.

@@ -15,6 +15,9 @@ type Wanted struct {
 	Spec
 	// Networks on it, the oldest first.
 	Networks []network.Ref
+	// Tagged says that slaves on it may send VLAN tags: all networks are trunks, or another
+	// plugin's, whose slaves are its own matter.
+	Tagged bool
 	// Err says why it cannot be on this node; Spec is incomplete then.
 	Err error
 }
@@ -142,6 +145,7 @@ func (w *Wanted) ride(n *network.Network, nic *NIC) error {
 			return err
 		}
 	}
+	w.Tagged = (w.Tagged || len(w.Networks) == 0) && (n.Trunk || n.Delegates())
 	w.Networks = append(w.Networks, n.Ref)
 	return nil
 }

@@ -112,7 +112,7 @@ func TestDesired(t *testing.T) {
 			reason: "a delegate's master may be our link",
 			nets:   []*network.Network{newNet(1, "bridged", kind("bridge"), vlan(5))},
 			want: Plan{
-				Links: []Wanted{{Spec: vlanLink("bridged.5", "ens4", 5, 1500), Networks: []network.Ref{ref("bridged")}}},
+				Links: []Wanted{{Spec: vlanLink("bridged.5", "ens4", 5, 1500), Networks: []network.Ref{ref("bridged")}, Tagged: true}},
 				NICs:  []string{"ens4"},
 			},
 		},

@@ -25,6 +25,10 @@ const (
 	Peer Op = "peer"
 	// Forget takes what Link.Name learned from Drop off its forwarding entries.
 	Forget Op = "forget"
+	// Untag drops frames with a VLAN tag that slaves of the link or NIC Link.Name send.
+	Untag Op = "untag"
+	// Trunk lets them pass again.
+	Trunk Op = "trunk"
 )
 
 // Change is one step towards the plan.
@@ -85,7 +89,40 @@ func Diff(plan *Plan, state *State, used Used) []Change {
 			then = append(then, steps(w, kept[w.Identity], used)...)
 		}
 	}
+	then = append(then, tagSteps(plan, state, kept, used)...)
 	return append(first, then...)
+}
+
+// tagSteps make links and NICs drop tagged frames of slaves unless a network is a trunk. On
+// a NIC that no network uses any more nothing of ours stays. They come last: one that fails
+// leaves a link that works.
+func tagSteps(plan *Plan, state *State, kept map[network.Link]*Found, used Used) []Change {
+	var changes []Change
+	for i := range plan.Links {
+		w := &plan.Links[i]
+		f := kept[w.Identity]
+		if w.Err != nil || w.Tagged || f != nil && f.Untagged {
+			continue
+		}
+		link := Spec{Identity: w.Identity, Name: w.Name, Device: w.Device}
+		if f != nil {
+			link.Name, link.Device = f.Name, f.Device
+		}
+		changes = append(changes, Change{Op: Untag, Link: link})
+	}
+	for i := range state.NICs {
+		nic := &state.NICs[i]
+		id := network.Link{Device: nic.Name}
+		link := Spec{Identity: id, Name: nic.Name, Device: nic.Name}
+		w := plan.link(id)
+		switch {
+		case w == nil && nic.Untagged && !used(&Found{Spec: link}), w != nil && w.Err == nil && nic.Untagged && w.Tagged:
+			changes = append(changes, Change{Op: Trunk, Link: link})
+		case w != nil && w.Err == nil && !nic.Untagged && !w.Tagged:
+			changes = append(changes, Change{Op: Untag, Link: link})
+		}
+	}
+	return changes
 }
 
 // outdated reports whether a link of ours is not wanted, or has what cannot be

@@ -24,9 +24,14 @@ var (
 	ErrIncomplete = errors.New("not all networks are known")
 	// ErrNoFilter says that the kernel cannot filter VXLAN packets.
 	ErrNoFilter = errors.New("the kernel has no nf_tables with the family inet (CONFIG_NF_TABLES_INET)")
+	// ErrNoTagFilter says that the kernel cannot filter VLAN tags.
+	ErrNoTagFilter = errors.New("the kernel has no filter for VLAN tags (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_BPF)")
 	// ErrNoLink says that the network has no host device.
 	ErrNoLink = errors.New("network has no host_device")
 )
+
+// errTagsPass marks the failure of an Untag: the link works, and is open.
+var errTagsPass = errors.New("Pods can send VLAN tags")
 
 // conflictError is what older networks have against one, see network.Conflicts; it
 // is an ErrTaken, too.

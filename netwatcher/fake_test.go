@@ -3,6 +3,7 @@
 package netwatcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -53,7 +54,7 @@ func (w *world) Apply(_ context.Context, c Change) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.steps = append(w.steps, c)
-	if err := w.err[c.Link.Name]; err != nil {
+	if err := cmp.Or(w.err[c.Link.Name], w.err[string(c.Op)]); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(w.state.Links, func(f Found) bool { return f.Name == c.Link.Name })
@@ -68,7 +69,9 @@ func (w *world) Apply(_ context.Context, c Change) error {
 		if i >= 0 || slices.ContainsFunc(w.state.Links, func(f Found) bool { return f.Identity == c.Link.Identity }) {
 			return fmt.Errorf("%s exists", c.Link.Name)
 		}
-		w.state.Links = append(w.state.Links, ours(c.Link))
+		f := ours(c.Link)
+		f.Untagged = false
+		w.state.Links = append(w.state.Links, f)
 	case Delete:
 		if c.HalfMade {
 			if w.state.Links[i].HalfMade {
@@ -84,9 +87,15 @@ func (w *world) Apply(_ context.Context, c Change) error {
 		}
 		w.state.Links = slices.Delete(w.state.Links, i, i+1)
 	case Update:
-		peers := w.state.Links[i].Peers
+		was := w.state.Links[i]
 		w.state.Links[i] = ours(c.Link)
-		w.state.Links[i].Peers = peers
+		w.state.Links[i].Peers, w.state.Links[i].Untagged = was.Peers, was.Untagged
+	case Untag, Trunk:
+		if nic, ok := w.state.nic(c.Link.Name); ok {
+			nic.Untagged = c.Op == Untag
+		} else {
+			w.state.Links[i].Untagged = c.Op == Untag
+		}
 	case Forget:
 		f := &w.state.Links[i]
 		f.Learned = slices.DeleteFunc(slices.Clone(f.Learned), contained(c.Drop))

@@ -108,13 +108,16 @@ func (f *Filter) receive(state *State, s *Spec) {
 }
 
 // ConditionIsolated is the condition of a NodeNetwork that says whether strangers are kept
-// out of its VXLANs.
+// out of its VXLANs, and Pods in their networks.
 const ConditionIsolated = "Isolated"
 
-// isolated makes the condition, without times, from what the Firewall answered.
-func (f *Filter) isolated(err error) metav1.Condition {
+// isolated makes the condition, without times, from what the Firewall answered, and from
+// the links on which tags of Pods pass.
+func (f *Filter) isolated(err, tagged error) metav1.Condition {
 	c := metav1.Condition{Type: ConditionIsolated, Status: metav1.ConditionTrue}
 	switch {
+	case err == nil && tagged != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "TagsPass", clip(tagged.Error())
 	case f.Empty():
 		c.Reason, c.Message = "NoVXLAN", "no network has a VXLAN on this node"
 	case err == nil:

@@ -147,17 +147,20 @@ func TestIsolated(t *testing.T) {
 		status     metav1.ConditionStatus
 		because    string
 		roundFails bool
+		untag      error
 	}{
-		"NoVXLAN":   {reason: "nobody can get in", status: metav1.ConditionTrue, because: "NoVXLAN"},
-		"Filtered":  {reason: "strangers are kept out", nets: []*network.Network{newNet(1, "a", vxlan(700))}, status: metav1.ConditionTrue, because: "FilterInPlace"},
-		"NoFilter":  {reason: "networks work as before, and the node says that it is open", nets: []*network.Network{newNet(1, "a", vxlan(700))}, err: fmt.Errorf("x: %w", ErrNoFilter), status: metav1.ConditionFalse, because: "FilterNotSupported"},
-		"Transient": {reason: "it is tried again soon", nets: []*network.Network{newNet(1, "a", vxlan(700))}, err: errBroken, status: metav1.ConditionFalse, because: "FilterFailed", roundFails: true},
+		"NoVXLAN":     {reason: "nobody can get in", status: metav1.ConditionTrue, because: "NoVXLAN"},
+		"Filtered":    {reason: "strangers are kept out", nets: []*network.Network{newNet(1, "a", vxlan(700))}, status: metav1.ConditionTrue, because: "FilterInPlace"},
+		"NoFilter":    {reason: "networks work as before, and the node says that it is open", nets: []*network.Network{newNet(1, "a", vxlan(700))}, err: fmt.Errorf("x: %w", ErrNoFilter), status: metav1.ConditionFalse, because: "FilterNotSupported"},
+		"Transient":   {reason: "it is tried again soon", nets: []*network.Network{newNet(1, "a", vxlan(700))}, err: errBroken, status: metav1.ConditionFalse, because: "FilterFailed", roundFails: true},
+		"NoTagFilter": {reason: "Pods run as before, and the node says that their tags pass", nets: []*network.Network{newNet(1, "a", vlan(5))}, untag: fmt.Errorf("x: %w", ErrNoTagFilter), status: metav1.ConditionFalse, because: "TagsPass"},
+		"TagsPass":    {reason: "it is tried again soon", nets: []*network.Network{newNet(1, "a", vxlan(700))}, untag: errBroken, status: metav1.ConditionFalse, because: "TagsPass", roundFails: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(tc.nets...)
-			w.err["Firewall"] = tc.err
+			w.err["Firewall"], w.err[string(Untag)] = tc.err, tc.untag
 			if err := w.reconciler(t).Reconcile(t.Context()); errors.Is(err, errBroken) != tc.roundFails || err != nil && !tc.roundFails {
 				t.Errorf("%s: the round returned %v", tc.reason, err)
 			}

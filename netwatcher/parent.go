@@ -119,7 +119,11 @@ func (r *Reconciler) try(ctx context.Context, id network.Link, n *network.Networ
 	if err := r.guard(ctx, in); err != nil {
 		r.Log.Error(err, "A Pod gets a link that may not be guarded", "link", id.String()) // the round that follows reports it
 	}
-	if err := r.take(ctx, mine, r.step).join(); err != nil {
+	failed := r.take(ctx, mine, r.step)
+	if err := failed.tagged(); err != nil {
+		r.Log.Error(err, "A Pod gets a link that passes VLAN tags", "link", id.String())
+	}
+	if err := failed.join(); err != nil {
 		return "", err
 	}
 	name, err := linkName(in, id, mine)

@@ -95,16 +95,20 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 		}
 		in.settled(failed)
 	}
+	tagged := failed.tagged()
 	r.show(in, failed)
 	r.logRefused(in.refused)
 	now := Status(in.plan, in.state, failed)
-	now.Conditions = append(now.Conditions, in.filter.isolated(unguarded), in.plan.vtepsAccepted(in.refused))
+	now.Conditions = append(now.Conditions, in.filter.isolated(unguarded, tagged), in.plan.vtepsAccepted(in.refused))
 	now.Version, now.KernelVersion = r.Version, r.KernelVersion
 	status = &now
 	if errors.Is(unguarded, ErrNoFilter) {
 		unguarded = nil // trying again soon does not help; the condition says it
 	}
-	return errors.Join(failed.join(), unguarded, r.report(ctx, in.reported, status, changes))
+	if errors.Is(tagged, ErrNoTagFilter) {
+		tagged = nil
+	}
+	return errors.Join(failed.join(), unguarded, tagged, r.report(ctx, in.reported, status, changes))
 }
 
 // logRefused names VTEPs that do not count, when they are others than before.
@@ -175,6 +179,18 @@ func (in *input) settled(failed Failures) {
 	})
 }
 
+// tagged takes the failures out that leave a link usable, with tags of Pods passing.
+func (f Failures) tagged() error {
+	open := Failures{}
+	for id, err := range f {
+		if errors.Is(err, errTagsPass) {
+			open[id] = err
+			delete(f, id)
+		}
+	}
+	return open.join()
+}
+
 // join makes one error, in a stable order, or nil.
 func (f Failures) join() error {
 	var errs []error
@@ -211,6 +227,9 @@ func (r *Reconciler) step(ctx context.Context, c Change) error {
 	err := r.Kernel.Apply(ctx, c)
 	if r.Observer != nil {
 		r.Observer.Step(c.Op, err)
+	}
+	if err != nil && c.Op == Untag {
+		return fmt.Errorf("%w on %s: %w", errTagsPass, c.name(), err)
 	}
 	if err != nil {
 		return fmt.Errorf("%s link %s: %w", c.Op, c.name(), err)
@@ -284,8 +303,8 @@ func (r *Reconciler) used(ctx context.Context, byPods map[network.Link]bool) Use
 		return on, err
 	})
 	return func(f *Found) bool {
-		if byPods[f.Identity] {
-			return true
+		if byPods[f.Identity] || f.Identity.IsNIC() {
+			return byPods[f.Identity]
 		}
 		on, err := slaves()
 		return err != nil || on[f.Name]

@@ -31,8 +31,8 @@ func TestReconcileTwice(t *testing.T) {
 	if diff := cmp.Diff([]string{"a.5", "vx_b"}, w.links()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if w.taken() != 3 {
-		t.Errorf("a raised NIC and two links, and nothing the second time: %+v", w.steps)
+	if w.taken() != 6 {
+		t.Errorf("a raised NIC and two links, all closed for tags, and nothing the second time: %+v", w.steps)
 	}
 	if len(w.written) != 1 {
 		t.Errorf("the status is written on change only, was written %d times", len(w.written))

@@ -33,6 +33,8 @@ type NIC struct {
 	MasterKind string
 	// Addresses are the global ones, in the kernel's order.
 	Addresses []netip.Prefix
+	// Untagged says that no slave on it can send frames with a VLAN tag.
+	Untagged bool
 	// VF says that it is a virtual function of a card: it comes and goes with Pods.
 	VF bool
 	// TotalVFs and NumVFs are the virtual functions that a card can make and has.
@@ -70,6 +72,8 @@ type Found struct {
 	// Sealed says that it has no address, and IPv6 off: nobody on the network
 	// can reach the node through it.
 	Sealed bool
+	// Untagged says that no slave on it can send frames with a VLAN tag.
+	Untagged bool
 }
 
 // State is what the kernel says of the host's links at one moment.

@@ -85,6 +85,9 @@ func (n *Network) Change(to *Network, uses []Use) error {
 		c.same(c.path.Child(p.name), p.was, p.is)
 	}
 	c.same(field.NewPath("spec", "NetworkType"), n.Type, to.Type)
+	if n.Trunk && !to.Trunk {
+		c.cut(c.path.Child("trunk"), to.Trunk, "the Pods' tagged frames would be dropped", "keep true")
+	}
 	if to.MTU != 0 && (n.MTU == 0 || to.MTU < n.MTU) {
 		c.cut(c.path.Child("mtu"), to.MTU, "a lower mtu would drop the Pods' packets", mtuText(n.MTU))
 	}

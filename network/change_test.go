@@ -99,3 +99,17 @@ func model(t *testing.T, spec string) *network.Network {
 	}
 	return n
 }
+
+// A trunk that is no longer one would drop the Pods' frames; the other way nobody is cut off.
+func TestChangeOfTrunk(t *testing.T) {
+	t.Parallel()
+	const trunk = `{NetworkID: a, AllowedTenants: [vnf], Options: {host_device: ens4, trunk: true}}`
+	with, without := model(t, trunk), model(t, strings.Replace(trunk, "true", "false", 1))
+	uses := []network.Use{{Pod: "ns/vnf", Node: "n1"}}
+	if err := with.Change(without, uses); err == nil || !strings.Contains(err.Error(), "spec.Options.trunk") || !strings.Contains(err.Error(), "keep true") {
+		t.Errorf("off: got %v", err)
+	}
+	if err := errors.Join(with.Change(without, nil), without.Change(with, uses)); err != nil {
+		t.Errorf("off without users, and on: got %v", err)
+	}
+}

@@ -26,7 +26,7 @@ var (
 const modePassthru = "passthru"
 
 // Conflicts returns what is wrong with networks beside older ones: a link name or
-// identity that is taken, a parent that another backend, IPVLAN mode or a passthru
+// identity that is taken, a parent that another backend, IPVLAN mode, a trunk or a passthru
 // network has, a pool that overlaps on the same segment. Only the younger network
 // of two is in the map, so nobody breaks another's network by creating one; and a
 // network in the map has no say against others.
@@ -163,6 +163,9 @@ func shareParent(n, o *Network, link Link) error {
 	case n.Type == v1.TypeIPVLAN && n.Mode != o.Mode:
 		return n.conflict(ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s is IPVLAN in mode %q, and %s on the same parent %s in mode %q: use one mode on a parent",
 			n.Ref, n.Mode, n.nameOf(o), link, o.Mode)
+	case n.Trunk != o.Trunk:
+		return n.conflict(ErrParentShared, optionPath("trunk"), n.Trunk, "%s and %s are both on %s, which passes VLAN tags of all Pods or of none: use the same trunk, another device or a VLAN",
+			n.Ref, n.nameOf(o), link)
 	case n.Mode == modePassthru || o.Mode == modePassthru:
 		return n.conflict(ErrParentShared, optionPath("host_device"), n.Device, "%s and %s are both on %s, and a passthru network has its parent to itself: use another device or VLAN",
 			n.Ref, n.nameOf(o), link)

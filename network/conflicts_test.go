@@ -51,6 +51,15 @@ func TestConflicts(t *testing.T) {
 				`{NetworkID: a, Options: {host_device: ens4, vlan: 5, cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.100}}}`,
 			},
 		},
+		"TrunkBeside": {
+			reason: "The NIC passes tags of all Pods or of none.",
+			specs: []string{
+				`{NetworkID: a, Options: {host_device: ens4}}`,
+				`{NetworkID: b, AllowedTenants: [vnf], Options: {host_device: ens4, trunk: true}}`,
+				`{NetworkID: c, Options: {host_device: ens4, vlan: 5}}`, `{NetworkID: d, AllowedTenants: [vnf], Options: {host_device: ens5, trunk: true}}`,
+			},
+			want: refusals{"n1": network.ErrParentShared}, says: []string{"spec.Options.trunk", "ClusterNetwork/n0", "nic/ens4"},
+		},
 		"SameIDOtherVLAN": {
 			reason: "a.5 and a.6 are two names.",
 			specs:  []string{`{NetworkID: a, Options: {host_device: ens4, vlan: 5}}`, `{NetworkID: a, Options: {host_device: ens4, vlan: 6}}`},

@@ -59,6 +59,8 @@ type Network struct {
 	VLAN int
 	// VXLAN is 1-16777214, or 0 when not set.
 	VXLAN int
+	// Trunk says that Pods may send frames with VLAN tags into their NIC.
+	Trunk bool `json:",omitempty"`
 	// Mode is the IPVLAN mode (l2, l3, l3s) or the MACVLAN mode (bridge, private,
 	// vepa, passthru); empty for the backend's default. No option sets it yet.
 	Mode string

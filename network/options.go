@@ -22,6 +22,7 @@ func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
 	o, path := &s.Options, spec.Child("Options")
 	n.Device, n.DevicePool = o.Device, o.DevicePool
 	n.VLAN, n.VXLAN = int(o.VLAN), int(o.VXLAN)
+	n.Trunk = o.Trunk
 	n.MTU, n.Table = int(o.MTU), int(o.RTTables)
 	n.Prefix = o.Prefix
 	if n.Prefix == "" {
@@ -29,6 +30,7 @@ func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
 	}
 	checkParent(f, path, n)
 	checkVNI(f, spec, n)
+	checkTrunk(f, spec, n)
 	checkNumbers(f, path, n)
 	checkBitmaps(f, path, o)
 	n.V4 = readSubnet(f, path, optionsV4(o))
@@ -72,6 +74,24 @@ func checkVNI(f *faults, spec *field.Path, n *Network) {
 	if (n.VLAN != 0 || n.VXLAN != 0) && n.Type != v1.TypeSRIOV && len(n.ID) > maxLinkID {
 		f.invalid(spec.Child("NetworkID"), n.ID,
 			"a VLAN or VXLAN link bears the NetworkID in its name of at most 15 bytes: use at most 10 characters")
+	}
+}
+
+// checkTrunk lets netadmins only give all VLANs of a NIC to Pods, and only where the field
+// has an effect. Objects in a namespace cannot have AllowedTenants.
+func checkTrunk(f *faults, spec *field.Path, n *Network) {
+	if !n.Trunk {
+		return
+	}
+	path := spec.Child("Options", "trunk")
+	if n.VLAN != 0 || n.VXLAN != 0 {
+		f.forbidden(path, "Pods on a VLAN or VXLAN send no tags of their own: leave out trunk, or vlan and vxlan")
+	}
+	if n.Device == "" || n.Type != v1.TypeIPVLAN && n.Type != v1.TypeMACVLAN {
+		f.forbidden(path, "a trunk is a NIC under NetworkType ipvlan or macvlan: set host_device and one of these types, or leave trunk out")
+	}
+	if len(n.AllowedTenants) == 0 {
+		f.forbidden(path, "Pods on a trunk reach every VLAN of the NIC: use a ClusterNetwork that names their namespaces in AllowedTenants, or leave trunk out")
 	}
 }
 

@@ -59,8 +59,9 @@ func (t *Tenancy) Serves(namespaceLabels map[string]string) bool {
 }
 
 // Untagged warns of a network that uses a NIC as it is while tenants have VLANs or VXLANs
-// on it; "" when there is nothing to say. Its Pods can send frames with any tag, and
-// packets with the addresses of VTEPs, if they have CAP_NET_RAW, as Pods have by default.
+// on it; "" when there is nothing to say. Its Pods can send packets with the addresses of
+// VTEPs if they have CAP_NET_RAW, as Pods have by default, and frames with any tag where a
+// node's kernel has no filter for them, or another plugin makes their interfaces.
 func (t *Tenancy) Untagged(n *Network) string {
 	id, ok := n.Link()
 	if !ok || !id.IsNIC() || len(n.AllowedTenants) > 0 {
@@ -73,7 +74,10 @@ func (t *Tenancy) Untagged(n *Network) string {
 	var what, how string
 	switch d := &t.Devices[i]; {
 	case len(d.VLANs) > 0:
-		what, how = "VLANs", "send frames with their tags"
+		what, how = "VLANs", "send frames with their tags where a node is not Isolated"
+		if n.Delegates() {
+			how = "send frames with their tags"
+		}
 	case len(d.VXLANs) > 0:
 		what, how = "VXLANs", "send packets with the source address of a node"
 	default:

@@ -127,10 +127,10 @@ func TestUntagged(t *testing.T) {
 		net    network.Network
 		want   string
 	}{
-		"VLANs":     {reason: "frames with tags enter tenants' VLANs", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4"}, want: "frames with their tags: set spec.AllowedTenants"},
+		"VLANs":     {reason: "frames with tags enter tenants' VLANs", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4"}, want: "frames with their tags where a node is not Isolated: set spec.AllowedTenants"},
 		"VXLANs":    {reason: "its Pods can pose as a VTEP", net: network.Network{Ref: cluster, Type: "ipvlan", Device: "ens5"}, want: "source address of a node"},
 		"DanmNet":   {reason: "it cannot have AllowedTenants", net: network.Network{Ref: simple, Type: "ipvlan", Device: "ens4"}, want: "use a ClusterNetwork"},
-		"Delegate":  {reason: "another plugin's slave is one, too", net: network.Network{Ref: cluster, Type: "bridge", Device: "ens4"}, want: "frames with their tags"},
+		"Delegate":  {reason: "another plugin's slave is one, too", net: network.Network{Ref: cluster, Type: "bridge", Device: "ens4"}, want: "frames with their tags: set"},
 		"Allowed":   {reason: "the netadmin has said whom to trust", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", AllowedTenants: []string{"infra"}}},
 		"Tagged":    {reason: "its frames have a tag", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", VLAN: 7}},
 		"VXLAN":     {reason: "its frames are in packets of the node", net: network.Network{Ref: cluster, Type: "macvlan", Device: "ens4", VXLAN: 7}},

@@ -16,6 +16,7 @@ package v1
 // +kubebuilder:validation:XValidation:rule=`!(has(self.net6) && self.net6 != "") || !(has(self.allocation_pool_v6) && has(self.allocation_pool_v6.end) && self.allocation_pool_v6.end != "") || !isCIDR(self.net6) || !isIP(self.allocation_pool_v6.end) || cidr(self.net6).containsIP(self.allocation_pool_v6.end)`,fieldPath=`.allocation_pool_v6.end`,message=`is outside net6: use an address of the subnet`,messageExpression=`self.allocation_pool_v6.end + ' is outside net6 ' + self.net6 + ': use an address of the subnet'`
 // +kubebuilder:validation:XValidation:rule=`(has(self.net6) && self.net6 != "") || !has(self.routes6) || size(self.routes6) == 0`,fieldPath=`.routes6`,reason=FieldValueForbidden,message=`a gateway is an address of the subnet: set net6, or leave routes6 out`
 // +kubebuilder:validation:XValidation:rule=`!has(self.routes6) || !(has(self.net6) && self.net6 != "") || !isCIDR(self.net6) || self.routes6.all(d, !isIP(self.routes6[d]) || cidr(self.net6).containsIP(self.routes6[d]))`,fieldPath=`.routes6`,message=`a gateway is outside net6: use an address of the subnet`,messageExpression=`'a gateway is outside net6 ' + self.net6 + ': use an address of the subnet'`
+// +kubebuilder:validation:XValidation:rule=`!has(self.trunk) || !self.trunk || !(has(self.vlan) || has(self.vxlan))`,fieldPath=`.trunk`,reason=FieldValueForbidden,message=`Pods on a VLAN or VXLAN send no tags of their own: leave out trunk, or vlan and vxlan`
 type NetworkOptions struct {
 	// Device is the parent NIC on the node.
 	// +optional
@@ -39,6 +40,12 @@ type NetworkOptions struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16777214
 	VXLAN int32 `json:"vxlan,omitempty"`
+
+	// Trunk lets Pods send frames with VLAN tags into host_device. Only for a
+	// ClusterNetwork with AllowedTenants, of NetworkType ipvlan or macvlan, without
+	// vlan and vxlan.
+	// +optional
+	Trunk bool `json:"trunk,omitempty"`
 
 	// Prefix is the first part of the interface's name in the Pod; eth when not
 	// set.

@@ -55,8 +55,8 @@ func (d *daemon) leave(ctx context.Context) error {
 		d.log.Info("The installation stays as it is", "error", err.Error())
 		return nil
 	}
-	if err == nil && outcome == install.Removed { // with Pods on VXLANs, these stay guarded
-		err = d.firewall.Remove()
+	if err == nil && outcome == install.Removed { // with Pods on them, networks stay guarded
+		err = errors.Join(d.firewall.Remove(), d.kernel.RemoveTagFilters(context.WithoutCancel(ctx)))
 	}
 	if err != nil {
 		return fmt.Errorf("leave the node: %w", err)

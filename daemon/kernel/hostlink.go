@@ -26,6 +26,10 @@ func (k *Kernel) Apply(_ context.Context, c netwatcher.Change) error {
 		return k.createHostLink(&c.Link)
 	case netwatcher.Update:
 		return k.updateHostLink(&c.Link)
+	case netwatcher.Untag:
+		return k.dropTags(&c.Link)
+	case netwatcher.Trunk:
+		return k.passTags(&c.Link)
 	case netwatcher.Peer, netwatcher.Forget:
 		link, err := k.findOurs(c.Link.Name)
 		if err != nil {

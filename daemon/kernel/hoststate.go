@@ -16,8 +16,8 @@ import (
 
 var _ netwatcher.Kernel = (*Kernel)(nil)
 
-// State reads the host's links: one list of links, one of addresses, and, when
-// there are VXLANs of ours, one of forwarding entries.
+// State reads the host's links: one list of links, one of addresses, one of qdiscs with
+// the filters in them, and, when there are VXLANs of ours, one of forwarding entries.
 func (k *Kernel) State(_ context.Context) (*netwatcher.State, error) {
 	s := &reading{byIndex: map[int]*hostLink{}}
 	if err := s.readLinks(k.host); err != nil {
@@ -29,6 +29,9 @@ func (k *Kernel) State(_ context.Context) (*netwatcher.State, error) {
 	if err := s.readPeers(k.host); err != nil {
 		return nil, err
 	}
+	if err := s.readTags(k.host); err != nil {
+		return nil, err
+	}
 	return s.state(), nil
 }
 
@@ -37,6 +40,7 @@ type hostLink struct {
 	netlink.Link
 	noIPv6    bool
 	addressed bool
+	untagged  bool
 	global    []netip.Prefix
 	peers     []netip.Addr
 	learned   []netip.Addr
@@ -93,6 +97,7 @@ func (s *reading) found(l *hostLink) (netwatcher.Found, bool) {
 		HalfMade: halfMade(a),
 		Up:       a.Flags&net.FlagUp != 0,
 		Sealed:   l.noIPv6 && !l.addressed,
+		Untagged: l.untagged,
 	}
 	switch link := l.Link.(type) {
 	case *netlink.Vlan:

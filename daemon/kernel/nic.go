@@ -20,7 +20,7 @@ func (s *reading) nic(l *hostLink) netwatcher.NIC {
 	a := l.Attrs()
 	n := netwatcher.NIC{
 		Name: a.Name, Kind: l.kind(), MAC: a.HardwareAddr.String(), MTU: a.MTU,
-		Up: a.Flags&net.FlagUp != 0, Addresses: l.global,
+		Up: a.Flags&net.FlagUp != 0, Addresses: l.global, Untagged: l.untagged,
 	}
 	n.NoCarrier = n.Up && a.RawFlags&unix.IFF_LOWER_UP == 0
 	if master := s.byIndex[a.MasterIndex]; master != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // Watch calls changed with the names of host links whose name, mark, MTU, master,
-// addresses, carrier or up flag changed, which appeared or went, until ctx ends. Slaves that
-// come and go make their parent speak as well, without a change that matters.
+// addresses, carrier or up flag changed, which lost a filter, appeared or went, until ctx
+// ends. Slaves that come and go make their parent speak as well, without a change that matters.
 func (k *Kernel) Watch(ctx context.Context, changed func(link string)) error {
 	sock, err := k.subscribe()
 	if err != nil {
@@ -51,7 +51,7 @@ const eventBuffer = 1 << 20
 
 func (k *Kernel) subscribe() (sock *nl.NetlinkSocket, err error) {
 	err = k.home.inside(func() error {
-		sock, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
+		sock, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_TC)
 		if err != nil {
 			return fmt.Errorf("subscribe to link events: %w", err)
 		}
@@ -98,6 +98,10 @@ func (w *watcher) take(m *syscall.NetlinkMessage) {
 		}
 		// A link that was never heard of may be any.
 		w.changed(w.known[int(nl.DeserializeIfAddrmsg(m.Data).Index)].name)
+	case unix.RTM_DELTFILTER, unix.RTM_DELQDISC:
+		if len(m.Data) >= nl.SizeofTcMsg {
+			w.changed(w.known[int(nl.DeserializeTcMsg(m.Data).Ifindex)].name)
+		}
 	}
 }
 

@@ -45,7 +45,7 @@ func (m *Metrics) Links() *Links {
 		}
 		return 0
 	})
-	m.Gauge("patchbay_host_isolated", "1 when VXLAN packets are received from the other nodes' VTEPs only, 0 when any Pod may send into VXLANs: see the condition Isolated of the NodeNetwork.", func() float64 {
+	m.Gauge("patchbay_host_isolated", "1 when VXLAN packets are received from the other nodes' VTEPs only and Pods send no VLAN tags, 0 when Pods may get into other networks: see the condition Isolated of the NodeNetwork.", func() float64 {
 		if s := l.last.Load(); s == nil || meta.IsStatusConditionFalse(s.Conditions, netwatcher.ConditionIsolated) {
 			return 0
 		}

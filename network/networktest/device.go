@@ -2,6 +2,8 @@
 
 package networktest
 
+import v1 "github.com/patchbay-cni/patchbay/api/v1"
+
 // DeviceRules are about where a network is: device, VLAN or VXLAN, MTU, routing table.
 func DeviceRules() map[string]Case {
 	return map[string]Case{
@@ -33,6 +35,39 @@ func DeviceRules() map[string]Case {
 		"SRIOVWithDevice": {
 			Reason: "The pool decides on the device.", Spec: `{NetworkType: sriov, Options: {host_device: ens4}}`,
 			Refused: []string{"spec.Options.host_device", `"ens4"`},
+		},
+		"Trunk": {
+			Reason: "A netadmin says whose Pods send tags into a NIC.", Kinds: []string{v1.KindClusterNetwork},
+			Spec: `{NetworkType: MACVLAN, AllowedTenants: [vnf], Options: {host_device: ens4, trunk: true}}`,
+		},
+		"NoTrunk": {Reason: "False is not set.", Spec: `{Options: {host_device: ens4, vlan: 5, trunk: false}}`},
+		"TrunkForAll": {
+			Reason: "All tenants would reach each other's VLANs.", Kinds: []string{v1.KindClusterNetwork},
+			Spec: `{Options: {host_device: ens4, trunk: true}}`, Refused: []string{"spec.Options.trunk", "AllowedTenants"},
+		},
+		"TenantsTrunk": {
+			Reason: "Tenants give themselves no VLAN.", Kinds: []string{v1.KindTenantNetwork, v1.KindDanmNet},
+			Spec: `{Options: {host_device: ens4, trunk: true}}`, Refused: []string{"spec.Options.trunk", "ClusterNetwork"},
+		},
+		"TrunkOnVLAN": {
+			Reason: "Frames of a VLAN have its tag.", Kinds: []string{v1.KindClusterNetwork},
+			Spec: `{AllowedTenants: [vnf], Options: {host_device: ens4, vlan: 5, trunk: true}}`, Refused: []string{"spec.Options.trunk", "vlan"},
+		},
+		"TrunkOnVXLAN": {
+			Reason: "Tags stay out of VXLANs.", Kinds: []string{v1.KindClusterNetwork},
+			Spec: `{AllowedTenants: [vnf], Options: {host_device: ens4, vxlan: 5, trunk: true}}`, Refused: []string{"spec.Options.trunk", "vxlan"},
+		},
+		"TrunkOfPool": {
+			Reason: "A virtual function's tags are the card's matter.", Kinds: []string{v1.KindClusterNetwork},
+			Spec: `{NetworkType: sriov, AllowedTenants: [vnf], Options: {device_pool: a/b, trunk: true}}`, Refused: []string{"spec.Options.trunk", "ipvlan or macvlan"},
+		},
+		"TrunkOfDelegate": {
+			Reason: "Another plugin's slaves are its own matter.", Kinds: []string{v1.KindClusterNetwork},
+			Spec: `{NetworkType: bridge, AllowedTenants: [vnf], Options: {host_device: ens4, trunk: true}}`, Refused: []string{"spec.Options.trunk", "ipvlan or macvlan"},
+		},
+		"TrunkOfNothing": {
+			Reason: "A trunk is a NIC.", Kinds: []string{v1.KindClusterNetwork},
+			Spec: `{AllowedTenants: [vnf], Options: {trunk: true}}`, Refused: []string{"spec.Options.trunk", "set host_device"},
 		},
 		"MTU":         {Reason: "IPv6's least and a jumbo frame.", Spec: `{Options: {mtu: 1280}}`},
 		"JumboMTU":    {Reason: "IPv6's least and a jumbo frame.", Spec: `{Options: {mtu: 9216}}`},

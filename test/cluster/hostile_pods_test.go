@@ -27,6 +27,7 @@ const (
 	framesOnNode = "/run/frames"
 	framesInPod  = "/frames/frames"
 	victimVNI    = 7700
+	victimVLAN   = 577
 )
 
 // attack is what a hostile Pod sends to the segment of a victim. Each names an address of
@@ -130,6 +131,42 @@ func TestHostilePodOnTheNICOfAVXLAN(t *testing.T) {
 	c.survives(t, victim, partner, attacks)
 }
 
+// A Pod on the bare NIC, with CAP_NET_RAW, sends frames with the tags of a VLAN on that
+// NIC: Pods on that VLAN see none of it.
+func TestHostilePodLeavesNoBareNIC(t *testing.T) {
+	t.Parallel()
+	c, ns := shared, shared.namespace(t)
+	c.installFrames(t)
+	bare := clusterNetwork("hostile-bare", "hostileb", v1.TypeMACVLAN, v1.NetworkOptions{Device: second, CIDR: "10.79.0.0/24"})
+	tagged := clusterNetwork("hostile-vlan", "hostilevl", v1.TypeIPVLAN, v1.NetworkOptions{Device: second, VLAN: victimVLAN, CIDR: "10.78.0.0/24"})
+	c.create(t, bare)
+	c.create(t, tagged)
+	const asks = `[{"clusterNetwork":"hostile-vlan","ip":"dynamic"}]`
+	victim, partner := pod(ns, "victim", c.nodes[0], asks), pod(ns, "partner", c.nodes[1], asks)
+	attacker := raw(pod(ns, "attacker", c.nodes[2], `[{"clusterNetwork":"hostile-bare","ip":"dynamic"}]`))
+	c.start(t, victim, partner, attacker)
+
+	target := c.addresses(t, victim, "eth0")[0]
+	variants := []struct {
+		reason string
+		tags   [][]byte
+	}{
+		{"one tag of 802.1Q", [][]byte{tag(0x8100, victimVLAN)}},
+		{"a tag with a priority", [][]byte{tag(0x8100, 7<<13|victimVLAN)}},
+		{"a priority tag around it", [][]byte{tag(0x8100, 0), tag(0x8100, victimVLAN)}},
+		{"a service tag of 802.1ad around it", [][]byte{tag(0x88a8, 0), tag(0x8100, victimVLAN)}},
+	}
+	var attacks []attack
+	for i, v := range variants {
+		marker := netip.AddrFrom4([4]byte{10, 78, 0, byte(200 + i)})
+		attacks = append(attacks, attack{
+			reason: v.reason, from: attacker, marker: marker,
+			args: []string{"raw", "eth0", hex.EncodeToString(whoHas(target, marker, v.tags...))},
+		})
+	}
+	c.survives(t, victim, partner, attacks)
+}
+
 // start creates Pods and waits until all of them run.
 func (c *cluster) start(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
@@ -198,13 +235,21 @@ const attackerMAC = "02:66:6f:72:67:65"
 
 var attackerMACBytes = []byte{0x02, 0x66, 0x6f, 0x72, 0x67, 0x65}
 
-// whoHas is an ARP request (RFC 826) to the whole segment. Who answers it has learned the
-// sender's addresses.
-func whoHas(target, sender netip.Addr) []byte {
+// whoHas is an ARP request (RFC 826) to the whole segment, as a frame with the VLAN tags
+// given, outermost first. Who answers it has learned the sender's addresses.
+func whoHas(target, sender netip.Addr, tags ...[]byte) []byte {
 	frame := slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, attackerMACBytes)
+	for _, tag := range tags {
+		frame = append(frame, tag...)
+	}
 	frame = append(frame, 0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, 1)
 	frame = append(append(frame, attackerMACBytes...), sender.AsSlice()...)
 	return append(append(frame, make([]byte, 6)...), target.AsSlice()...)
+}
+
+// tag is a VLAN tag (IEEE 802.1Q, 9.3): TPID and identifier.
+func tag(tpid, vlan uint16) []byte {
+	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, tpid), vlan)
 }
 
 // vxlanHeader is RFC 7348's, section 5.

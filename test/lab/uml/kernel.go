@@ -103,7 +103,7 @@ func (k Kernel) modules() []string {
 	}
 	return []string{
 		"ipv6", "overlay", "8021q", "dummy", "ipvlan", "macvlan", "veth", "vxlan", "bridge", "vrf", "tun", "ifb", "bonding",
-		"br_netfilter", "ip_tables", "iptable_nat", "iptable_filter", "ip6_tables", "xt_comment", "xt_MASQUERADE", "xt_mark",
+		"br_netfilter", "sch_ingress", "cls_bpf", "ip_tables", "iptable_nat", "iptable_filter", "ip6_tables", "xt_comment", "xt_MASQUERADE", "xt_mark",
 	}
 }
 

@@ -64,7 +64,11 @@ func sender(kind, target string) (func([]byte) error, error) {
 			return nil, fmt.Errorf("open packet socket: %w", err)
 		}
 		return func(frame []byte) error {
-			return unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Index})
+			err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Index})
+			if errors.Is(err, unix.ENOBUFS) {
+				return nil // sent, and dropped by a filter below
+			}
+			return err
 		}, nil
 	}
 	return nil, fmt.Errorf("%q is neither raw nor udp", kind)
