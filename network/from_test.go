@@ -3,6 +3,7 @@
 package network_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"strings"
@@ -194,5 +195,36 @@ func TestFromBounds(t *testing.T) {
 				t.Errorf("From: the message has %d bytes: it repeats the value", len(err.Error()))
 			}
 		})
+	}
+}
+
+// An empty list allows no static address. Programs that read and write the object must
+// not make it a list that is not there, which allows all.
+func TestEmptyStaticPoolStays(t *testing.T) {
+	t.Parallel()
+	written := &v1.ClusterNetwork{Spec: v1.NetworkSpec{NetworkID: "net", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24", StaticPool: []v1.IPRange{}}}}
+	data, err := json.Marshal(written.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read v1.ClusterNetwork
+	if err := json.Unmarshal(data, &read); err != nil {
+		t.Fatal(err)
+	}
+	n, err := network.FromClusterNetwork(&read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err = json.Marshal(n); err != nil {
+		t.Fatal(err)
+	}
+	var kept network.Network
+	if err := json.Unmarshal(data, &kept); err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range map[string]*network.Network{"read": n, "kept": &kept} {
+		if n.V4.HasStatic(netip.MustParseAddr("10.0.0.9")) {
+			t.Errorf("%s: %+v allows a static address", name, n.V4)
+		}
 	}
 }

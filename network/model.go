@@ -83,9 +83,15 @@ type Subnet struct {
 	CIDR netip.Prefix
 	// Start and End are the first and last dynamic addresses.
 	Start, End netip.Addr
+	// Static are the ranges that static addresses lie in; nil means all of CIDR, and
+	// an empty list that there are none.
+	Static []AddrRange `json:",omitzero"`
 	// Routes are installed in every attached Pod, ordered by destination.
 	Routes []Route
 }
+
+// AddrRange is a range of addresses, both ends included.
+type AddrRange struct{ Start, End netip.Addr }
 
 // Route is a destination behind a gateway.
 type Route struct {

@@ -35,6 +35,7 @@ func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
 	checkBitmaps(f, path, o)
 	n.V4 = readSubnet(f, path, optionsV4(o))
 	n.V6 = readSubnet(f, path, optionsV6(o))
+	readStaticPool(f, path.Child("static_pool"), o, n)
 }
 
 func checkParent(f *faults, path *field.Path, n *Network) {

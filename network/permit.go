@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -92,9 +93,36 @@ func (s *Subnet) permitStatic(f *faults, path *field.Path, a netip.Addr) {
 		f.invalid(path, a.String(), fmt.Sprintf("is the network or broadcast address of %s: use an address between", s.CIDR))
 	case s.isGateway(a):
 		f.invalid(path, a.String(), "is a gateway of the network's routes, and a Pod that had it would get the others' packets: use another address")
+	case !s.HasStatic(a):
+		f.invalid(path, a.String(), "is outside the network's static_pool, which "+s.staticRule())
 	}
 }
 
 func (s *Subnet) isGateway(a netip.Addr) bool {
 	return slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Gateway == a })
+}
+
+// HasStatic reports whether the network lets a Pod name this address of the subnet.
+// Reserved addresses are another matter.
+func (s *Subnet) HasStatic(a netip.Addr) bool {
+	return s.Static == nil || slices.ContainsFunc(s.Static, func(r AddrRange) bool {
+		return !a.Less(r.Start) && !r.End.Less(a)
+	})
+}
+
+// staticRule says which static addresses there are, for messages.
+func (s *Subnet) staticRule() string {
+	if len(s.Static) == 0 {
+		return `has none of this family: use "dynamic"`
+	}
+	const named = 4
+	var texts []string
+	for _, r := range s.Static[:min(len(s.Static), named)] {
+		texts = append(texts, r.String())
+	}
+	rule := "is " + strings.Join(texts, ", ")
+	if rest := len(s.Static) - named; rest > 0 {
+		rule += fmt.Sprintf(" and %d more", rest)
+	}
+	return rule + ": use an address inside"
 }

@@ -31,6 +31,8 @@ func TestPermit(t *testing.T) {
 		point    = `{Options: {cidr: 10.0.0.0/31, net6: "fd00::/127"}}`
 		delegate = `{NetworkType: bridge}`
 		tenants  = `{AllowedTenants: [a, b]}`
+		pool     = `{Options: {cidr: 10.0.0.0/24, routes: {10.9.0.0/16: 10.0.0.5}, net6: "fd00::/64",
+			static_pool: [{start: 10.0.0.5, end: 10.0.0.7}, {start: 10.0.0.9}, {start: "fd00::8"}]}}`
 	)
 	cases := map[string]struct {
 		reason, kind, spec, namespace, entry string
@@ -48,6 +50,13 @@ func TestPermit(t *testing.T) {
 		"Gateway":        {reason: "The others' packets would come to the Pod.", spec: `{Options: {cidr: 10.0.0.0/24, routes: {10.9.0.0/16: 10.0.0.1}}}`, entry: `{"clusterNetwork":"net","ip":"10.0.0.1"}`, refused: []string{"ip:", `"10.0.0.1"`, "gateway"}},
 		"Gateway6":       {reason: "The same.", spec: `{Options: {net6: "fd00::/64", routes6: {"fd01::/64": "fd00::a"}}}`, entry: `{"clusterNetwork":"net","ip6":"fd00::a"}`, refused: []string{"ip6:", `"fd00::a"`, "gateway"}},
 		"PointToPoint":   {reason: "Both ends are hosts.", spec: point, entry: `{"clusterNetwork":"net","ip":"10.0.0.0","ip6":"fd00::1"}`},
+		"InStaticPool":   {reason: "Inside.", spec: pool, entry: `{"clusterNetwork":"net","ip":"10.0.0.7","ip6":"fd00::8"}`},
+		"BeyondPool":     {reason: "In the subnet, and in no range.", spec: pool, entry: `{"clusterNetwork":"net","ip":"10.0.0.10"}`, refused: []string{"ip:", `"10.0.0.10"`, "static_pool", "10.0.0.5-10.0.0.7, 10.0.0.9:"}},
+		"BeyondPool6":    {reason: "In the subnet, and in no range.", spec: pool, entry: `{"clusterNetwork":"net","ip6":"fd00::9"}`, refused: []string{"ip6:", `"fd00::9"`, "fd00::8:"}},
+		"GatewayInPool":  {reason: "A range makes nothing of a gateway.", spec: pool, entry: `{"clusterNetwork":"net","ip":"10.0.0.5"}`, refused: []string{"ip:", `"10.0.0.5"`, "gateway"}},
+		"PoolDynamic":    {reason: "It is for static addresses only.", spec: `{Options: {cidr: 10.0.0.0/24, static_pool: []}}`, entry: `{"clusterNetwork":"net","ip":"dynamic"}`},
+		"NoStatic":       {reason: "An empty list allows none.", spec: `{Options: {cidr: 10.0.0.0/24, static_pool: []}}`, entry: `{"clusterNetwork":"net","ip":"10.0.0.9"}`, refused: []string{"ip:", `use "dynamic"`}},
+		"NoStaticOfOne":  {reason: "The list has ranges of the other family only.", spec: `{Options: {cidr: 10.0.0.0/24, net6: "fd00::/64", static_pool: [{start: "fd00::8"}]}}`, entry: `{"clusterNetwork":"net","ip":"10.0.0.9"}`, refused: []string{"ip:", `use "dynamic"`}},
 		"NoSubnet":       {reason: "Nowhere to take it from.", spec: l2, entry: `{"clusterNetwork":"net","ip":"dynamic"}`, refused: []string{"ip:", "has no cidr"}},
 		"NoSubnet6":      {reason: "Nowhere to take it from.", spec: `{Options: {cidr: 10.0.0.0/24}}`, entry: `{"clusterNetwork":"net","ip6":"dynamic"}`, refused: []string{"ip6:", "has no net6"}},
 		"StaticNoSubnet": {reason: "Nowhere to take it from.", spec: l2, entry: `{"clusterNetwork":"net","ip":"10.0.0.1"}`, refused: []string{"ip:", `"10.0.0.1"`, "has no cidr"}},

@@ -16,7 +16,7 @@ import (
 func podNetworks(t *testing.T) func(network.Ref) *network.Network {
 	t.Helper()
 	specs := map[network.Ref]string{
-		{Kind: v1.KindClusterNetwork, Name: "storage"}:             `{Options: {host_device: ens4, cidr: 10.0.0.0/24, container_prefix: stor}}`,
+		{Kind: v1.KindClusterNetwork, Name: "storage"}:             `{Options: {host_device: ens4, cidr: 10.0.0.0/24, container_prefix: stor, static_pool: [{start: 10.0.0.5, end: 10.0.0.99}]}}`,
 		{Kind: v1.KindClusterNetwork, Name: "closed"}:              `{AllowedTenants: [other], Options: {host_device: ens4}}`,
 		{Kind: v1.KindClusterNetwork, Name: "long"}:                `{Options: {host_device: ens4, container_prefix: abcdefghijklmn}}`,
 		{Kind: v1.KindClusterNetwork, Name: "flannel"}:             `{NetworkType: flannel}`,
@@ -51,6 +51,7 @@ func TestCheckPod(t *testing.T) {
 		"TwoNetworks": {reason: "One interface, one network.", value: `[{"clusterNetwork": "a", "network": "b"}]`, refused: []string{"[0].clusterNetwork"}},
 		"Tenant":      {reason: "Not for this namespace.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "closed"}]`, refused: []string{"[danm.io/interfaces][1]", "ClusterNetwork/closed", "namespace ns may not attach"}},
 		"Outside":     {reason: "Not in the subnet.", value: `[{"clusterNetwork": "storage", "ip": "10.0.1.7"}]`, refused: []string{"[0].ip", "10.0.1.7", "outside the network's subnet 10.0.0.0/24"}},
+		"StaticPool":  {reason: "In the subnet, where the netadmin wants none.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "storage", "ip": "10.0.0.100"}]`, refused: []string{"[danm.io/interfaces][1].ip", `"10.0.0.100"`, "static_pool, which is 10.0.0.5-10.0.0.99"}},
 		"Node":        {reason: "A node's own.", value: `[{"clusterNetwork": "storage", "ip": "10.0.0.7"}, {"clusterNetwork": "storage", "ip": "10.0.0.77/24"}]`, refused: []string{"[1].ip", `"10.0.0.77"`, "is a node's own"}},
 		"NoSubnet":    {reason: "Nothing to take from.", value: `[{"clusterNetwork": "storage", "ip6": "dynamic"}]`, refused: []string{"[0].ip6", "no net6"}},
 		"LongName":    {reason: "16 bytes.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}]`, refused: []string{"[danm.io/interfaces][10]", "abcdefghijklmn10", "15 bytes"}},

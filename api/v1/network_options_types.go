@@ -17,6 +17,7 @@ package v1
 // +kubebuilder:validation:XValidation:rule=`(has(self.net6) && self.net6 != "") || !has(self.routes6) || size(self.routes6) == 0`,fieldPath=`.routes6`,reason=FieldValueForbidden,message=`a gateway is an address of the subnet: set net6, or leave routes6 out`
 // +kubebuilder:validation:XValidation:rule=`!has(self.routes6) || !(has(self.net6) && self.net6 != "") || !isCIDR(self.net6) || self.routes6.all(d, !isIP(self.routes6[d]) || cidr(self.net6).containsIP(self.routes6[d]))`,fieldPath=`.routes6`,message=`a gateway is outside net6: use an address of the subnet`,messageExpression=`'a gateway is outside net6 ' + self.net6 + ': use an address of the subnet'`
 // +kubebuilder:validation:XValidation:rule=`!has(self.trunk) || !self.trunk || !(has(self.vlan) || has(self.vxlan))`,fieldPath=`.trunk`,reason=FieldValueForbidden,message=`Pods on a VLAN or VXLAN send no tags of their own: leave out trunk, or vlan and vxlan`
+// +kubebuilder:validation:XValidation:rule=`!has(self.static_pool) || self.static_pool.all(r, [r.start, has(r.end) && r.end != "" ? r.end : r.start].all(a, !isIP(a) || (ip(a).family() == 4 ? has(self.cidr) && isCIDR(self.cidr) && cidr(self.cidr).containsIP(a) : has(self.net6) && isCIDR(self.net6) && cidr(self.net6).containsIP(a))))`,fieldPath=`.static_pool`,message=`a range is outside cidr and net6: use addresses of the subnets`
 type NetworkOptions struct {
 	// Device is the parent NIC on the node.
 	// +optional
@@ -114,6 +115,14 @@ type NetworkOptions struct {
 	// +kubebuilder:validation:XValidation:rule=`self.all(d, isCIDR(d) && cidr(d).ip().family() == 6)`,message=`a destination (the key) is an IPv6 subnet with its prefix length, such as "fd01::/48"`
 	// +kubebuilder:validation:XValidation:rule=`self.all(d, !isCIDR(d) || self.exists_one(e, isCIDR(e) && cidr(e).prefixLength() == cidr(d).prefixLength() && cidr(e).containsIP(cidr(d).ip())))`,message=`two destinations (the keys) are the same subnet: name each once`
 	Routes6 map[string]GatewayV6 `json:"routes6,omitempty"`
+
+	// StaticPool are the ranges of both families that static addresses lie in; the
+	// subnets when not set. An empty list allows none. It is never left out when empty:
+	// that would allow all.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	StaticPool []IPRange `json:"static_pool,omitzero"`
 
 	// RTTables is the routing table of the Pods' policy routes.
 	// +optional

@@ -70,6 +70,9 @@ func TestClaimErrors(t *testing.T) {
 	ranged := clusterNetwork("10.0.0.0/24", "")
 	ranged.V4.Start, ranged.V4.End = addr("10.0.0.10"), addr("10.0.0.11")
 	dual := clusterNetwork("10.0.0.0/24", "fd00::/127")
+	pool := clusterNetwork("10.0.0.0/24", "fd00::/64")
+	pool.V4.Static = []network.AddrRange{{Start: addr("10.0.0.7"), End: addr("10.0.0.9")}}
+	pool.V6.Static = []network.AddrRange{}
 	cases := map[string]struct {
 		reason  string
 		net     *network.Network
@@ -107,6 +110,14 @@ func TestClaimErrors(t *testing.T) {
 		"Broadcast": {
 			reason: "an address that no host may have",
 			net:    ranged, v4: static("10.0.0.255"), want: claims.ErrOutside, message: "broadcast",
+		},
+		"OutsideStaticPool": {
+			reason: "a Pod that admission did not see, in the subnet and in no range",
+			net:    pool, v4: static("10.0.0.10"), want: claims.ErrOutside, message: "10.0.0.10: address cannot be used in this network: it is outside spec.Options.static_pool",
+		},
+		"NoStaticAddresses": {
+			reason: "an empty list has none; the other family is not kept",
+			net:    pool, v4: static("10.0.0.9"), v6: static("fd00::9"), want: claims.ErrOutside, message: "fd00::9",
 		},
 		"WrongFamily": {reason: "an IPv6 address as ip", net: ranged, v4: static("fd00::1"), want: claims.ErrOutside, message: "fd00::1"},
 		"NoSubnet":    {reason: "a network without IPv6", net: ranged, v6: dynamic, want: claims.ErrNoSubnet, message: "IPv6"},

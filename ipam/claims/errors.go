@@ -20,8 +20,8 @@ var (
 	ErrExhausted = errors.New("no free address")
 	// ErrTaken says that a static address is in use.
 	ErrTaken = errors.New("address is taken")
-	// ErrOutside says that a static address is not in the network's subnet,
-	// or is its network or broadcast address, a gateway's or a node's.
+	// ErrOutside says that a static address is not in the network's subnet
+	// or static_pool, or is its network or broadcast address, a gateway's or a node's.
 	ErrOutside = errors.New("address cannot be used in this network")
 	// ErrNoSubnet says that the network has no addresses of that family.
 	ErrNoSubnet = errors.New("network has no subnet of this family")

@@ -149,6 +149,9 @@ func (p *planner) takeStatic(f *family, a netip.Addr) error {
 	if slices.Contains(f.config().Reserved, a) {
 		return fmt.Errorf("claim static address %v: %w: it is a gateway of the network's routes, or a node's own; ask for another", a, ErrOutside)
 	}
+	if !f.spec.HasStatic(a) {
+		return fmt.Errorf("claim static address %v: %w: it is outside spec.Options.static_pool; ask for another", a, ErrOutside)
+	}
 	err := f.pool.Claim(a)
 	switch {
 	case err == nil:

@@ -91,6 +91,13 @@ func drawOptions(r *rapid.T) v1.NetworkOptions {
 		dst := mostly(r, "dst6", []string{"fd01::/16", "::/0"}, odd())
 		o.Routes6 = map[string]v1.GatewayV6{dst: v1.GatewayV6(drawAddr(r, "gw6", six()))}
 	}
+	if rapid.IntRange(0, 3).Draw(r, "static") == 0 {
+		o.StaticPool = []v1.IPRange{}
+		for range rapid.IntRange(0, 2).Draw(r, "ranges") {
+			draw := rapid.SampledFrom([]func() []string{four, six}).Draw(r, "family")
+			o.StaticPool = append(o.StaticPool, v1.IPRange{Start: drawAddr(r, "static start", draw()), End: drawAddr(r, "static end", draw())})
+		}
+	}
 	return o
 }
 
