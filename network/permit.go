@@ -72,6 +72,9 @@ func (a asked) permit(f *faults) {
 		if !a.subnet.CIDR.Contains(r.Gateway) {
 			f.invalid(field.NewPath(a.proutes).Key(r.Dst.String()), r.Gateway.String(), fmt.Sprintf("is outside the network's %s %s: use a gateway inside", a.cidr, a.subnet.CIDR))
 		}
+		if r.Gateway == a.address.Static {
+			f.invalid(field.NewPath(a.proutes).Key(r.Dst.String()), r.Gateway.String(), "is the interface's own address, asked for with "+a.ip+": use the address of a router")
+		}
 	}
 }
 

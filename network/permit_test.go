@@ -68,6 +68,11 @@ func TestPermit(t *testing.T) {
 			entry:   `{"clusterNetwork":"net","ip":"dynamic","proutes":{"0.0.0.0/0":"10.0.1.1"}}`,
 			refused: []string{"proutes[0.0.0.0/0]:", `"10.0.1.1"`, "10.0.0.0/24"},
 		},
+		"ProutesToItself": {
+			reason: "The kernel would refuse the route, after the address was claimed.", spec: dual,
+			entry:   `{"clusterNetwork":"net","ip6":"fd00::9","ip":"10.0.0.9","proutes6":{"fd01::/64":"fd00::1","::/0":"fd00::9"}}`,
+			refused: []string{"proutes6[::/0]:", `"fd00::9"`, "own address"},
+		},
 		"ProutesNoAddress": {
 			reason: "They are for the interface's own address.", spec: dual,
 			entry: `{"clusterNetwork":"net","ip":"dynamic","proutes6":{"::/0":"fd00::1"}}`, refused: []string{"proutes6:", "ask for one with ip6"},

@@ -5,7 +5,9 @@ package attach_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
@@ -52,6 +54,27 @@ func TestAddTellsStaticFromDynamic(t *testing.T) {
 	}
 	if got := decode(w.records["a/eth0"]).Interfaces[0]; got.StaticV4 || !got.StaticV6 {
 		t.Errorf("IPv4 is static: %t, IPv6: %t, want only the latter", got.StaticV4, got.StaticV6)
+	}
+}
+
+// A dynamic address that the Pod's own policy routes lead to is given back, and the next
+// try gets another.
+func TestAddIsNotItsOwnGateway(t *testing.T) {
+	t.Parallel()
+	for family, entry := range map[string]string{
+		"IPv4": `"ip":"dynamic","proutes":{"10.5.0.0/16":"10.0.0.1"}`,
+		"IPv6": `"ip6":"dynamic","proutes6":{"fd05::/64":"fd00::1"}`,
+	} {
+		w := newWorld()
+		w.pod(`[{"network":"blue",` + entry + `}]`)
+		l := w.mustStart(t)
+		_, err := l.Add(context.Background(), w.sandbox("a"))
+		if !errors.Is(err, attach.ErrTryAgain) || !strings.Contains(err.Error(), "gateway") {
+			t.Errorf("%s: got %v, want an error about the gateway", family, err)
+		}
+		if len(w.held) > 0 || len(l.made("Attach")) > 0 {
+			t.Errorf("%s: holds %v after %v", family, w.held, l.made("Attach"))
+		}
 	}
 }
 

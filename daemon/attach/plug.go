@@ -52,10 +52,22 @@ func (s *Service) claimSome(ctx context.Context, rec *Record, asked []want, clai
 			}
 			claimed[i] = true
 			ifc.V4, ifc.V6 = within(ifc.Network.V4, a4), within(ifc.Network.V6, a6)
-			return nil
+			return ifc.checkGateways()
 		})
 	}
 	return group.Wait()
+}
+
+// checkGateways reports a dynamic address that the Pod's own policy routes lead to: the
+// kernel would refuse them, and give no reason. The next try gets another address.
+func (ifc *Interface) checkGateways() error {
+	for _, r := range ifc.Proutes {
+		if r.Gateway == ifc.V4.Addr() || r.Gateway == ifc.V6.Addr() {
+			return fmt.Errorf("interface %s: the policy route to %s has gateway %s, which is a dynamic address of network %s and was just claimed for this Pod: %w, and keep gateways out of the network's pool",
+				ifc.Name, r.Dst, r.Gateway, ifc.Network.Ref, ErrTryAgain)
+		}
+	}
+	return nil
 }
 
 // within is the address with its subnet's prefix length; the zero value when
