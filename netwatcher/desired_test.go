@@ -73,7 +73,7 @@ func TestDesired(t *testing.T) {
 			reason: "what admission gave to a tenant is as good as a netadmin's word",
 			nets:   []*network.Network{newNet(1, "red", tenants, kind("macvlan"), vlan(1003), assigned("vlan/ens4/1003"))},
 			want: Plan{
-				Links: []Wanted{{Spec: vlanLink("red.1003", "ens4", 1003, 1500), Networks: []network.Ref{{Kind: "TenantNetwork", Namespace: "ns", Name: "red"}}}},
+				Links: []Wanted{{Spec: vlanLink("vl1003_ens4", "ens4", 1003, 1500), Networks: []network.Ref{{Kind: "TenantNetwork", Namespace: "ns", Name: "red"}}}},
 				NICs:  []string{"ens4"},
 			},
 		},

@@ -3,6 +3,9 @@
 package network
 
 import (
+	"fmt"
+	"hash/fnv"
+	"regexp"
 	"strconv"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -50,18 +53,36 @@ func (n *Network) Link() (Link, bool) {
 
 // LinkName returns the name that this network gives its link when it is the
 // oldest with that identity: <NetworkID>.<vlan>, vx_<NetworkID>, or the NIC's. A tenant's
-// VXLAN is named after its VNI alone: tenants choose NetworkIDs, and one would take a name
-// from all others, whose refusal would tell them that it is there.
+// link is named after what admission assigned: tenants choose NetworkIDs, and one would
+// take a name from all others, whose refusal would tell them that it is there.
 func (n *Network) LinkName() string {
+	tenants := n.Ref.Kind == v1.KindTenantNetwork
 	switch {
-	case n.VXLAN != 0 && n.Ref.Kind == v1.KindTenantNetwork:
+	case n.VXLAN != 0 && tenants:
 		return "vx" + strconv.Itoa(n.VXLAN)
 	case n.VXLAN != 0:
 		return "vx_" + n.ID
+	case n.VLAN != 0 && tenants:
+		return "vl" + strconv.Itoa(n.VLAN) + "_" + shortDevice(n.Device)
 	case n.VLAN != 0:
 		return n.ID + "." + strconv.Itoa(n.VLAN)
 	}
 	return n.Device
+}
+
+// plainDevice is a NIC's name that fits into a link's behind the longest VLAN, and makes
+// none that a NetworkID could make.
+var plainDevice = regexp.MustCompile(`^[A-Za-z0-9]{1,8}$`)
+
+// shortDevice returns the NIC's name, or a hash of one that is too long. Two that have
+// the same one day are a conflict of the younger network, as with any name.
+func shortDevice(device string) string {
+	if plainDevice.MatchString(device) {
+		return device
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(device)) // never fails
+	return fmt.Sprintf("%08x", h.Sum32())
 }
 
 // Older reports whether n comes before o where two compete: by creation, then

@@ -37,7 +37,7 @@ func TestConflictNamesNoOthers(t *testing.T) {
 		"backend": func(older, _ *network.Network) { older.Type = v1.TypeMACVLAN },
 		"device":  func(older, younger *network.Network) { older.Device, older.VXLAN, younger.VXLAN = "ens5", 7, 7 },
 		"mode":    func(older, _ *network.Network) { older.Mode = "l3s" },
-		"name":    func(older, younger *network.Network) { older.VLAN, younger.Device = 5, "ens5"; younger.VLAN = 5 },
+		"name":    func(older, younger *network.Network) { older.VLAN = 5; younger.Device = older.LinkName() },
 		"pool": func(older, younger *network.Network) {
 			for _, n := range []*network.Network{older, younger} {
 				s, err := network.FromDanmNet(&v1.DanmNet{Spec: v1.NetworkSpec{NetworkID: "a", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24"}}})
@@ -63,8 +63,13 @@ func TestConflictNamesNoOthers(t *testing.T) {
 		}
 	}
 	for want, n := range map[string]*network.Network{
-		"vx7":  {Ref: tenants("red"), ID: "a", VXLAN: 7, Device: "ens4"},
-		"vx_a": {Ref: cluster, ID: "a", VXLAN: 7, Device: "ens4"},
+		"vx7":             {Ref: tenants("red"), ID: "a", VXLAN: 7, Device: "ens4"},
+		"vl7_ens4":        {Ref: tenants("red"), ID: "a", VLAN: 7, Device: "ens4"},
+		"vl4094_enp3s0f0": {Ref: tenants("red"), ID: "a", VLAN: 4094, Device: "enp3s0f0"},
+		"vl4094_7a65c8d3": {Ref: tenants("red"), ID: "a", VLAN: 4094, Device: "enp101s0f0np0"},
+		"vl5_bcf472ab":    {Ref: tenants("red"), ID: "a", VLAN: 5, Device: "bond0.7"},
+		"a.7":             {Ref: cluster, ID: "a", VLAN: 7, Device: "ens4"},
+		"vx_a":            {Ref: cluster, ID: "a", VXLAN: 7, Device: "ens4"},
 	} {
 		if got := n.LinkName(); got != want {
 			t.Errorf("link of %s: %s, want %s", n.Ref, got, want)

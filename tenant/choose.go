@@ -22,8 +22,6 @@ type Wish struct {
 	NamespaceLabels map[string]string
 	// Type is as in network.Network.
 	Type string
-	// NetworkID is the tenant's own.
-	NetworkID string
 	// Device or DevicePool is what the tenant would like; at most one is set.
 	Device, DevicePool string
 }
@@ -38,9 +36,9 @@ type Choice struct {
 	NetworkID string
 }
 
-// Taken reports whether a network with this NetworkID cannot be at a place: another
-// one is there without a reservation, or has the name that its link would get.
-type Taken func(p network.Place, networkID string) bool
+// Taken reports whether a network cannot be at a place: another one is there without a
+// reservation, or has the name that its link would get.
+type Taken func(p network.Place) bool
 
 // maxShared is how many networks share a device that has no IDs, or a plugin.
 const maxShared = 1 << 20
@@ -71,7 +69,7 @@ func Choose(w Wish, configs []Config, taken Taken) (Choice, error) {
 		if o.kind == network.PlaceNIC && offers[0].kind != network.PlaceNIC {
 			break // better refused than on a shared segment by surprise
 		}
-		if place, ok := o.config.free(o.kind, o.device, o.ranges, o.skip(taken, cmp.Or(id, w.NetworkID))); ok {
+		if place, ok := o.config.free(o.kind, o.device, o.ranges, o.skip(taken)); ok {
 			return Choice{Config: o.config, Place: place, NetworkID: id}, nil
 		}
 	}

@@ -92,7 +92,7 @@ func TestChoose(t *testing.T) {
 			if tc.wish.Type == "" {
 				tc.wish.Type = v1.TypeIPVLAN
 			}
-			got, err := tenant.Choose(tc.wish, tc.configs, func(p network.Place, _ string) bool { return tc.taken[p] })
+			got, err := tenant.Choose(tc.wish, tc.configs, func(p network.Place) bool { return tc.taken[p] })
 			checkRefusal(t, tc.reason, err, tc.refused)
 			if err != nil {
 				return

@@ -27,11 +27,11 @@ func (o offer) rank() int {
 }
 
 // skip leaves out IDs that are taken; those of a shared device only count.
-func (o offer) skip(taken Taken, networkID string) func(network.Place) bool {
+func (o offer) skip(taken Taken) func(network.Place) bool {
 	if o.kind == network.PlaceNIC || taken == nil {
 		return nil
 	}
-	return func(p network.Place) bool { return taken(p, networkID) }
+	return taken
 }
 
 // offers are the devices that suit the type and the tenant's own choice.

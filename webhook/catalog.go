@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
@@ -110,17 +111,17 @@ func (c *catalog) move() {
 }
 
 // taken reports whether any network is on the VLAN or VXLAN of a place, or has the
-// name that the link of this NetworkID would get there: a tenant then gets another
-// VLAN. A tenant's VXLAN is named after its ID, which is nobody else's.
-func (c *catalog) taken(p network.Place, networkID string) bool {
+// name that a tenant's link would get there: a tenant then gets another one.
+func (c *catalog) taken(p network.Place) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expire(time.Now())
-	name := ""
+	parent := p.Parent()
+	name := madeLink(&network.Network{
+		Ref: network.Ref{Kind: v1.KindTenantNetwork}, Device: parent.Device, VLAN: parent.VLAN, VXLAN: parent.VXLAN,
+	})
 	if p.Kind == network.PlaceVXLAN {
 		p.Device = ""
-	} else {
-		name = (&network.Network{ID: networkID, VLAN: p.ID}).LinkName()
 	}
 	return c.stored.taken(p, name) || c.coming.taken(p, name)
 }

@@ -32,28 +32,28 @@ func TestCatalogTaken(t *testing.T) {
 		"vlan":  {ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5},
 		"vxlan": {ID: "b", Type: "ipvlan", Device: "ens4", VXLAN: 500},
 		"pool":  {ID: "c", Type: "sriov", DevicePool: "x/y", VLAN: 6},
-		"nic":   {ID: "d", Type: "ipvlan", Device: "eth.7"},
+		"nic":   {ID: "d", Type: "ipvlan", Device: "vl7_ens5"},
+		"nic2":  {ID: "d", Type: "ipvlan", Device: "vx502"},
 	})
 	cases := map[string]struct {
-		reason    string
-		place     network.Place
-		networkID string
-		want      bool
+		reason string
+		place  network.Place
+		want   bool
 	}{
-		"VLAN":      {"somebody is on it", network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: 5}, "z", true},
-		"OtherNIC":  {"a VLAN ID is of one NIC", network.Place{Kind: network.PlaceVLAN, Device: "ens5", ID: 5}, "z", false},
-		"Name":      {"its link would be a.5 too", network.Place{Kind: network.PlaceVLAN, Device: "ens5", ID: 5}, "a", true},
-		"NICName":   {"its link would be named as a NIC", network.Place{Kind: network.PlaceVLAN, Device: "ens5", ID: 7}, "eth", true},
-		"VXLAN":     {"one VNI is on the whole node", network.Place{Kind: network.PlaceVXLAN, Device: "ens9", ID: 500}, "z", true},
-		"VXLANFree": {"nobody has it", network.Place{Kind: network.PlaceVXLAN, Device: "ens4", ID: 501}, "b", false},
-		"PoolVLAN":  {"a device pool's", network.Place{Kind: network.PlaceVLAN, Device: "x/y", ID: 6}, "z", true},
-		"NotAVXLAN": {"VLANs are not VXLANs", network.Place{Kind: network.PlaceVXLAN, Device: "ens4", ID: 5}, "z", false},
+		"VLAN":      {"somebody is on it", network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: 5}, true},
+		"OtherNIC":  {"a VLAN ID is of one NIC", network.Place{Kind: network.PlaceVLAN, Device: "ens5", ID: 5}, false},
+		"NICName":   {"its link would be named as a NIC", network.Place{Kind: network.PlaceVLAN, Device: "ens5", ID: 7}, true},
+		"NICName2":  {"its link would be named as a NIC", network.Place{Kind: network.PlaceVXLAN, Device: "ens5", ID: 502}, true},
+		"VXLAN":     {"one VNI is on the whole node", network.Place{Kind: network.PlaceVXLAN, Device: "ens9", ID: 500}, true},
+		"VXLANFree": {"nobody has it", network.Place{Kind: network.PlaceVXLAN, Device: "ens4", ID: 501}, false},
+		"PoolVLAN":  {"a device pool's", network.Place{Kind: network.PlaceVLAN, Device: "x/y", ID: 6}, true},
+		"NotAVXLAN": {"VLANs are not VXLANs", network.Place{Kind: network.PlaceVXLAN, Device: "ens4", ID: 5}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := c.taken(tc.place, tc.networkID); got != tc.want {
-				t.Errorf("taken(%s, %s): got %v: %s", tc.place, tc.networkID, got, tc.reason)
+			if got := c.taken(tc.place); got != tc.want {
+				t.Errorf("taken(%s): got %v: %s", tc.place, got, tc.reason)
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func TestCatalogForgets(t *testing.T) {
 		t.Errorf("after an old reading: %+v", m.Network)
 	}
 	c.put(ref, objects.Model{Version: objects.Version{UID: "v", Generation: 1}, Err: network.ErrInvalid})
-	if c.taken(network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: 5}, "z") {
+	if c.taken(network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: 5}) {
 		t.Error("an invalid network is on no VLAN")
 	}
 	c.remove(ref)

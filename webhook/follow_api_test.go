@@ -41,7 +41,7 @@ func TestFollowerForgetsWhatWentMeanwhile(t *testing.T) {
 		}
 	}
 	taken := func(c *catalog, vlan int) bool {
-		return c.taken(network.Place{Kind: network.PlaceVLAN, Device: device, ID: vlan}, "zz")
+		return c.taken(network.Place{Kind: network.PlaceVLAN, Device: device, ID: vlan})
 	}
 	stays, ghost := create(100), create(101)
 	f, watches := followerOf(t, env)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -143,16 +144,20 @@ func TestHostileTenantByOtherWays(t *testing.T) {
 }
 
 // A tenant finds no way onto a VLAN that somebody else is on, nor to the name of
-// somebody's link: it gets others, or nothing.
+// somebody's NIC: it gets others, or nothing. A NetworkID that names a netadmin's link is in
+// its way nowhere.
 func TestTenantTakesNobodysLink(t *testing.T) {
 	w := newWorld(t)
-	const theirs = 105
+	const theirs, nic = 105, 107
 	id := "c" + w.ns[len(w.ns)-8:]
 	admins := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("cn")}, Spec: v1.NetworkSpec{
 		NetworkID: id, Options: v1.NetworkOptions{Device: w.device, VLAN: theirs}}}
 	elsewhere := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("cn")}, Spec: v1.NetworkSpec{
 		NetworkID: id, Options: v1.NetworkOptions{Device: "x" + w.device, VLAN: theirs + 1}}}
-	for _, o := range []client.Object{admins, elsewhere} {
+	link := network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork}, Device: w.device, VLAN: nic}
+	named := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("cn")}, Spec: v1.NetworkSpec{
+		NetworkID: "nic", Options: v1.NetworkOptions{Device: link.LinkName()}}}
+	for _, o := range []client.Object{admins, elsewhere, named} {
 		if err := w.env.Client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -165,8 +170,8 @@ func TestTenantTakesNobodysLink(t *testing.T) {
 			break
 		}
 		vlan := tn.Spec.Options.VLAN
-		if got[vlan] || vlan == theirs || vlan == theirs+1 {
-			t.Fatalf("network %d is on VLAN %d, and so is somebody else, or its link %s.%d is another's", i, vlan, id, vlan)
+		if got[vlan] || vlan == theirs || vlan == nic {
+			t.Fatalf("network %d is on VLAN %d, and so is somebody else, or its link has the name of a NIC", i, vlan)
 		}
 		got[vlan] = true
 	}
@@ -175,21 +180,27 @@ func TestTenantTakesNobodysLink(t *testing.T) {
 	}
 }
 
-// One tenant's NetworkID is no obstacle to another's, and tells nobody that it is there.
-func TestVXLANNamesOfTwoTenants(t *testing.T) {
+// One tenant's NetworkID is no obstacle to another's, and tells nobody that it is there. On
+// VLANs both have the same ID, on one NIC each.
+func TestLinkNamesOfTwoTenants(t *testing.T) {
 	env := start(t)
-	older, younger := env.Namespace(t), env.Namespace(t)
-	_, device := offer(t, env, "", `{hostDevices: [{name: "%", vniType: vxlan, vniRange: "700-709"}], namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [`+older+`, `+younger+`]}]}}`)
-	spec := `{NetworkID: v` + device[len(device)-8:] + `}`
-	first := tenantNetwork(t, older, "net", spec)
-	if err := env.Client.Create(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
-	// Dry run or not, at once and when the controller has read the first one.
-	for i, opts := range [][]client.CreateOption{{client.DryRunAll}, nil, {client.DryRunAll}} {
-		tn := tenantNetwork(t, younger, "net"+strconv.Itoa(i), spec)
-		if err := env.Client.Create(t.Context(), tn, opts...); err != nil || tn.Spec.Options.VXLAN == first.Spec.Options.VXLAN {
-			t.Errorf("another tenant's NetworkID: VXLAN %d, error %v", tn.Spec.Options.VXLAN, err)
+	for vniType, devices := range map[string]string{
+		"vxlan": `[{name: "%", vniType: vxlan, vniRange: "700-709"}]`,
+		"vlan":  `[{name: "%a", vniType: vlan, vniRange: "7"}, {name: "%b", vniType: vlan, vniRange: "7"}, {name: "%c", vniType: vlan, vniRange: "7"}, {name: "%d", vniType: vlan, vniRange: "7"}]`,
+	} {
+		older, younger := env.Namespace(t), env.Namespace(t)
+		_, device := offer(t, env, "", `{hostDevices: `+devices+`, namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [`+older+`, `+younger+`]}]}}`)
+		spec := `{NetworkID: v` + device[len(device)-8:] + `}`
+		first := tenantNetwork(t, older, "net", spec)
+		if err := env.Client.Create(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		// Dry run or not, at once and when the controller has read the first one.
+		for i, opts := range [][]client.CreateOption{{client.DryRunAll}, nil, {client.DryRunAll}} {
+			tn := tenantNetwork(t, younger, "net"+strconv.Itoa(i), spec)
+			if err := env.Client.Create(t.Context(), tn, opts...); err != nil || tn.Annotations[v1.AssignedAnnotation] == first.Annotations[v1.AssignedAnnotation] {
+				t.Errorf("another tenant's NetworkID: %s %s, error %v", vniType, tn.Annotations[v1.AssignedAnnotation], err)
+			}
 		}
 	}
 }

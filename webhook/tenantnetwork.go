@@ -189,7 +189,7 @@ func (h *assigner) wish(ctx context.Context, obj *v1.TenantNetwork) (tenant.Wish
 		return tenant.Wish{}, err
 	}
 	return tenant.Wish{
-		Namespace: obj.Namespace, NamespaceLabels: labels, Type: network.TypeOf(&obj.Spec), NetworkID: obj.Spec.NetworkID,
+		Namespace: obj.Namespace, NamespaceLabels: labels, Type: network.TypeOf(&obj.Spec),
 		Device: obj.Spec.Options.Device, DevicePool: obj.Spec.Options.DevicePool,
 	}, nil
 }
