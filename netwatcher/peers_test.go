@@ -49,7 +49,7 @@ func TestClaimOnAnothersAddress(t *testing.T) {
 
 func TestAccepted(t *testing.T) {
 	t.Parallel()
-	ranges := Ranges{"ens5": {netip.MustParsePrefix("10.50.0.0/16")}, "ens8": {netip.MustParsePrefix("10.80.0.0/16")}}
+	ranges := Ranges{"ens5": {netip.MustParsePrefix("10.50.0.0/16")}, "ens8": {netip.MustParsePrefix("10.80.0.0/16")}, "ens7": {netip.MustParsePrefix("10.70.0.1/32")}}
 	cases := map[string]struct {
 		reason          string
 		vtep, nic       string
@@ -60,6 +60,8 @@ func TestAccepted(t *testing.T) {
 		"Anywhere":      {reason: "a node that was taken over has the others send to its owner", nic: "ens4", vtep: "203.0.113.66"},
 		"InRange":       {reason: "routed between racks, a netadmin says where", nic: "ens5", vtep: "10.50.7.7", accept: true},
 		"OutOfRange":    {reason: "the list decides, also over the node's subnet", nic: "ens5", vtep: "2001:db8:5::7"},
+		"Listed":        {reason: "a netadmin lists the nodes one by one", nic: "ens7", vtep: "10.70.0.1", accept: true},
+		"NotListed":     {reason: "a host of the same subnet is no node", nic: "ens7", vtep: "10.70.0.2"},
 		"NoNIC":         {reason: "the node sends nothing there", nic: "ens9", vtep: "203.0.113.66", accept: true},
 		"NoNICInRange":  {reason: "the list decides", nic: "ens8", vtep: "10.80.0.1", accept: true},
 		"NoNICOutRange": {reason: "the list decides", nic: "ens8", vtep: "10.81.0.1"},

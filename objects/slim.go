@@ -55,7 +55,9 @@ func NICs(nodes []v1.NodeNetwork) []netip.Addr {
 	return all
 }
 
-// Reserved are those of the nodes' addresses that lie in a network's subnets.
+// Reserved are those of the nodes' addresses that lie in a network's subnets, whatever NIC
+// they are on: a switch may join that NIC's segment and the network's VLAN, and no Pod
+// answers a node whose address it has itself.
 func Reserved(n *network.Network, nics []netip.Addr) []netip.Addr {
 	var in []netip.Addr
 	for _, a := range nics {
