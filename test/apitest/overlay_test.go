@@ -10,10 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -74,15 +76,77 @@ func TestPoliciesHoldInAnOverlay(t *testing.T) {
 	})
 }
 
+// A hub under another name and in another namespace writes the inventory no more than one
+// as installed; people do.
+func TestInventoryPolicyHoldsInAnOverlay(t *testing.T) {
+	t.Parallel()
+	env := apitest.New(t)
+	base, err := source.Path("deployments/placement/hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := func(name string) client.WithWatch {
+		return env.As(t, apitest.Identity{UserName: "system:serviceaccount:" + name, Groups: []string{"system:serviceaccounts", "system:authenticated"}})
+	}
+	east := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "placement.patchbay.io/v1alpha1", "kind": "Cluster", "metadata": map[string]any{"name": "east"},
+	}}
+	unschedulable := mergePatch(`{"spec": {"unschedulable": true}}`)
+	// The overlay comes first: the policy of the other one would hold for it, too.
+	for _, o := range []struct{ hub, overlay string }{
+		{"site-hub:site-patchbay-hub", "namespace: site-hub\nnamePrefix: site-\n"}, {"patchbay-system:patchbay-hub", ""},
+	} {
+		hub := o.hub
+		env.Kubectl(t, "apply", "--kustomize", kustomization(t, base, o.overlay))
+		eventually(t, "the policy is in force for "+hub, func() error {
+			if err := client.IgnoreAlreadyExists(env.Client.Create(t.Context(), east.DeepCopy())); err != nil {
+				return err
+			}
+			err := account(hub).Patch(t.Context(), east.DeepCopy(), unschedulable, client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), "the inventory is written by people") {
+				return fmt.Errorf("spec: got %w, want it forbidden by the policy", err)
+			}
+			return nil
+		})
+		for what, text := range map[string]string{
+			"labels": `{"metadata": {"labels": {"zone": "a"}}}`, "accepted": `{"spec": {"accepted": false}}`,
+		} {
+			if err := account(hub).Patch(t.Context(), east.DeepCopy(), mergePatch(text), client.DryRunAll); !apierrors.IsForbidden(err) {
+				t.Errorf("%s writes %s: got %v, want it forbidden", hub, what, err)
+			}
+		}
+		if err := account(hub).Status().Patch(t.Context(), east.DeepCopy(), mergePatch(`{"status": {"leaves": 1}}`), client.DryRunAll); err != nil {
+			t.Errorf("%s writes the status: %v", hub, err)
+		}
+	}
+	env.Kubectl(t, "create", "clusterrolebinding", "infrastructure", "--clusterrole=patchbay-infrastructure", "--user=infrastructure")
+	infrastructure := env.As(t, apitest.Tenant("infrastructure"))
+	for name, c := range map[string]client.Client{"infrastructure people": infrastructure, "an administrator": env.Client} {
+		eventually(t, name+" write the inventory", func() error {
+			return c.Patch(t.Context(), east.DeepCopy(), unschedulable, client.DryRunAll)
+		})
+	}
+}
+
+// kustomization writes an overlay of a folder, and returns its own.
+func kustomization(t *testing.T, base, overlay string) string {
+	t.Helper()
+	dir := t.TempDir()
+	base, err := filepath.Rel(dir, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "resources: [" + base + "]\n" + overlay
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // install puts an overlay of deployments/ in place of what the API server was started with.
 func install(t *testing.T, env *apitest.Env, overlay string) {
 	t.Helper()
 	deployments, err := source.Path("deployments")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	base, err := filepath.Rel(dir, deployments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,11 +165,7 @@ func install(t *testing.T, env *apitest.Env, overlay string) {
 			}
 		}
 	}
-	text := "resources: [" + base + "]\n" + overlay
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	built := t.TempDir()
+	dir, built := kustomization(t, deployments, overlay), t.TempDir()
 	if err := os.WriteFile(filepath.Join(built, "all.yaml"), []byte(env.Kubectl(t, "kustomize", dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
