@@ -18,12 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/patchbay-cni/patchbay/controller/addresses"
 	"github.com/patchbay-cni/patchbay/controller/ranges"
 	"github.com/patchbay-cni/patchbay/ending"
 	"github.com/patchbay-cni/patchbay/objects"
+	"github.com/patchbay-cni/patchbay/securemetrics"
 )
 
 // leaseName is the Lease that the replicas compete for.
@@ -59,12 +61,17 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err != nil {
 		return nil, err
 	}
-	s, err := newServer(o.http, registry, m.GetCache().WaitForCacheSync, ready)
+	s, err := newServer(o.http, m.GetCache().WaitForCacheSync, ready)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(m.Add(s), m.Add(release{synced: m.GetCache().WaitForCacheSync, free: debug.FreeOSMemory})); err != nil {
-		return nil, fmt.Errorf("add health checks: %w", err)
+	// controller-runtime's metrics are in a registry of its own.
+	scrapes, err := securemetrics.Listen(o.scrapes, m.GetConfig(), prometheus.Gatherers{registry, metrics.Registry}, m.GetLogger())
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(m.Add(s), m.Add(scrapes), m.Add(release{synced: m.GetCache().WaitForCacheSync, free: debug.FreeOSMemory})); err != nil {
+		return nil, fmt.Errorf("add health checks and metrics: %w", err)
 	}
 	return m, nil
 }
@@ -92,7 +99,7 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 			opts.Cache = nil
 			return client.New(cfg, opts)
 		},
-		Metrics:                       metricsserver.Options{BindAddress: "0"}, // server.go has all in one place
+		Metrics:                       metricsserver.Options{BindAddress: "0"}, // securemetrics serves them
 		LeaderElection:                o.elect,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.namespace,

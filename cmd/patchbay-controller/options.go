@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/securemetrics"
 )
 
 // leastGrace keeps a slip of the finger from freeing the addresses of a Node that
@@ -26,6 +27,7 @@ const leastGrace = time.Minute
 type options struct {
 	kubeconfig, namespace string
 	http, webhook         string
+	scrapes               securemetrics.Options
 	namingScheme          string
 	nodeGrace             time.Duration
 	clusterRanges         prefixes
@@ -39,7 +41,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.SetOutput(stderr)
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; the Pod's service account when empty")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the controller's own Lease (environment POD_NAMESPACE)")
-	f.StringVar(&o.http, "http-address", "127.0.0.1:9641", "`address` for /healthz, /readyz and /metrics")
+	f.StringVar(&o.http, "http-address", "127.0.0.1:9641", "`address` for /healthz and /readyz")
+	o.scrapes.AddFlags(f)
 	f.StringVar(&o.webhook, "webhook-address", "", "`address` at which the API server asks about networks and Pods; empty for no admission")
 	f.StringVar(&o.namingScheme, "naming-scheme", "", "`name` of the scheme of interface names, as in the CNI configuration: empty or legacy")
 	f.DurationVar(&o.nodeGrace, "node-grace", 15*time.Minute,

@@ -9,13 +9,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Times of the server for health checks and metrics.
+// Times of the server for health checks.
 const (
 	// syncPatience is how long /readyz waits for caches that are about to be there.
 	syncPatience = 100 * time.Millisecond
@@ -25,11 +22,11 @@ const (
 	serverDrain = 2 * time.Second
 )
 
-// newServer listens on address for health checks and scrapes, whether this replica
+// newServer listens on address for health checks, whether this replica
 // leads or not, and before its caches are filled. Synced waits for those; admission
 // says why it does not answer yet.
 func newServer(
-	address string, own *prometheus.Registry, synced func(context.Context) bool, admission func() error,
+	address string, synced func(context.Context) bool, admission func() error,
 ) (*manager.Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -37,15 +34,14 @@ func newServer(
 	}
 	drain := serverDrain
 	return &manager.Server{
-		Name: "health and metrics", Listener: l, ShutdownTimeout: &drain,
-		Server: &http.Server{Handler: handler(own, synced, admission), ReadHeaderTimeout: headerTimeout},
+		Name: "health", Listener: l, ShutdownTimeout: &drain,
+		Server: &http.Server{Handler: handler(synced, admission), ReadHeaderTimeout: headerTimeout},
 	}, nil
 }
 
-// handler answers /healthz (the process works), /readyz (it could lead at once: its
-// caches are filled, and admission answers the API server) and /metrics: ours, and those of controller-runtime, which
-// are in a registry of its own.
-func handler(own *prometheus.Registry, synced func(context.Context) bool, admission func() error) http.Handler {
+// handler answers /healthz (the process works) and /readyz (it could lead at once: its
+// caches are filled, and admission answers the API server).
+func handler(synced func(context.Context) bool, admission func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(w, "ok")
@@ -63,6 +59,5 @@ func handler(own *prometheus.Registry, synced func(context.Context) bool, admiss
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{own, metrics.Registry}, promhttp.HandlerOpts{}))
 	return mux
 }

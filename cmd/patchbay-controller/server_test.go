@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestHealth(t *testing.T) {
@@ -25,14 +23,14 @@ func TestHealth(t *testing.T) {
 		"NotReady": {reason: "a rollout waits for filled caches", path: "/readyz", want: http.StatusServiceUnavailable},
 		"Ready":    {reason: "it could lead at once", path: "/readyz", synced: true, want: http.StatusOK},
 		"Mute":     {reason: "the Service must not lead to who does not answer", path: "/readyz", synced: true, mute: true, want: http.StatusServiceUnavailable},
-		"Metrics":  {reason: "also before it is ready", path: "/metrics", want: http.StatusOK},
+		"Metrics":  {reason: "only behind authentication, at another port", path: "/metrics", want: http.StatusNotFound},
 		"Else":     {reason: "nothing else is served", path: "/debug/pprof/", want: http.StatusNotFound},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			h := handler(prometheus.NewRegistry(), func(context.Context) bool { return tc.synced }, func() error {
+			h := handler(func(context.Context) bool { return tc.synced }, func() error {
 				if tc.mute {
 					return errors.New("mute")
 				}

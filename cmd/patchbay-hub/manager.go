@@ -4,14 +4,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/patchbay-cni/patchbay/placement/hub"
+	"github.com/patchbay-cni/patchbay/securemetrics"
 )
 
 // leaseName is the Lease that the replicas compete for.
@@ -48,8 +51,12 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Add(s); err != nil {
-		return nil, fmt.Errorf("add health checks: %w", err)
+	scrapes, err := securemetrics.Listen(o.scrapes, m.GetConfig(), metrics.Registry, m.GetLogger())
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(m.Add(s), m.Add(scrapes)); err != nil {
+		return nil, fmt.Errorf("add health checks and metrics: %w", err)
 	}
 	return m, nil
 }

@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/patchbay-cni/patchbay/securemetrics"
 )
 
 // options are the program's flags.
 type options struct {
 	kubeconfig, namespace string
 	http                  string
+	scrapes               securemetrics.Options
 	workers               int
 	elect, debug, version bool
 }
@@ -35,7 +38,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 
 // register adds the flags that `up` has, too.
 func (o *options) register(f *flag.FlagSet) {
-	f.StringVar(&o.http, "http-address", "127.0.0.1:9643", "`address` for /healthz, /readyz and /metrics")
+	f.StringVar(&o.http, "http-address", "127.0.0.1:9643", "`address` for /healthz and /readyz")
+	o.scrapes.AddFlags(f)
 	f.IntVar(&o.workers, "workers", 8, "how many objects are placed at a time")
 	f.BoolVar(&o.debug, "debug", false, "log more")
 	f.BoolVar(&o.version, "version", false, "print the version")

@@ -9,12 +9,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Times of the server for health checks and metrics.
+// Times of the server for health checks.
 const (
 	// syncPatience is how long /readyz waits for caches that are about to be there.
 	syncPatience = 100 * time.Millisecond
@@ -22,7 +20,7 @@ const (
 	headerTimeout = 5 * time.Second
 )
 
-// newServer listens on address for health checks and scrapes, whether this replica
+// newServer listens on address for health checks, whether this replica
 // leads or not, and before its caches are filled. Synced waits for those.
 func newServer(address string, synced func(context.Context) bool) (*manager.Server, error) {
 	l, err := net.Listen("tcp", address)
@@ -40,9 +38,8 @@ func newServer(address string, synced func(context.Context) bool) (*manager.Serv
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}))
 	return &manager.Server{
-		Name: "health and metrics", Listener: l,
+		Name: "health", Listener: l,
 		Server: &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout},
 	}, nil
 }

@@ -31,6 +31,8 @@ type daemon struct {
 	*options
 	log     logr.Logger
 	metrics *metrics.Metrics
+	// config is how the API server is reached.
+	config *rest.Config
 
 	// The rim.
 	journal  *journal.Journal
@@ -97,11 +99,10 @@ func (d *daemon) openRim(ctx context.Context) error {
 	if d.firewall, err = firewall.Open(""); err != nil {
 		return err
 	}
-	cfg, err := restConfig(d.kubeconfig)
-	if err != nil {
+	if d.config, err = restConfig(d.kubeconfig); err != nil {
 		return fmt.Errorf("read API server's address and credentials: %w", err)
 	}
-	d.conn, err = cluster.Connect(cfg, d.node)
+	d.conn, err = cluster.Connect(d.config, d.node)
 	return err
 }
 

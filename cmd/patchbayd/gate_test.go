@@ -5,7 +5,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net/http"
@@ -135,14 +134,13 @@ func (g *gate) waits(part string) bool {
 
 // metric reads one of the daemon's numbers.
 func (n *node) metric(name string) (float64, error) {
-	res, err := http.Get("http://" + n.http + "/metrics")
+	text, err := n.scraper.Metrics(context.Background(), n.metrics)
 	if err != nil {
 		return 0, err
 	}
-	defer res.Body.Close()
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			return strconv.ParseFloat(value, 64)
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
 	return 0, fmt.Errorf("no metric %s", name)

@@ -40,7 +40,10 @@ type node struct {
 	name string
 	dir  string
 	http string
-	args []string
+	// metrics is where they are, and scraper reads them.
+	metrics string
+	scraper *apitest.Scraper
+	args    []string
 	// lastWrites bounds the last writes of a daemon that is started; a busy machine
 	// needs longer for them than a node has.
 	lastWrites time.Duration
@@ -50,7 +53,11 @@ type node struct {
 // may run at a time: they share the NIC.
 func newNode(tb testing.TB, env *apitest.Env) *node {
 	tb.Helper()
-	n := &node{t: tb, env: env, name: apitest.Name("node"), dir: tb.TempDir(), http: freeAddress(tb), lastWrites: patience}
+	n := &node{t: tb, env: env, name: apitest.Name("node"), dir: tb.TempDir(), http: freeAddress(tb), metrics: freeAddress(tb), lastWrites: patience}
+	var err error
+	if n.scraper, err = env.Scraper(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
 	if err := env.Client.Create(tb.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}); err != nil {
 		tb.Fatal(err)
 	}
@@ -60,7 +67,7 @@ func newNode(tb testing.TB, env *apitest.Env) *node {
 		"--node-name=" + n.name, "--kubeconfig=" + n.path("kubeconfig"), "--namespace=patchbay-system",
 		"--socket=" + n.path("run/s"), "--pending=" + n.path("pending"), "--journal=" + n.path("journal.db"),
 		"--cni-bin-dir=" + n.path("bin"), "--cni-conf-dir=" + n.path("conf"), "--plugin=" + n.path("plugin"),
-		"--http-address=" + n.http, "--debug",
+		"--http-address=" + n.http, "--metrics-address=" + n.metrics, "--debug",
 		// What is left tells of leaks: nothing is kept ready, unless a test is about that.
 		"--hold=0", "--cool=0s",
 	}

@@ -9,9 +9,11 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/patchbay-cni/patchbay/securemetrics"
 )
 
-// serveHTTP serves health and metrics until ctx ends.
+// serveHTTP serves health checks until ctx ends.
 func (d *daemon) serveHTTP(ctx context.Context) error {
 	l, err := net.Listen("tcp", d.http)
 	if err != nil {
@@ -25,8 +27,16 @@ func (d *daemon) serveHTTP(ctx context.Context) error {
 	return nil
 }
 
-// handler answers /healthz (the process works), /readyz (Pods can be attached)
-// and /metrics.
+// serveMetrics serves metrics to clients that may read them, until ctx ends.
+func (d *daemon) serveMetrics(ctx context.Context) error {
+	s, err := securemetrics.Listen(d.scrapes, d.config, d.metrics.Gatherer(), d.log)
+	if err != nil {
+		return err
+	}
+	return s.Start(ctx)
+}
+
+// handler answers /healthz (the process works) and /readyz (Pods can be attached).
 func (d *daemon) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -39,7 +49,6 @@ func (d *daemon) handler() http.Handler {
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux.Handle("GET /metrics", d.metrics.Handler())
 	return mux
 }
 

@@ -17,7 +17,7 @@ func (d *daemon) run(ctx context.Context) error {
 	group, working := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
 		d.resume, d.conn.Cache.Start, d.networks.Run, d.attachments.Run, d.watchLinks, d.publisher.Run,
-		d.drain.Run, d.validity.Run, d.server.Run, d.serveHTTP, d.open, d.sweep, d.endAbandoned,
+		d.drain.Run, d.validity.Run, d.server.Run, d.serveHTTP, d.serveMetrics, d.open, d.sweep, d.endAbandoned,
 		d.own.Run, d.vanished.Run,
 	} {
 		group.Go(func() error { return part(working) })

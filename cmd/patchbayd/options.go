@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/install"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/netwatcher"
+	"github.com/patchbay-cni/patchbay/securemetrics"
 )
 
 // options are the daemon's flags.
@@ -27,6 +28,7 @@ type options struct {
 	cniBin, cniConf, plugin  string
 	cniVersion, namingScheme string
 	http                     string
+	scrapes                  securemetrics.Options
 	vtepRanges               netwatcher.Ranges
 	hold                     int
 	cool                     time.Duration
@@ -52,7 +54,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.plugin, "plugin", "/patchbay", "`file` of the plugin to install")
 	f.StringVar(&o.cniVersion, "cni-version", install.DefaultCNIVersion, "`version` of CNI in the configuration")
 	f.StringVar(&o.namingScheme, "naming-scheme", "", "how interfaces are named: empty, or legacy as DANM has it")
-	f.StringVar(&o.http, "http-address", "127.0.0.1:9640", "`address` for /healthz, /readyz and /metrics")
+	f.StringVar(&o.http, "http-address", "127.0.0.1:9640", "`address` for /healthz and /readyz")
+	o.scrapes.AddFlags(f)
 	f.Func("vtep-ranges", "`NIC=CIDR[,CIDR...]` where other nodes' VTEPs on a NIC are; may be repeated. On a NIC without, they are in the subnets that this node has there", o.addVTEPRanges)
 	f.IntVar(&o.hold, "hold", 64, "most `addresses` that this node keeps ready per network and family: 0 for none, so that each Pod costs a write")
 	f.DurationVar(&o.cool, "cool", 10*time.Second, "`time` that a dynamic address rests after a Pod had it, before this node uses it again or gives it back")

@@ -36,7 +36,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	expect("before the API server answered, DELs are served but no Pod can come",
-		map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 200, "/": 404})
+		map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 404, "/": 404})
 	d.ready.Store(true)
 	expect("afterwards", map[string]int{"/healthz": 200, "/readyz": 200})
 }

@@ -3,13 +3,11 @@
 package metrics
 
 import (
-	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Metrics are the daemon's, in a registry of their own.
@@ -68,7 +66,5 @@ func (m *Metrics) Request(command string, code uint, took time.Duration) {
 	m.requests.WithLabelValues(command, strconv.FormatUint(uint64(code), 10)).Observe(took.Seconds())
 }
 
-// Handler serves the metrics in Prometheus' text format.
-func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
-}
+// Gatherer collects all metrics for whoever serves them.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }

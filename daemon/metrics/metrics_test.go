@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/daemon/metrics"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
@@ -44,7 +46,7 @@ func addresses(_ context.Context, m *metrics.Metrics) {
 // scrape returns what Prometheus would read.
 func scrape(m *metrics.Metrics) string {
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(m.Gatherer(), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return w.Body.String()
 }
 

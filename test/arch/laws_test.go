@@ -56,6 +56,10 @@ func laws() []law {
 			reason: "how programs end is a leaf",
 		},
 		{
+			who: "securemetrics", forbidden: []string{module},
+			reason: "how programs are scraped is a leaf",
+		},
+		{
 			who: "ipam", except: []string{"ipam/claims", "ipam/ipamtest"},
 			forbidden: append([]string{module}, pure...), allowed: []string{module + "/ipam"},
 			deep:   true,

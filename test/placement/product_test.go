@@ -165,7 +165,7 @@ func (p *product) host(t *testing.T, own string) map[string]process.ID {
 	if diff := cmp.Diff(read(t, own), string(secret.Data["kubeconfig"])); diff != "" {
 		t.Fatalf("kubeconfig in the Secret: -file +Secret\n%s", diff)
 	}
-	files := strings.NewReplacer("/etc/patchbay/hub/kubeconfig", own, "=:9643", "=127.0.0.1:0")
+	files := strings.NewReplacer("/etc/patchbay/hub/kubeconfig", own, "=:9643", "=127.0.0.1:0", "=:9646", "=127.0.0.1:0")
 	var args []string
 	for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
 		args = append(args, files.Replace(arg))

@@ -52,6 +52,9 @@ type Controller struct {
 	process.ID
 
 	url, log string
+	// metrics is where they are, and scraper reads them.
+	metrics string
+	scraper *apitest.Scraper
 }
 
 // Run starts a replica and waits until it could lead.
@@ -69,10 +72,20 @@ func Run(ctx context.Context, env *apitest.Env, program string) (*Controller, er
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{url: "http://" + address, log: filepath.Join(dir, apitest.Name("controller.log"))}
+	metrics, err := free(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scraper, err := env.Scraper(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{url: "http://" + address, metrics: metrics, scraper: scraper, log: filepath.Join(dir, apitest.Name("controller.log"))}
 	c.ID, err = process.Start(process.Spec{
-		Args: []string{program, "--kubeconfig=" + file, "--namespace=" + Namespace, "--http-address=" + address},
-		Log:  c.log, Tied: true,
+		Args: []string{
+			program, "--kubeconfig=" + file, "--namespace=" + Namespace, "--http-address=" + address, "--metrics-address=" + metrics,
+		},
+		Log: c.log, Tied: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the controller: %w", err)
@@ -117,7 +130,7 @@ func (c *Controller) Memory() (now, peak int64, err error) {
 // Metric returns a counter of the replica by the start of its line in /metrics, or the
 // sum of those that start so.
 func (c *Controller) Metric(ctx context.Context, prefix string) (float64, error) {
-	text, err := c.get(ctx, "/metrics")
+	text, err := c.scraper.Metrics(ctx, c.metrics)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +154,7 @@ func sumOf(text, prefix string) float64 {
 // another order.
 func (c *Controller) Writes(ctx context.Context) (float64, error) {
 	for last := -1.0; ; {
-		text, err := c.get(ctx, "/metrics")
+		text, err := c.scraper.Metrics(ctx, c.metrics)
 		if err != nil {
 			return 0, err
 		}

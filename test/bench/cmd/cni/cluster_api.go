@@ -27,15 +27,18 @@ const (
 	nodeName    = "bench-node"
 	networkName = "bench"
 	daemonHTTP  = "127.0.0.1:9640"
+	// daemonMetrics is where its metrics are.
+	daemonMetrics = "127.0.0.1:9644"
 )
 
 func clusterSocket(dir string) string { return filepath.Join(dir, "cluster", "s") }
 
 // running is a cluster of one node: etcd, API server and the node daemon's program.
 type running struct {
-	env    *apitest.Env
-	daemon *exec.Cmd
-	pods   []pod
+	env     *apitest.Env
+	scraper *apitest.Scraper
+	daemon  *exec.Cmd
+	pods    []pod
 }
 
 // startCluster returns when the daemon is ready. All run in this network namespace.
@@ -43,6 +46,9 @@ func startCluster(ctx context.Context, o options) (_ *running, err error) {
 	c := &running{}
 	if c.env, err = apitest.Launch(ctx); err != nil {
 		return nil, err
+	}
+	if c.scraper, err = c.env.Scraper(ctx); err != nil {
+		return nil, errors.Join(err, c.stop(context.WithoutCancel(ctx)))
 	}
 	if err := errors.Join(c.fill(ctx, o.pods), c.startDaemon(ctx, o)); err != nil {
 		return nil, errors.Join(err, c.stop(context.WithoutCancel(ctx)))
@@ -98,7 +104,7 @@ func (c *running) startDaemon(ctx context.Context, o options) error {
 	}
 	c.daemon = exec.CommandContext(ctx, o.daemon, "--node-name="+nodeName, "--kubeconfig="+in("kubeconfig"),
 		"--namespace=patchbay-system", "--socket="+clusterSocket(o.dir), "--pending="+in("pending"),
-		"--journal="+in("journal.db"), "--install=false", "--http-address="+daemonHTTP)
+		"--journal="+in("journal.db"), "--install=false", "--http-address="+daemonHTTP, "--metrics-address="+daemonMetrics)
 	c.daemon.Cancel = func() error { return c.daemon.Process.Signal(syscall.SIGTERM) }
 	if err := c.daemon.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", o.daemon, err)

@@ -3,12 +3,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
@@ -18,7 +18,7 @@ import (
 // report prints where the addresses of all ADDs came from, and shows that none of them
 // waits for the API server: it is frozen while some more are made.
 func (c *running) report(ctx context.Context, us contender, netns string, out io.Writer) error {
-	fromHold, committed, err := claimsOf(ctx)
+	fromHold, committed, err := c.claims(ctx)
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (c *running) report(ctx context.Context, us contender, netns string, out io
 	if err != nil {
 		return err
 	}
-	_, after, err := claimsOf(ctx)
+	_, after, err := c.claims(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,15 +60,15 @@ func (c *running) addFrozen(ctx context.Context, us contender, netns string) (ad
 	return adds, nil
 }
 
-// claimsOf returns how many claims of the daemon were served without and with a write.
-func claimsOf(ctx context.Context) (fromHold, committed int, err error) {
-	body, _, err := get(ctx, "/metrics")
+// claims returns how many claims of the daemon were served without and with a write.
+func (c *running) claims(ctx context.Context) (fromHold, committed int, err error) {
+	text, err := c.scraper.Metrics(ctx, daemonMetrics)
 	if err != nil {
 		return 0, 0, err
 	}
-	for line := range bytes.Lines(body) {
-		_, _ = fmt.Sscanf(string(line), `patchbay_claims_total{source="hold"} %d`, &fromHold)
-		_, _ = fmt.Sscanf(string(line), `patchbay_claims_total{source="commit"} %d`, &committed)
+	for line := range strings.Lines(text) {
+		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="hold"} %d`, &fromHold)
+		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="commit"} %d`, &committed)
 	}
 	return fromHold, committed, nil
 }

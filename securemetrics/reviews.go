@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package securemetrics
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	authenticationapi "k8s.io/api/authentication/v1"
+	authorizationapi "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+)
+
+// Times and rates of reviews.
+const (
+	// allowedFor is how long a client is not reviewed again: with thousands of nodes two
+	// requests for each scrape would be a load. A token that was revoked reads metrics
+	// for as long.
+	allowedFor = 5 * time.Minute
+	// allowedCutOff is how long a permission lasts while the API server does not answer:
+	// then metrics are wanted most.
+	allowedCutOff = time.Hour
+	// reviewTimeout bounds one request; scrapes have 10 s.
+	reviewTimeout = 5 * time.Second
+	// reviewsPerSecond bounds what clients with made-up tokens cost the API server.
+	reviewsPerSecond = 10
+)
+
+// denial is the API server's answer that a client may not read.
+type denial struct {
+	code   int
+	reason string
+}
+
+// Error implements error.
+func (d denial) Error() string { return d.reason }
+
+// reviews ask the API server who a client is and whether it may get a path.
+type reviews struct {
+	tokens authentication.TokenReviewInterface
+	access authorization.SubjectAccessReviewInterface
+	now    func() time.Time
+
+	mu sync.Mutex
+	// allowed is when a permission was given. Denials are not remembered: a client
+	// can make up any number of tokens.
+	allowed map[permission]time.Time
+}
+
+// permission is a path for whoever has a token, of which only the digest is kept.
+type permission struct {
+	token [sha256.Size]byte
+	path  string
+}
+
+// newReviews asks as the account of cfg.
+func newReviews(cfg *rest.Config) (*reviews, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst, cfg.RateLimiter, cfg.Timeout = reviewsPerSecond, reviewsPerSecond, nil, reviewTimeout
+	tokens, err := authentication.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client for TokenReviews: %w", err)
+	}
+	access, err := authorization.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client for SubjectAccessReviews: %w", err)
+	}
+	return &reviews{
+		tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(), now: time.Now,
+		allowed: map[permission]time.Time{},
+	}, nil
+}
+
+// review returns nil if the token's owner may get the path, a denial if not, and another
+// error if the API server does not answer.
+func (r *reviews) review(ctx context.Context, token, path string) error {
+	if token == "" {
+		return denial{http.StatusUnauthorized, "want a bearer token"}
+	}
+	p := permission{sha256.Sum256([]byte(token)), path}
+	r.mu.Lock()
+	since, known := r.allowed[p]
+	r.mu.Unlock()
+	if known && r.now().Sub(since) < allowedFor {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	err := r.ask(ctx, token, path)
+	if _, denied := err.(denial); err != nil && !denied {
+		if known && r.now().Sub(since) < allowedCutOff {
+			return nil
+		}
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.allowed, func(_ permission, since time.Time) bool { return r.now().Sub(since) >= allowedCutOff })
+	delete(r.allowed, p)
+	if err == nil {
+		r.allowed[p] = r.now()
+	}
+	return err
+}
+
+// ask sends both reviews.
+func (r *reviews) ask(ctx context.Context, token, path string) error {
+	t, err := r.tokens.Create(ctx, &authenticationapi.TokenReview{
+		Spec: authenticationapi.TokenReviewSpec{Token: token},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create TokenReview: %w", err)
+	}
+	if !t.Status.Authenticated {
+		return denial{http.StatusUnauthorized, "the token is not valid"}
+	}
+	user := t.Status.User
+	extra := make(map[string]authorizationapi.ExtraValue, len(user.Extra))
+	for k, v := range user.Extra {
+		extra[k] = authorizationapi.ExtraValue(v)
+	}
+	a, err := r.access.Create(ctx, &authorizationapi.SubjectAccessReview{Spec: authorizationapi.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		NonResourceAttributes: &authorizationapi.NonResourceAttributes{Path: path, Verb: "get"},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create SubjectAccessReview: %w", err)
+	}
+	if !a.Status.Allowed {
+		return denial{http.StatusForbidden, fmt.Sprintf("user %s must have the right to get the non-resource URL %s", user.Username, path)}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package securemetrics
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	authenticationapi "k8s.io/api/authentication/v1"
+	authorizationapi "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/rest"
+)
+
+// reviewer is an API server that knows the tokens "reader" and "stranger", of which the
+// first may get /metrics.
+type reviewer struct {
+	asked atomic.Int32
+	down  atomic.Bool
+	// revoked is set when "reader" has lost its right.
+	revoked atomic.Bool
+}
+
+func newReviewer(t *testing.T) (*reviewer, *rest.Config) {
+	t.Helper()
+	r := &reviewer{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", func(w http.ResponseWriter, req *http.Request) {
+		o := &authenticationapi.TokenReview{}
+		if r.refuses(w) || !decode(t, req, o) {
+			return
+		}
+		o.Status.Authenticated = o.Spec.Token == "reader" || o.Spec.Token == "stranger"
+		o.Status.User.Username = o.Spec.Token
+		o.Status.User.Extra = map[string]authenticationapi.ExtraValue{"pod": {"p"}}
+		encode(w, o)
+	})
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", func(w http.ResponseWriter, req *http.Request) {
+		o := &authorizationapi.SubjectAccessReview{}
+		if r.refuses(w) || !decode(t, req, o) {
+			return
+		}
+		what := o.Spec.NonResourceAttributes
+		o.Status.Allowed = o.Spec.User == "reader" && !r.revoked.Load() &&
+			what.Path == "/metrics" && what.Verb == "get" && o.Spec.Extra["pod"][0] == "p"
+		encode(w, o)
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return r, &rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+}
+
+func (r *reviewer) refuses(w http.ResponseWriter) bool {
+	r.asked.Add(1)
+	if r.down.Load() {
+		w.WriteHeader(http.StatusBadGateway)
+	}
+	return r.down.Load()
+}
+
+func decode(t *testing.T, req *http.Request, o any) bool {
+	t.Helper()
+	err := json.NewDecoder(req.Body).Decode(o)
+	if err != nil {
+		t.Error(err)
+	}
+	return err == nil
+}
+
+func encode(w http.ResponseWriter, o any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(o)
+}
+
+// serving runs a server until the test ends, and returns its address.
+func serving(t *testing.T, o Options, cfg *rest.Config) string {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "patchbay_secret"}))
+	o.Address = "127.0.0.1:0"
+	s, err := Listen(o, cfg, registry, logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return "https://" + s.Address().String()
+}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, method, path, authorization string
+		profiles, down                      bool
+		want                                int
+	}{
+		"Reader":      {reason: "its ServiceAccount has the role", path: "/metrics", authorization: "Bearer reader", want: 200},
+		"LowerCase":   {reason: "the scheme has no case (RFC 9110)", path: "/metrics", authorization: "bearer reader", want: 200},
+		"Anonymous":   {reason: "a Pod that reaches the node", path: "/metrics", want: 401},
+		"Basic":       {reason: "not a bearer token", path: "/metrics", authorization: "Basic reader", want: 401},
+		"MadeUp":      {reason: "a token of no one", path: "/metrics", authorization: "Bearer made-up", want: 401},
+		"NoRole":      {reason: "any Pod has a token: it must have the role, too", path: "/metrics", authorization: "Bearer stranger", want: 403},
+		"OtherPath":   {reason: "the role is for one path", path: "/metrics/", authorization: "Bearer reader", want: 403},
+		"Profiles":    {reason: "profiles need a right of their own", path: "/debug/pprof/heap", authorization: "Bearer reader", profiles: true, want: 403},
+		"NoProfiles":  {reason: "not served without the flag, and no oracle for that", path: "/debug/pprof/heap", want: 401},
+		"Write":       {reason: "there is nothing to write", method: http.MethodPost, path: "/metrics", authorization: "Bearer reader", want: 405},
+		"Unreachable": {reason: "no answer is no permission", path: "/metrics", authorization: "Bearer reader", down: true, want: 503},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api, cfg := newReviewer(t)
+			api.down.Store(tc.down)
+			address := serving(t, Options{Profiles: tc.profiles}, cfg)
+			req, err := http.NewRequestWithContext(t.Context(), tc.method, address+tc.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", tc.authorization)
+			res, err := insecure().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			body, _ := io.ReadAll(res.Body)
+			if res.StatusCode != tc.want {
+				t.Errorf("%s: got status %d %s, want %d", tc.reason, res.StatusCode, body, tc.want)
+			}
+			if got := strings.Contains(string(body), "patchbay_secret"); got != (tc.want == 200) {
+				t.Errorf("%s: status %d with metrics: %v", tc.reason, res.StatusCode, got)
+			}
+		})
+	}
+}
+
+func insecure() *http.Client {
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+}
+
+// A permission lasts a while, longer without an API server, and no longer than that.
+func TestPermissionsAge(t *testing.T) {
+	t.Parallel()
+	api, cfg := newReviewer(t)
+	r, err := newReviews(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	r.now = func() time.Time { return now }
+	expect := func(when string, asked int32, code int) {
+		t.Helper()
+		before := api.asked.Load()
+		err := r.review(t.Context(), "reader", "/metrics")
+		got := http.StatusOK
+		var d denial
+		switch {
+		case errors.As(err, &d):
+			got = d.code
+		case err != nil:
+			got = http.StatusServiceUnavailable
+		}
+		if n := api.asked.Load() - before; got != code || n != asked {
+			t.Errorf("%s: got %d (%v) after %d requests, want %d after %d", when, got, err, n, code, asked)
+		}
+	}
+	expect("first", 2, 200)
+	expect("again", 0, 200)
+	now = now.Add(allowedFor)
+	expect("after its time", 2, 200)
+	api.down.Store(true)
+	now = now.Add(allowedFor)
+	expect("while the API server is away", 1, 200)
+	now = now.Add(allowedCutOff)
+	expect("while it is away for long", 1, 503)
+	api.down.Store(false)
+	expect("when it is back", 2, 200)
+	api.revoked.Store(true)
+	now = now.Add(allowedFor)
+	expect("after the role was taken away", 2, 403)
+	api.down.Store(true)
+	expect("a denial ends the permission, whatever the API server does later", 1, 503)
+}
+
+// Clients with made-up tokens cost no memory.
+func TestDenialsAreNotKept(t *testing.T) {
+	t.Parallel()
+	_, cfg := newReviewer(t)
+	r, err := newReviews(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{"a", "b", "stranger"} {
+		if err := r.review(t.Context(), token, "/metrics"); err == nil {
+			t.Errorf("%s may read metrics", token)
+		}
+	}
+	if len(r.allowed) != 0 {
+		t.Errorf("%d permissions are kept, want none", len(r.allowed))
+	}
+}
+
+func TestListenOptions(t *testing.T) {
+	t.Parallel()
+	_, cfg := newReviewer(t)
+	off, err := Listen(Options{}, cfg, prometheus.NewRegistry(), logr.Discard())
+	if err != nil || off.Address() != nil || off.Start(t.Context()) != nil {
+		t.Errorf("without an address: got %v, want a server that does nothing", err)
+	}
+	_, err = Listen(Options{Address: "127.0.0.1:0", CertDir: t.TempDir()}, cfg, prometheus.NewRegistry(), logr.Discard())
+	if err == nil || !strings.Contains(err.Error(), "--metrics-cert-dir") {
+		t.Errorf("with a folder without a certificate: got %v, want an error that names the flag", err)
+	}
+}

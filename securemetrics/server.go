@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package securemetrics serves a program's metrics and profiles over TLS to clients that
+// the API server knows and allows. controller-runtime has a filter that does the same, but
+// it links 250 more packages (gRPC, OpenTelemetry) into the root program of every node.
+package securemetrics
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/rest"
+)
+
+// Bounds of a request: anyone who reaches the node may send one.
+const (
+	headerTimeout = 5 * time.Second
+	headerBytes   = 16 << 10
+	idleTimeout   = 2 * time.Minute
+)
+
+// Options are where and how the metrics are served.
+type Options struct {
+	// Address is where the server listens; empty for no server.
+	Address string
+	// CertDir has the files tls.crt and tls.key, which may change at any time. Without it
+	// the certificate is self-signed, so that clients cannot verify it.
+	CertDir string
+	// Profiles adds /debug/pprof/.
+	Profiles bool
+}
+
+// AddFlags adds the flags that all programs with metrics have.
+func (o *Options) AddFlags(f *flag.FlagSet) {
+	f.StringVar(&o.Address, "metrics-address", "",
+		"`address` for /metrics over TLS, for clients with a token that may get that path; empty for none")
+	f.StringVar(&o.CertDir, "metrics-cert-dir", "",
+		"`folder` with tls.crt and tls.key for --metrics-address, read at each connection; self-signed when empty")
+	f.BoolVar(&o.Profiles, "profiles", false, "serve /debug/pprof/ at --metrics-address, too")
+}
+
+// Server serves metrics. It is a manager.Runnable that needs no leader.
+type Server struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+// Listen opens the server's address. Each client is reviewed by the API server of cfg.
+func Listen(o Options, cfg *rest.Config, metrics prometheus.Gatherer, logger logr.Logger) (*Server, error) {
+	if o.Address == "" {
+		return &Server{}, nil
+	}
+	reviews, err := newReviews(cfg)
+	if err != nil {
+		return nil, err
+	}
+	certificates, err := certificatesIn(o.CertDir)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("flag --metrics-address: listen for scrapes: %w", err)
+	}
+	s := &Server{listener: l, server: &http.Server{
+		Handler:   reviewed(handler(o, metrics), reviews, logger.WithName("metrics")),
+		TLSConfig: certificates, ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: headerBytes, IdleTimeout: idleTimeout,
+		Protocols: &http.Protocols{},          // HTTP/2 has more ways to exhaust a server, and no use here
+		ErrorLog:  log.New(io.Discard, "", 0), // handshakes of port scanners
+	}}
+	s.server.Protocols.SetHTTP1(true)
+	return s, nil
+}
+
+// handler answers all that is served, to anyone.
+func handler(o Options, metrics prometheus.Gatherer) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	if o.Profiles {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// reviewed lets requests through that the API server allows.
+func reviewed(next http.Handler, reviews *reviews, logger logr.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			token = ""
+		}
+		err := reviews.review(r.Context(), strings.TrimSpace(token), r.URL.Path)
+		var denied denial
+		switch {
+		case err == nil:
+			next.ServeHTTP(w, r)
+		case errors.As(err, &denied):
+			logger.V(1).Info("Rejected a request", "client", r.RemoteAddr, "path", r.URL.Path, "reason", denied.Error())
+			http.Error(w, denied.Error(), denied.code)
+		default:
+			logger.Error(err, "Failed to review a client", "client", r.RemoteAddr)
+			http.Error(w, "the API server does not say whether you may read this", http.StatusServiceUnavailable)
+		}
+	})
+}
+
+// Address is where the server listens; nil for none.
+func (s *Server) Address() net.Addr {
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// Start serves until ctx ends.
+func (s *Server) Start(ctx context.Context) error {
+	if s.listener == nil {
+		return nil
+	}
+	defer context.AfterFunc(ctx, func() { _ = s.server.Close() })()
+	if err := s.server.ServeTLS(s.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica is scraped.
+func (*Server) NeedLeaderElection() bool { return false }
