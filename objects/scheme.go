@@ -33,6 +33,7 @@ func NewMapper() meta.RESTMapper {
 	core, apps, ours := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, v1.SchemeGroupVersion()
 	m.Add(core.WithKind("Pod"), meta.RESTScopeNamespace)
 	m.Add(core.WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(core.WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(core.WithKind("Event"), meta.RESTScopeNamespace)
 	m.Add(core.WithKind("Service"), meta.RESTScopeNamespace)
 	m.Add(core.WithKind("Endpoints"), meta.RESTScopeNamespace)

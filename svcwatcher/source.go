@@ -29,6 +29,9 @@ type Source struct {
 	DanmEps  []v1.DanmEp
 	// Ranges are what the cluster itself uses; nil for none.
 	Ranges *network.ClusterRanges
+	// Shared are the parts of the nodes' subnets that TenantNetworks of the Service's
+	// namespace may use, by clusterSubnets of its TenantConfigs.
+	Shared []netip.Prefix
 	// Foreign reports whether an address is that of another Pod, in the cluster's own
 	// network; nil for never.
 	Foreign func(pod *corev1.Pod, a netip.Addr) bool

@@ -58,7 +58,7 @@ func (s *Source) clusterRule(kind string, pod *corev1.Pod, a netip.Addr) string 
 	if s.Ranges != nil {
 		for _, r := range s.Ranges.Containing(a) {
 			switch {
-			case r.Use == network.RangeNodeSubnets && kind != v1.KindTenantNetwork:
+			case r.Use == network.RangeNodeSubnets && (kind != v1.KindTenantNetwork || s.shares(a)):
 			case r.Use == network.RangePods && hasIP(pod, a):
 			default:
 				return fmt.Sprintf("is in %s, and no Service leads there: use another subnet", r)
@@ -69,6 +69,22 @@ func (s *Source) clusterRule(kind string, pod *corev1.Pod, a netip.Addr) string 
 		return "is that of another Pod in the cluster's own network, and no Service leads there: use another subnet"
 	}
 	return ""
+}
+
+// shares reports whether a netadmin lets tenants of the namespace have an address in the
+// nodes' subnets. The addresses of the nodes themselves, and the ranges for Pods and
+// Services, are never shared: what answers there is not the tenant's.
+func (s *Source) shares(a netip.Addr) bool {
+	return slices.ContainsFunc(s.Shared, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// NeedsShared reports whether Shared decides about any address.
+func (s *Source) NeedsShared() bool {
+	return s.Ranges != nil && slices.ContainsFunc(s.DanmEps, func(ep v1.DanmEp) bool {
+		return ep.Spec.APIType == v1.KindTenantNetwork && slices.ContainsFunc(addresses(&ep), func(a netip.Addr) bool {
+			return slices.ContainsFunc(s.Ranges.Containing(a), func(r network.ClusterRange) bool { return r.Use == network.RangeNodeSubnets })
+		})
+	})
 }
 
 func hasIP(pod *corev1.Pod, a netip.Addr) bool {

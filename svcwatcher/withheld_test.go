@@ -42,6 +42,7 @@ func TestWithheld(t *testing.T) {
 		pod     corev1.Pod
 		ep      v1.DanmEp
 		foreign bool
+		shared  string   // by clusterSubnets
 		want    []string // or published
 	}{
 		"Own":         {reason: "as ever", pod: pod("a"), ep: ep("a", "10.0.0.1/24", "")},
@@ -53,6 +54,11 @@ func TestWithheld(t *testing.T) {
 		"APIServer":   {reason: "the worst", pod: pod("a"), ep: ep("a", "10.1.0.2/24", ""), want: []string{red + "cidr: address 10.1.0.2 of Pod a is in 10.1.0.2/32, which the cluster uses for its control plane, and no Service leads there: use another subnet"}},
 		"NodesLAN":    {reason: "a netadmin may put Pods beside nodes", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "")},
 		"TenantLAN":   {reason: "and a tenant may not", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "", green), want: []string{tenants + "cidr: address 10.1.0.99 of Pod a is in 10.1.0.0/24, which the cluster uses for the subnets of its nodes, and no Service leads there: use another subnet"}},
+		"SharedLAN":   {reason: "unless a netadmin permits it", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "", green), shared: "10.1.0.64/26"},
+		"OtherPart":   {reason: "not in this part", pod: pod("a"), ep: ep("a", "10.1.0.99/24", "", green), shared: "10.1.0.128/25", want: []string{tenants + "cidr: address 10.1.0.99 of Pod a is in 10.1.0.0/24, which the cluster uses for the subnets of its nodes, and no Service leads there: use another subnet"}},
+		"SharedNode":  {reason: "a node's own address is no tenant's", pod: pod("a"), ep: ep("a", "10.1.0.1/24", "", green), shared: "10.1.0.0/24", want: []string{tenants + "cidr: address 10.1.0.1 of Pod a is in 10.1.0.1/32, which the cluster uses for nodes, and no Service leads there: use another subnet"}},
+		"SharedPods":  {reason: "nor are the other ranges, whatever is permitted", pod: pod("a"), ep: ep("a", "10.244.0.8/24", "", green), shared: "10.0.0.0/8", want: []string{tenants + "cidr: address 10.244.0.8 of Pod a is in 10.244.0.0/24, which the cluster uses for Pods, and no Service leads there: use another subnet"}},
+		"SharedAPI":   {reason: "the worst", pod: pod("a"), ep: ep("a", "10.1.0.2/24", "", green), shared: "10.1.0.0/24", want: []string{tenants + "cidr: address 10.1.0.2 of Pod a is in 10.1.0.2/32, which the cluster uses for its control plane, and no Service leads there: use another subnet"}},
 		"Foreign":     {reason: "another Pod has it, and no range says so", pod: pod("a"), ep: ep("a", "10.0.0.1/24", ""), foreign: true, want: []string{red + "cidr: address 10.0.0.1 of Pod a is that of another Pod in the cluster's own network, and no Service leads there: use another subnet"}},
 		"Outside":     {reason: "a forged DanmEp", pod: pod("a"), ep: ep("a", "192.0.2.1/24", ""), want: []string{red + "cidr: address 192.0.2.1 of Pod a is not in the network's subnet: delete the Pod, and it gets another address"}},
 		"OtherFamily": {reason: "the network has no such subnet", pod: pod("a"), ep: ep("a", "", "2001:db8::1/64", green), want: []string{tenants + "net6: address 2001:db8::1 of Pod a is not in the network's subnet: delete the Pod, and it gets another address"}},
@@ -66,6 +72,9 @@ func TestWithheld(t *testing.T) {
 			n.V6 = nil
 			s.Networks[n.Ref] = n
 			s.Ranges, s.Foreign = clusterRanges(), func(*corev1.Pod, netip.Addr) bool { return tc.foreign }
+			if tc.shared != "" {
+				s.Shared = []netip.Prefix{netip.MustParsePrefix(tc.shared)}
+			}
 			got := svcwatcher.Desired(s)
 			var said []string
 			for _, w := range got.Withheld {

@@ -29,7 +29,7 @@ import (
 func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	r := &Reconciler{
 		cfg: cfg.withDefaults(), cached: m.GetCache(), direct: m.GetClient(), metrics: newMetrics(cfg.Registry), told: &told{},
-		networks: &networks{metadata: m.GetCache(), direct: m.GetClient()}, stale: limiter(again),
+		networks: &networks{metadata: m.GetCache(), direct: m.GetClient()}, stale: limiter(again), permissions: &permissions{direct: m.GetClient()},
 	}
 	if err := index(ctx, m.GetCache()); err != nil {
 		return err

@@ -52,7 +52,7 @@ const (
 	// zoneDelay collects Nodes that change their zone: all Services are looked at.
 	zoneDelay = time.Second
 	// withheldAgain is when a Service is looked at again that has an address which another
-	// Pod has too.
+	// Pod has too, or one that clusterSubnets permit.
 	withheldAgain = time.Minute
 )
 

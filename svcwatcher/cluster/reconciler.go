@@ -18,13 +18,14 @@ import (
 
 // Reconciler makes the slices of one Service at a time what they should be.
 type Reconciler struct {
-	cfg      Config
-	cached   client.Reader
-	direct   client.Client
-	networks *networks
-	metrics  *metrics
-	told     *told
-	stale    workqueue.TypedRateLimiter[reconcile.Request]
+	cfg         Config
+	cached      client.Reader
+	direct      client.Client
+	networks    *networks
+	permissions *permissions
+	metrics     *metrics
+	told        *told
+	stale       workqueue.TypedRateLimiter[reconcile.Request]
 }
 
 var _ reconcile.Reconciler = (*Reconciler)(nil)
@@ -75,14 +76,19 @@ func (r *Reconciler) serve(ctx context.Context, svc *corev1.Service, judgement s
 	if err != nil {
 		return 0, err
 	}
-	var want svcwatcher.Endpoints
-	if judgement.Verdict == svcwatcher.Served {
-		want = svcwatcher.Desired(source)
-	} else {
+	if judgement.Verdict != svcwatcher.Served {
 		source.Pods, source.DanmEps, err = r.podsOf(ctx, svc.Namespace, existing)
 		if err != nil {
 			return 0, err
 		}
+	}
+	if source.Shared, err = r.permissions.of(ctx, source); err != nil {
+		return 0, err
+	}
+	var want svcwatcher.Endpoints
+	if judgement.Verdict == svcwatcher.Served {
+		want = svcwatcher.Desired(source)
+	} else {
 		want.Groups = svcwatcher.Keep(source, existing)
 	}
 	r.tellWithheld(svc, want.Withheld)
@@ -95,8 +101,10 @@ func (r *Reconciler) serve(ctx context.Context, svc *corev1.Service, judgement s
 		return 0, err
 	}
 	r.warn(svc, subjectWrite, "", "") // what was refused is no more
-	if len(want.Withheld) > 0 {
-		return withheldAgain, nil // whose address it was tells nobody that it is gone
+	if len(want.Withheld) > 0 || len(source.Shared) > 0 {
+		// Nothing is watched that says that another has given the address back, or that
+		// a netadmin has changed clusterSubnets.
+		return withheldAgain, nil
 	}
 	return 0, nil
 }
