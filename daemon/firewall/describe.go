@@ -54,23 +54,32 @@ func listOurs(c *netlink.Conn, kind int, b *strings.Builder) error {
 		return err
 	}
 	for _, m := range msgs {
-		if len(m.Data) < headerLength {
-			continue
-		}
-		attrs := m.Data[headerLength:] // the header counts all changes of the namespace
-		d, err := netlink.NewAttributeDecoder(attrs)
+		attrs, ours, err := attributesOfOurs(m.Data)
 		if err != nil {
 			return err
-		}
-		ours := false
-		for d.Next() {
-			ours = ours || d.Type() == tableAttribute && d.String() == tableName
 		}
 		if ours {
 			fmt.Fprintf(b, "%d %x\n", kind, attrs)
 		}
 	}
 	return nil
+}
+
+// attributesOfOurs takes the attributes out of a message and reports whether it is about
+// the table. Its header counts all changes of the namespace.
+func attributesOfOurs(message []byte) (attrs []byte, ours bool, err error) {
+	if len(message) < headerLength {
+		return nil, false, nil
+	}
+	attrs = message[headerLength:]
+	d, err := netlink.NewAttributeDecoder(attrs)
+	if err != nil {
+		return nil, false, err
+	}
+	for d.Next() {
+		ours = ours || d.Type() == tableAttribute && d.String() == tableName
+	}
+	return attrs, ours, d.Err()
 }
 
 // listSets adds the sets; the kernel lists elements in any order.

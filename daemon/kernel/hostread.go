@@ -39,11 +39,11 @@ func (s *reading) readAddresses(c *conn) error {
 // readAddress takes the local address of an RTM_NEWADDR; of a point-to-point
 // link IFA_ADDRESS is the other end.
 func readAddress(m []byte) (netip.Prefix, error) {
-	head := nl.DeserializeIfAddrmsg(m)
-	attrs, err := nl.ParseRouteAttr(m[head.Len():])
+	attrs, err := attributes(m, unix.SizeofIfAddrmsg)
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("read an address: %w", err)
 	}
+	head := nl.DeserializeIfAddrmsg(m)
 	var local, address netip.Addr
 	for _, a := range attrs {
 		switch a.Attr.Type {
@@ -93,11 +93,14 @@ const devconfDisableIPv6 = 26
 
 // ipv6Disabled reads IFLA_AF_SPEC: addrgenmode none and disable_ipv6.
 func ipv6Disabled(m []byte) bool {
+	if len(m) < unix.SizeofIfInfomsg {
+		return false
+	}
 	inet6 := nested(m[unix.SizeofIfInfomsg:], unix.IFLA_AF_SPEC, unix.AF_INET6)
 	if inet6 == nil {
 		return true // no IPv6 in this kernel, or an MTU below 1280
 	}
-	attrs, err := nl.ParseRouteAttr(inet6)
+	attrs, err := attributes(inet6, 0)
 	if err != nil {
 		return false
 	}
@@ -117,7 +120,7 @@ func ipv6Disabled(m []byte) bool {
 // nested finds an attribute inside of another.
 func nested(data []byte, path ...uint16) []byte {
 	for _, kind := range path {
-		attrs, err := nl.ParseRouteAttr(data)
+		attrs, err := attributes(data, 0)
 		if err != nil {
 			return nil
 		}
@@ -128,4 +131,17 @@ func nested(data []byte, path ...uint16) []byte {
 		data = attrs[i].Value
 	}
 	return data
+}
+
+// attributes reads what follows a message's header. The library takes for granted that the
+// last attribute is padded and the header whole.
+func attributes(m []byte, header int) ([]syscall.NetlinkRouteAttr, error) {
+	if len(m) < header {
+		return nil, unix.EINVAL
+	}
+	data := slices.Clone(m[header:])
+	for len(data)%unix.RTA_ALIGNTO != 0 {
+		data = append(data, 0)
+	}
+	return nl.ParseRouteAttr(data)
 }
