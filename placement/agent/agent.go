@@ -114,12 +114,14 @@ func (a *Agent) connect(config *rest.Config) error {
 		return err
 	}
 	a.informers = append(a.informers, nodes)
+	spaces := &namespaces{
+		client: local, least: a.config.Guard.PodSecurity, known: map[string]access{},
+		account: types.NamespacedName{Namespace: a.config.Guard.Namespace, Name: a.config.Account},
+	}
 	a.worker = &worker{
 		hub: a.hub, records: newRecords(local), halt: &halt{}, pods: found, all: a.enqueueAll,
-		applier: &applier{dynamic: objects, guard: a.config.Guard, namespaces: &namespaces{
-			client: local, least: a.config.Guard.PodSecurity, known: map[string]access{},
-			account: types.NamespacedName{Namespace: a.config.Guard.Namespace, Name: a.config.Account},
-		}}, watcher: newWatcher(meta, a.changed),
+		applier: &applier{dynamic: objects, guard: a.config.Guard, namespaces: spaces},
+		watcher: newWatcher(meta, a.changed, spaces.gone),
 	}
 	a.figures = &figures{nodes: nodes.GetStore(), pods: found.pods, halt: a.worker.halt}
 	return nil

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -29,9 +30,11 @@ const settleTime = 20 * time.Millisecond
 type watcher struct {
 	client  metadata.Interface
 	changed func(key string, o metav1.Object)
+	// gone tells whether a namespace does not exist.
+	gone func(ctx context.Context, namespace string) bool
 
 	mu      sync.Mutex
-	started map[watched]struct{}
+	started map[watched]context.CancelFunc
 	all     sync.WaitGroup
 }
 
@@ -41,26 +44,45 @@ type watched struct {
 	namespace string
 }
 
-func newWatcher(client metadata.Interface, changed func(string, metav1.Object)) *watcher {
-	return &watcher{client: client, changed: changed, started: map[watched]struct{}{}}
+func newWatcher(client metadata.Interface, changed func(string, metav1.Object), gone func(context.Context, string) bool) *watcher {
+	return &watcher{client: client, changed: changed, gone: gone, started: map[watched]context.CancelFunc{}}
 }
 
 // watch begins to follow a resource in a namespace, once.
 func (w *watcher) watch(ctx context.Context, gvr schema.GroupVersionResource, namespace string) {
+	this := watched{gvr, namespace}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, ok := w.started[watched{gvr, namespace}]; ok {
+	if _, ok := w.started[this]; ok {
 		return
 	}
-	w.started[watched{gvr, namespace}] = struct{}{}
+	ctx, cancel := context.WithCancel(ctx)
+	w.started[this] = cancel
 	informer := metadatainformer.NewFilteredMetadataInformer(w.client, gvr, namespace, 0, nil,
 		func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.ManagedLabel + "=true" }).Informer()
 	if observe(informer, slimMeta, func(o metav1.Object) {
 		w.changed(objectKey(gvr.Group, gvr.Resource, o.GetNamespace(), o.GetName()), o)
+	}) != nil || informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
+		w.failed(ctx, this, r, err)
 	}) != nil {
 		return // the informer is new: it can be observed
 	}
 	w.all.Go(func() { informer.RunWithContext(ctx) })
+}
+
+// failed ends a watch whose namespace is gone, and with it the agent's rights there. The
+// lock is held while the API server is asked: a namespace that comes back is watched anew.
+func (w *watcher) failed(ctx context.Context, this watched, r *toolscache.Reflector, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if this.namespace == "" || !apierrors.IsForbidden(err) || !w.gone(ctx, this.namespace) {
+		toolscache.DefaultWatchErrorHandler(ctx, r, err)
+		return
+	}
+	if cancel, ok := w.started[this]; ok {
+		cancel()
+		delete(w.started, this)
+	}
 }
 
 // observe calls note for each change of what an informer sees, of which it keeps what slim
