@@ -5,6 +5,7 @@ package securemetrics
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -95,7 +96,7 @@ func (r *reviews) review(ctx context.Context, token, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	err := r.ask(ctx, token, path)
-	if _, denied := err.(denial); err != nil && !denied {
+	if _, denied := errors.AsType[denial](err); err != nil && !denied {
 		if known && r.now().Sub(since) < allowedCutOff {
 			return nil
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	authenticationapi "k8s.io/api/authentication/v1"
 	authorizationapi "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
 
@@ -43,7 +44,7 @@ func newReviewer(t *testing.T) (*reviewer, *rest.Config) {
 		o.Status.Authenticated = o.Spec.Token == "reader" || o.Spec.Token == "stranger"
 		o.Status.User.Username = o.Spec.Token
 		o.Status.User.Extra = map[string]authenticationapi.ExtraValue{"pod": {"p"}}
-		encode(w, o)
+		encode(t, w, o)
 	})
 	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", func(w http.ResponseWriter, req *http.Request) {
 		o := &authorizationapi.SubjectAccessReview{}
@@ -53,7 +54,7 @@ func newReviewer(t *testing.T) (*reviewer, *rest.Config) {
 		what := o.Spec.NonResourceAttributes
 		o.Status.Allowed = o.Spec.User == "reader" && !r.revoked.Load() &&
 			what.Path == "/metrics" && what.Verb == "get" && o.Spec.Extra["pod"][0] == "p"
-		encode(w, o)
+		encode(t, w, o)
 	})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
@@ -68,7 +69,7 @@ func (r *reviewer) refuses(w http.ResponseWriter) bool {
 	return r.down.Load()
 }
 
-func decode(t *testing.T, req *http.Request, o any) bool {
+func decode(t *testing.T, req *http.Request, o runtime.Object) bool {
 	t.Helper()
 	err := json.NewDecoder(req.Body).Decode(o)
 	if err != nil {
@@ -77,16 +78,19 @@ func decode(t *testing.T, req *http.Request, o any) bool {
 	return err == nil
 }
 
-func encode(w http.ResponseWriter, o any) {
+func encode(t *testing.T, w http.ResponseWriter, o runtime.Object) {
+	t.Helper()
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(o)
+	if err := json.NewEncoder(w).Encode(o); err != nil {
+		t.Error(err)
+	}
 }
 
 // serving runs a server until the test ends, and returns its address.
 func serving(t *testing.T, o Options, cfg *rest.Config) string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "patchbay_secret"}))
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "patchbay_secret", Help: "Not for everyone."}))
 	o.Address = "127.0.0.1:0"
 	s, err := Listen(o, cfg, registry, logr.Discard())
 	if err != nil {

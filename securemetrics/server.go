@@ -106,11 +106,11 @@ func reviewed(next http.Handler, reviews *reviews, logger logr.Logger) http.Hand
 			token = ""
 		}
 		err := reviews.review(r.Context(), strings.TrimSpace(token), r.URL.Path)
-		var denied denial
+		denied, is := errors.AsType[denial](err)
 		switch {
 		case err == nil:
 			next.ServeHTTP(w, r)
-		case errors.As(err, &denied):
+		case is:
 			logger.V(1).Info("Rejected a request", "client", r.RemoteAddr, "path", r.URL.Path, "reason", denied.Error())
 			http.Error(w, denied.Error(), denied.code)
 		default:

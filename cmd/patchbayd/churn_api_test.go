@@ -188,8 +188,8 @@ func TestChurnUnderKills(t *testing.T) {
 // idle waits until the daemon has written all that it knows of.
 func (n *node) idle() {
 	n.t.Helper()
-	eventually(n.t, "the daemon to have written all", func(context.Context) error {
-		pending, err := n.metric("patchbay_publisher_pending")
+	eventually(n.t, "the daemon to have written all", func(ctx context.Context) error {
+		pending, err := n.metric(ctx, "patchbay_publisher_pending")
 		if err == nil && pending > 0 {
 			err = fmt.Errorf("%v records are pending", pending)
 		}

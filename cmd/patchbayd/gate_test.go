@@ -133,8 +133,8 @@ func (g *gate) waits(part string) bool {
 }
 
 // metric reads one of the daemon's numbers.
-func (n *node) metric(name string) (float64, error) {
-	text, err := n.scraper.Metrics(context.Background(), n.metrics)
+func (n *node) metric(ctx context.Context, name string) (float64, error) {
+	text, err := n.scraper.Metrics(ctx, n.metrics)
 	if err != nil {
 		return 0, err
 	}
@@ -149,7 +149,7 @@ func (n *node) metric(name string) (float64, error) {
 // expectMetric fails the test when a number is another one.
 func (n *node) expectMetric(t *testing.T, name string, want float64) {
 	t.Helper()
-	if got, err := n.metric(name); err != nil || got != want {
+	if got, err := n.metric(t.Context(), name); err != nil || got != want {
 		t.Errorf("%s is %v, %v, want %v", name, got, err, want)
 	}
 }

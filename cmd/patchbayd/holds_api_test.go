@@ -30,8 +30,8 @@ func keeping(n *node) { n.args = append(n.args, "--hold=64", "--cool=1s") }
 // warm waits until addresses are ready.
 func (n *node) warm() {
 	n.t.Helper()
-	eventually(n.t, "addresses to be ready", func(context.Context) error {
-		held, err := n.metric("patchbay_addresses_held")
+	eventually(n.t, "addresses to be ready", func(ctx context.Context) error {
+		held, err := n.metric(ctx, "patchbay_addresses_held")
 		if err == nil && held == 0 {
 			err = errors.New("none")
 		}

@@ -36,8 +36,8 @@ func TestDaemonEndsWithItsNode(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Node's end to be known", func(context.Context) error {
-		usable, err := n.metric("patchbay_holds_usable")
+	eventually(t, "the Node's end to be known", func(ctx context.Context) error {
+		usable, err := n.metric(ctx, "patchbay_holds_usable")
 		if err == nil && usable != 0 {
 			err = errors.New("addresses that are kept ready are still given out")
 		}

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"testing"
 
@@ -38,7 +39,11 @@ func (a *tenancy) List(_ context.Context, list client.ObjectList, _ ...client.Li
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}},
 		}
 	}
-	list.(*v1.TenantConfigList).Items = []v1.TenantConfig{config("red", "10.1.0.0/25"), config("blue", "10.1.0.128/25")}
+	configs, ok := list.(*v1.TenantConfigList)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	configs.Items = []v1.TenantConfig{config("red", "10.1.0.0/25"), config("blue", "10.1.0.128/25")}
 	return nil
 }
 
