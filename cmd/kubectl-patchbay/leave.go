@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
 // newLeave is the verb that takes the agent away.
@@ -54,6 +56,28 @@ func leave(ctx context.Context, c client.Client) error {
 		err := c.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return deleteBindings(ctx, c)
+}
+
+// deleteBindings deletes the RoleBindings by which the agent had rights in namespaces. Those
+// that the hub placed have other names.
+func deleteBindings(ctx context.Context, c client.Client) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("rbac.authorization.k8s.io/v1")
+	list.SetKind("RoleBindingList")
+	if err := c.List(ctx, list, client.MatchingLabels{v1alpha1.ManagedLabel: "true"}); err != nil {
+		return fmt.Errorf("list RoleBindings: %w", err)
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		role, _, _ := unstructured.NestedString(o.Object, "roleRef", "name")
+		if o.GetName() != "patchbay-agent" || role != "patchbay-agent-placeable" {
+			continue
+		}
+		if err := client.IgnoreNotFound(c.Delete(ctx, o)); err != nil {
+			return fmt.Errorf("delete RoleBinding %s/%s: %w", o.GetNamespace(), o.GetName(), err)
 		}
 	}
 	return nil

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,6 +79,17 @@ func TestAClusterJoins(t *testing.T) {
 			t.Errorf("%q, %v", out, err)
 		}
 	}
+	ns := env.Namespace(t)
+	bindings := map[string]string{"patchbay-agent": "patchbay-agent-placeable", "placed": "view"}
+	for name, role := range bindings {
+		b := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{v1alpha1.ManagedLabel: "true"}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		}
+		if err := env.Client.Create(ctx, b); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for range 2 { // so is leaving
 		if out, err := do("cluster", "leave"); err != nil || !strings.Contains(out, "the agent is gone") {
 			t.Errorf("%q, %v", out, err)
@@ -84,6 +97,12 @@ func TestAClusterJoins(t *testing.T) {
 	}
 	if err := env.Client.Get(ctx, key, agent); !apierrors.IsNotFound(err) {
 		t.Errorf("the agent after leave: %v", err)
+	}
+	for name, role := range bindings {
+		err := env.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, &rbacv1.RoleBinding{})
+		if gone := apierrors.IsNotFound(err); gone != (role == "patchbay-agent-placeable") || !gone && err != nil {
+			t.Errorf("RoleBinding %s to %s after leave: %v, want only the agent's own to be gone", name, role, err)
+		}
 	}
 	if err := env.Client.Get(ctx, client.ObjectKey{Name: agentNamespace}, &corev1.Namespace{}); err != nil {
 		t.Errorf("the namespace, in which others may be, after leave: %v", err)
