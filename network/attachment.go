@@ -68,6 +68,8 @@ func (p *attached) network(ref Ref) (*Network, error) {
 		return nil, fmt.Errorf("vlan %d and vxlan %d: use one of them", *p.VLAN, *p.VXLAN)
 	case !validNIC(p.Master):
 		return nil, fmt.Errorf("master %.50q is no name of a NIC: want at most 15 bytes without '/' and white space", p.Master)
+	case p.MTU != 0 && (p.MTU < minMTU || p.MTU > maxMTU):
+		return nil, fmt.Errorf("mtu %d: want %d to %d", p.MTU, minMTU, maxMTU)
 	case p.VLAN != nil:
 		n.VLAN = *p.VLAN
 		if n.VLAN < 1 || n.VLAN > maxVLAN {

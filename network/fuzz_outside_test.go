@@ -20,7 +20,7 @@ func FuzzFromAttachment(f *testing.F) {
 	for _, seed := range []string{
 		`{"type": "macvlan", "master": "ens4", "vlan": 5}`, `{"plugins": [{"type": "a", "master": "ens4", "vxlan": 16777214, "mtu": 1400}]}`,
 		`{"type": "sriov", "master": "ens4", "vlan": 5}`, `{"master": "../x", "vlan": 5}`, `{"master": "ens4", "vlan": 4095}`,
-		`{"master": "ens4", "vlan": 5, "vxlan": 6}`, `{"vlan": "5"}`, `{"plugins": null}`, `{"plugins": {}}`, `[]`, `null`, ``, `{`,
+		`{"master": "ens4", "vlan": 5, "vxlan": 6}`, `{"vlan": "5"}`, `{"master": "ens4", "vlan": 5, "mtu": -1}`, `{"plugins": [{"master": "ens4", "vxlan": 1, "mtu": 65536}]}`, `{"plugins": null}`, `{"plugins": {}}`, `[]`, `null`, ``, `{`,
 	} {
 		f.Add(seed)
 	}
@@ -32,7 +32,7 @@ func FuzzFromAttachment(f *testing.F) {
 				t.Errorf("FromAttachment(%q): %v, %v", config, n, err)
 			}
 		case n != nil:
-			if !regexp.MustCompile(`^[^/:\s]{1,15}$`).MatchString(n.Device) || n.VLAN < 0 || n.VLAN > 4094 || n.VXLAN < 0 || n.VXLAN > 16777214 || (n.VLAN == 0) == (n.VXLAN == 0) || n.MTU < 0 {
+			if !regexp.MustCompile(`^[^/:\s]{1,15}$`).MatchString(n.Device) || n.VLAN < 0 || n.VLAN > 4094 || n.VXLAN < 0 || n.VXLAN > 16777214 || (n.VLAN == 0) == (n.VXLAN == 0) || n.MTU != 0 && (n.MTU < 1280 || n.MTU > 9216) {
 				t.Errorf("FromAttachment(%q): %+v", config, n)
 			}
 		}
