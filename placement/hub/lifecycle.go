@@ -27,6 +27,9 @@ func (p *pass) release(ctx context.Context) error {
 		return nil
 	}
 	if p.object != nil && controllerutil.ContainsFinalizer(p.object, v1alpha1.PlacedFinalizer) {
+		if err := p.dropOrphans(ctx); err != nil {
+			return err
+		}
 		if err := p.finalizer(ctx, controllerutil.RemoveFinalizer); err != nil {
 			return err
 		}

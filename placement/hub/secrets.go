@@ -93,3 +93,25 @@ func (p *pass) dropData(ctx context.Context, w *v1alpha1.Work) error {
 	}
 	return nil
 }
+
+// dropOrphans deletes data that were sent for Works that were never made: the hub ended in
+// between, and the object was placed elsewhere before the next attempt.
+func (p *pass) dropOrphans(ctx context.Context) error {
+	if !p.key.isSecret() {
+		return nil
+	}
+	var list corev1.SecretList
+	if err := p.direct.List(ctx, &list, client.MatchingLabels{v1alpha1.SourceUIDLabel: string(p.object.GetUID())}); err != nil {
+		return fmt.Errorf("list Secrets sent for %s: %w", p.key, err)
+	}
+	for i := range list.Items {
+		s := &list.Items[i]
+		if _, ok := clusterOf(s.Namespace); !ok || s.Name != p.key.record() {
+			continue
+		}
+		if err := client.IgnoreNotFound(p.direct.Delete(ctx, s, client.Preconditions{UID: &s.UID})); err != nil {
+			return fmt.Errorf("delete Secret %s/%s: %w", s.Namespace, s.Name, err)
+		}
+	}
+	return nil
+}

@@ -117,12 +117,19 @@ func TestSecretsTravelAsSecrets(t *testing.T) {
 		b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonSettled, "")
 	}
 
+	// A hub that ended between the data and their Work has left this.
+	orphan := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.work("secrets-west").Namespace, Name: beside.Name, Labels: beside.Labels}, Data: beside.Data,
+	}
+	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: orphan.Namespace}})
+	b.create(orphan)
 	if err := b.client.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []client.Object{work, beside} {
+	for _, o := range []client.Object{work, beside, orphan} {
+		at := client.ObjectKeyFromObject(o)
 		b.eventually("nothing is left in the cluster's namespace", func(ctx context.Context) error {
-			if err := b.client.Get(ctx, key.work("secrets-east"), o); !apierrors.IsNotFound(err) {
+			if err := b.client.Get(ctx, at, o); !apierrors.IsNotFound(err) {
 				return errors.Join(errNotYet, err)
 			}
 			return nil
