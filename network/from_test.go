@@ -59,7 +59,7 @@ Options:
 			want: &network.Network{
 				Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}, UID: "uid", Generation: 3,
 				ID: "blue", Type: "macvlan", AllowedTenants: []string{"a", "b"},
-				Device: "ens4", VLAN: 500, Prefix: "blue", MTU: 9000, Table: 300,
+				Device: "ens4", VLAN: 500, Prefix: "blue", MTU: 9000, Table: 300, ConflictProbe: true,
 				V4: &network.Subnet{
 					CIDR: prefix("10.0.0.0/24"), Start: addr("10.0.0.10"), End: addr("10.0.0.20"),
 					Routes: []network.Route{
@@ -79,6 +79,22 @@ Options:
 			want: &network.Network{
 				Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
 				ID: "x", Type: "ipvlan", Prefix: "eth",
+			},
+		},
+		"Probe": {
+			reason: "IPVLAN probes if it is asked to.",
+			kind:   v1.KindTenantNetwork, spec: `{NetworkID: x, Options: {conflict_probe: true}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "ipvlan", Prefix: "eth", ConflictProbe: true,
+			},
+		},
+		"NoProbe": {
+			reason: "MACVLAN probes unless it is asked not to.",
+			kind:   v1.KindDanmNet, spec: `{NetworkID: x, NetworkType: macvlan, Options: {conflict_probe: false}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "macvlan", Prefix: "eth",
 			},
 		},
 		"Delegate": {

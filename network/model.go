@@ -70,6 +70,8 @@ type Network struct {
 	MTU int
 	// Table is the routing table of policy routes, or 0 for none.
 	Table int
+	// ConflictProbe asks for address conflict detection before an address is used.
+	ConflictProbe bool `json:",omitempty"`
 
 	// V4 is the IPv4 subnet, nil when the network has none.
 	V4 *Subnet

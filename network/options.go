@@ -33,9 +33,22 @@ func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
 	checkTrunk(f, spec, n)
 	checkNumbers(f, path, n)
 	checkBitmaps(f, path, o)
+	readConflictProbe(f, path, o, n)
 	n.V4 = readSubnet(f, path, optionsV4(o))
 	n.V6 = readSubnet(f, path, optionsV6(o))
 	readStaticPool(f, path.Child("static_pool"), o, n)
+}
+
+// readConflictProbe has MACVLAN probe unless the network says otherwise: its Pods have a
+// MAC each, as the machines have that they share the network with.
+func readConflictProbe(f *faults, path *field.Path, o *v1.NetworkOptions, n *Network) {
+	n.ConflictProbe = n.Type == v1.TypeMACVLAN
+	if o.ConflictProbe != nil {
+		n.ConflictProbe = *o.ConflictProbe
+	}
+	if n.ConflictProbe && n.Type != v1.TypeMACVLAN && n.Type != v1.TypeIPVLAN {
+		f.forbidden(path.Child("conflict_probe"), "only NetworkType ipvlan and macvlan probe for address conflicts: leave it out")
+	}
 }
 
 func checkParent(f *faults, path *field.Path, n *Network) {

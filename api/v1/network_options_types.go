@@ -131,6 +131,13 @@ type NetworkOptions struct {
 	// +kubebuilder:validation:XValidation:rule=`self <= 252 || self >= 256`,message=`tables 253 to 255 are the kernel's own: use 0 to 252, or 256 and up`
 	RTTables int32 `json:"rt_tables,omitempty"`
 
+	// ConflictProbe asks the network for each address before a Pod gets it, by ARP
+	// (RFC 5227) and neighbour discovery (RFC 4862). An address that another machine has
+	// is kept from Pods for an hour. It adds 120 ms to the start of a Pod. True for
+	// macvlan and false for all else when not set; only macvlan and ipvlan can.
+	// +optional
+	ConflictProbe *bool `json:"conflict_probe,omitempty"`
+
 	// Alloc is DANM's IPv4 bitmap; read once to take over a live network.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1398104

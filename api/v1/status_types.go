@@ -105,6 +105,15 @@ type HeldAddresses struct {
 	// takes it off when it reports to the recovery that follows.
 	// +optional
 	Rollback *RollbackReport `json:"rollback,omitempty"`
+
+	// QuarantinedV4 are those of V4 that the node found in use by others on the
+	// network; no Pod gets them for an hour.
+	// +optional
+	QuarantinedV4 string `json:"quarantinedV4,omitempty"`
+
+	// QuarantinedV6 are those of V6.
+	// +optional
+	QuarantinedV6 string `json:"quarantinedV6,omitempty"`
 }
 
 // RollbackReport asks the controller for a recovery. Until then nothing is claimed.

@@ -79,6 +79,17 @@ func DeviceRules() map[string]Case {
 		"LocalTable":  {Reason: "255 is the local table.", Spec: `{Options: {rt_tables: 255}}`, Refused: []string{"spec.Options.rt_tables"}},
 		"MinusTable":  {Reason: "A table has no sign.", Spec: `{Options: {rt_tables: -1}}`, Refused: []string{"spec.Options.rt_tables"}},
 		"WrongType":   {Reason: "A number is a number.", SchemaOnly: true, Spec: `{Options: {vlan: "5"}}`, Refused: []string{"spec.Options.vlan", "integer"}},
+		"Probe":       {Reason: "IPVLAN is the default type.", Spec: `{Options: {conflict_probe: true}}`},
+		"NoProbe":     {Reason: "A router answers for every address.", Spec: `{NetworkType: MACVLAN, Options: {conflict_probe: false}}`},
+		"ProbeSRIOV": {
+			Reason: "A virtual function has no host link to ask over.", Spec: `{NetworkType: sriov, Options: {device_pool: a/b, conflict_probe: true}}`,
+			Refused: []string{"spec.Options.conflict_probe", "leave it out"},
+		},
+		"ProbeDelegate": {
+			Reason: "A plugin has an address management of its own.", Spec: `{NetworkType: bridge, Options: {conflict_probe: true}}`,
+			Refused: []string{"spec.Options.conflict_probe", "leave it out"},
+		},
+		"NoProbeDelegate": {Reason: "That is what it does.", Spec: `{NetworkType: bridge, Options: {conflict_probe: false}}`},
 		"EmptyStrings": {
 			Reason: "DANM's clients serialise every string field.",
 			Spec: `{NetworkType: "", Options: {host_device: "", device_pool: "", container_prefix: "", cidr: "", net6: "",

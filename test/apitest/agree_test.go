@@ -64,15 +64,16 @@ func drawSpec(r *rapid.T) v1.NetworkSpec {
 
 func drawOptions(r *rapid.T) v1.NetworkOptions {
 	o := v1.NetworkOptions{
-		Device:     mostly(r, "host_device", []string{"", "ens4"}, []string{"a b", "a/b", "..", "ääääääää", "a:b", "\u00a0", "\u200b", "ens4.4094"}),
-		DevicePool: mostly(r, "device_pool", []string{""}, []string{"a/b", "x"}),
-		Prefix:     mostly(r, "container_prefix", []string{"", "eth"}, []string{"0", "abcdefghijklmn", "abcdefghijklmno", "a b"}),
-		VLAN:       number(r, "vlan", []int32{0, 0, 0, 1, 4094}, []int32{4095, -1}),
-		VXLAN:      number(r, "vxlan", []int32{0}, []int32{1, 16777214, 16777215}),
-		MTU:        number(r, "mtu", []int32{0, 1280, 9216}, []int32{1279, 9217, -1}),
-		RTTables:   number(r, "rt_tables", []int32{0, 252, 256}, []int32{253, 255, -1}),
-		CIDR:       mostly(r, "cidr", []string{"10.0.0.0/24", "10.0.0.9/8", "64.0.0.0/3"}, odd()),
-		Net6:       mostly(r, "net6", []string{"fd00::/64", "fd00::9/16", "::1:0:0:0/80"}, odd()),
+		Device:        mostly(r, "host_device", []string{"", "ens4"}, []string{"a b", "a/b", "..", "ääääääää", "a:b", "\u00a0", "\u200b", "ens4.4094"}),
+		DevicePool:    mostly(r, "device_pool", []string{""}, []string{"a/b", "x"}),
+		Prefix:        mostly(r, "container_prefix", []string{"", "eth"}, []string{"0", "abcdefghijklmn", "abcdefghijklmno", "a b"}),
+		VLAN:          number(r, "vlan", []int32{0, 0, 0, 1, 4094}, []int32{4095, -1}),
+		VXLAN:         number(r, "vxlan", []int32{0}, []int32{1, 16777214, 16777215}),
+		MTU:           number(r, "mtu", []int32{0, 1280, 9216}, []int32{1279, 9217, -1}),
+		RTTables:      number(r, "rt_tables", []int32{0, 252, 256}, []int32{253, 255, -1}),
+		ConflictProbe: rapid.SampledFrom([]*bool{nil, nil, new(false), new(true)}).Draw(r, "conflict_probe"),
+		CIDR:          mostly(r, "cidr", []string{"10.0.0.0/24", "10.0.0.9/8", "64.0.0.0/3"}, odd()),
+		Net6:          mostly(r, "net6", []string{"fd00::/64", "fd00::9/16", "::1:0:0:0/80"}, odd()),
 	}
 	if rapid.Bool().Draw(r, "pool") {
 		o.Pool = &v1.IPPool{Start: drawAddr(r, "start", four()), End: drawAddr(r, "end", four())}
