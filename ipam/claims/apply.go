@@ -17,6 +17,7 @@ func (d *desk) apply(p *plan, w work) {
 		d.book.end(a)
 	}
 	d.starved = p.starved
+	d.room4, d.room6 = p.room4, p.room6
 	if p.reassert {
 		d.book.missing = false
 	}

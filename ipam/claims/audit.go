@@ -134,6 +134,9 @@ func (p *planner) conflicts(before func(uid string) bool) (found []Conflict, uns
 			continue // quarantine is nobody's Pod
 		}
 		for _, a := range e.addrs() {
+			if e.quarantinedOf(a).Contains(a) {
+				continue // another Pod may be who answered
+			}
 			at(a).nodes = append(at(a).nodes, name)
 		}
 	}

@@ -50,6 +50,9 @@ type Config struct {
 	// Cool is how long a released dynamic address rests: 10 s when zero, not at all
 	// when negative.
 	Cool time.Duration
+	// Quarantine is how long an address is kept from Pods that something else on the
+	// network has; 1 h when zero.
+	Quarantine time.Duration
 	// Rest is after how long without a claim a hold is given back; 5 min when zero.
 	Rest time.Duration
 	// Patience is how long a claim of an exhausted pool waits for other nodes to give
@@ -74,7 +77,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c = c.withFuncs()
 	for d, value := range map[*time.Duration]time.Duration{
-		&c.Cool: 10 * time.Second, &c.Rest: 5 * time.Minute, &c.Patience: 8 * time.Second,
+		&c.Cool: 10 * time.Second, &c.Quarantine: time.Hour, &c.Rest: 5 * time.Minute, &c.Patience: 8 * time.Second,
 		&c.Idle: 2 * time.Second, &c.Timeout: 10 * time.Second, &c.Backoff: 5 * time.Millisecond,
 	} {
 		if *d == 0 {

@@ -48,6 +48,9 @@ type desk struct {
 	water water
 	// allowed bounds what the shelf may have, for the pool that was seen last.
 	allowed int
+	// room4 and room6 are how many more addresses may go into quarantine, for the pool
+	// that was seen last.
+	room4, room6 int
 	// pressure is the last one seen in the object, and when it was new here: clocks
 	// of nodes differ.
 	pressure   time.Time

@@ -19,6 +19,8 @@ type entry struct {
 	v4, v6  ipam.Ranges
 	// rollback is the node's report of one, nil for none.
 	rollback *v1.RollbackReport
+	// quarantined4 and quarantined6 are those of v4 and v6 that no Pod gets for a while.
+	quarantined4, quarantined6 ipam.Ranges
 }
 
 func (e *entry) of(a netip.Addr) *ipam.Ranges {
@@ -26,6 +28,14 @@ func (e *entry) of(a netip.Addr) *ipam.Ranges {
 		return &e.v4
 	}
 	return &e.v6
+}
+
+// quarantinedOf is of for the addresses in quarantine.
+func (e *entry) quarantinedOf(a netip.Addr) *ipam.Ranges {
+	if a.Is4() {
+		return &e.quarantined4
+	}
+	return &e.quarantined6
 }
 
 func (e *entry) contains(a netip.Addr) bool { return e.of(a).Contains(a) }
@@ -41,6 +51,7 @@ func (e *entry) addrs() []netip.Addr {
 func (e *entry) clone() entry {
 	c := *e
 	c.v4, c.v6 = e.v4.Clone(), e.v6.Clone()
+	c.quarantined4, c.quarantined6 = e.quarantined4.Clone(), e.quarantined6.Clone()
 	return c
 }
 
@@ -72,10 +83,12 @@ func parseEntry(h v1.HeldAddresses) (entry, error) {
 	e := entry{present: true, seq: h.Seq, rollback: h.Rollback}
 	v4, err4 := parseHeld(h.V4, true)
 	v6, err6 := parseHeld(h.V6, false)
-	if err := errors.Join(err4, err6); err != nil {
+	q4, errQ4 := parseHeld(h.QuarantinedV4, true)
+	q6, errQ6 := parseHeld(h.QuarantinedV6, false)
+	if err := errors.Join(err4, err6, errQ4, errQ6); err != nil {
 		return e, err
 	}
-	e.v4, e.v6 = v4, v6
+	e.v4, e.v6, e.quarantined4, e.quarantined6 = v4, v6, q4, q6
 	return e, nil
 }
 
@@ -134,8 +147,10 @@ func (p *planner) putEntry(present bool) {
 		p.held = map[string]v1.HeldAddresses{}
 	}
 	p.next.IPAM.Held = p.held
+	p.markQuarantined()
 	p.held[p.cfg.Node] = v1.HeldAddresses{
 		UID: p.cfg.NodeUID, Seq: p.entry.seq,
 		V4: p.entry.v4.String(), V6: p.entry.v6.String(), Rollback: p.entry.rollback,
+		QuarantinedV4: p.entry.quarantined4.String(), QuarantinedV6: p.entry.quarantined6.String(),
 	}
 }

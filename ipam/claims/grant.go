@@ -140,7 +140,7 @@ func (p *planner) takeOne(f *family, w Want) (netip.Addr, error) {
 	if !ok {
 		err := fmt.Errorf("claim %s address: %w: all %d dynamic addresses of %v are in use; delete Pods or enlarge %s",
 			f.name, ErrExhausted, f.pool.Capacity(), f.pool.CIDR(), f.fields)
-		return a, p.orElsewhere(err, func(e *entry) bool { return !e.of(f.pool.CIDR().Addr()).Empty() })
+		return a, p.orElsewhere(err, func(e *entry) bool { return e.givesBack(f.pool.CIDR().Addr()) })
 	}
 	return a, nil
 }
@@ -160,7 +160,7 @@ func (p *planner) takeStatic(f *family, a netip.Addr) error {
 		return nil
 	case errors.Is(err, ipam.ErrTaken):
 		err := fmt.Errorf("claim static address %v: %w by %s", a, ErrTaken, p.holder(a))
-		return p.orElsewhere(err, func(e *entry) bool { return e.contains(a) })
+		return p.orElsewhere(err, func(e *entry) bool { return e.contains(a) && !e.quarantinedOf(a).Contains(a) })
 	}
 	return fmt.Errorf("claim static address: %w: %w", ErrOutside, err)
 }
@@ -173,6 +173,8 @@ func (p *planner) holder(a netip.Addr) string {
 	for name, h := range p.held {
 		switch e, err := parseEntry(h); {
 		case err != nil || !e.contains(a):
+		case e.quarantinedOf(a).Contains(a):
+			return fmt.Sprintf("another machine, as node %q found; remove it there, or ask for another address", name)
 		case ofNode(name):
 			return fmt.Sprintf("node %q, for a Pod that is starting or stopping there", name)
 		default:

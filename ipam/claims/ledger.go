@@ -29,6 +29,8 @@ const (
 	// stray: in the entry and on an interface of this node, though the journal
 	// does not know whose.
 	stray
+	// quarantined: in the entry, and in use by something else on the network.
+	quarantined
 )
 
 // use is one address that this node answers for.
@@ -38,7 +40,7 @@ type use struct {
 	owner string
 	// static: asked for by name.
 	static bool
-	// until is when a cooling address has rested.
+	// until is when a cooling address has rested, and when a quarantine ends.
 	until time.Time
 }
 
@@ -89,6 +91,8 @@ type ledger struct {
 
 	// rest are the cooling addresses in the order in which they may be used again.
 	rest []resting
+	// quarantine are the addresses in quarantine, in the order in which that ends.
+	quarantine []resting
 	// door counts attachments without addresses that took nothing but the entry.
 	door *door
 	// recovery is the beginning of the last recovery that this node has seen.

@@ -33,7 +33,7 @@ func (a *Allocator) Look(key Key, resourceVersion string) {
 		d.poke()
 		return
 	}
-	if !behind && d.shelf.Load() == nil && len(d.book.rest) == 0 {
+	if !behind && d.shelf.Load() == nil && len(d.book.rest) == 0 && len(d.book.quarantine) == 0 {
 		return
 	}
 	d.look = true

@@ -43,6 +43,8 @@ type plan struct {
 	served int
 	// starved says that claims wait for other nodes to give back.
 	starved bool
+	// room4 and room6 are how many more addresses may go into quarantine.
+	room4, room6 int
 	// reassert says that the node marks all that it has in use, and answers that it
 	// reports to a recovery with that.
 	reassert, answers bool
@@ -120,6 +122,7 @@ func (p *planner) make() (*plan, error) {
 	}
 	p.serve(kept)
 	p.restock()
+	p.room4, p.room6 = p.quarantineRoom(&p.v4), p.quarantineRoom(&p.v6)
 	p.finish()
 	return &p.plan, nil
 }

@@ -82,7 +82,7 @@ func (p *planner) unused(a netip.Addr) bool {
 		return false
 	}
 	switch p.book.uses[a].state {
-	case cooling:
+	case cooling, quarantined: // who asks by name asks the network again before use
 		p.book.set(a, freeing)
 	case held:
 		s := p.desk.shelf.Load()

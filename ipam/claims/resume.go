@@ -77,7 +77,7 @@ func (a *Allocator) GiveBack(ctx context.Context) error {
 // giveBack ends the hold of one network.
 func (d *desk) giveBack(ctx context.Context) error {
 	d.mu.Lock()
-	if d.closed || d.shelf.Load() == nil && len(d.book.rest) == 0 {
+	if d.closed || d.shelf.Load() == nil && len(d.book.rest) == 0 && len(d.book.quarantine) == 0 {
 		d.mu.Unlock()
 		return nil
 	}

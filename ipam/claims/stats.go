@@ -11,6 +11,8 @@ import (
 type Stats struct {
 	// Held are addresses that are ready, Cooling those that rest.
 	Held, Cooling int
+	// Quarantined are addresses that something else on the network has.
+	Quarantined int
 	// Networks have something held or resting.
 	Networks int
 	// FromHold and Committed count the claims that succeeded, by where the
@@ -39,18 +41,19 @@ func (a *Allocator) Stats() Stats {
 		FromHold: a.stats.fromHold.Load(), Committed: a.stats.committed.Load(), Exhausted: a.stats.exhausted.Load(),
 	}
 	for _, d := range *a.desks.Load() {
-		held, cooling := d.ready()
+		held, cooling, quarantined := d.ready()
 		s.Held += held
 		s.Cooling += cooling
-		if held+cooling > 0 {
+		s.Quarantined += quarantined
+		if held+cooling+quarantined > 0 {
 			s.Networks++
 		}
 	}
 	return s
 }
 
-// ready counts what is on the shelf and what rests.
-func (d *desk) ready() (held, resting int) {
+// ready counts what is on the shelf, what rests and what is in quarantine.
+func (d *desk) ready() (held, resting, quarantined int) {
 	if s := d.shelf.Load(); s != nil {
 		for _, h := range s.holds() {
 			held += h.Len()
@@ -63,5 +66,8 @@ func (d *desk) ready() (held, resting int) {
 			resting++
 		}
 	}
-	return held, resting
+	for range d.book.inQuarantine() {
+		quarantined++
+	}
+	return held, resting, quarantined
 }

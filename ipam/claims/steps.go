@@ -94,6 +94,7 @@ func (l *ledger) owned(owner string, addrs []netip.Addr) []netip.Addr {
 	var mine []netip.Addr
 	for _, a := range addrs {
 		u, known := l.uses[a]
+		known = known && u.state != quarantined // that has no owner
 		if _, over := l.done[done{owner, a}]; over || !known || u.owner != "" && u.owner != owner {
 			continue
 		}

@@ -30,6 +30,7 @@ func (p *planner) takeStock() {
 func (p *planner) hurry() {
 	if p.obj.Deleting || p.desk.a.closing.Load() {
 		p.stopRest(int64(len(p.book.rest)), func(netip.Addr) bool { return true })
+		p.book.release(forever)
 		return
 	}
 	for _, f := range [...]*family{&p.v4, &p.v6} {
@@ -77,7 +78,7 @@ func (p *planner) lose(s *shelf) {
 		case p.entry.contains(a):
 		case u.state == held && (s == nil || !s.remove(a)):
 			p.book.set(a, claimed)
-		case u.state == held, u.state == cooling, u.state == stray:
+		case u.state == held, u.state == cooling, u.state == stray, u.state == quarantined:
 			p.book.set(a, freeing)
 		}
 	}

@@ -25,6 +25,7 @@ func (d *desk) tend(now time.Time) {
 		}
 		d.book.set(a, freeing)
 	}
+	d.book.release(now)
 	if s != nil && d.level(now) == 0 {
 		d.clear()
 	}
@@ -39,6 +40,9 @@ func (d *desk) tend(now time.Time) {
 func (d *desk) schedule(now time.Time) {
 	if len(d.book.rest) > 0 {
 		d.later(d.book.rest[0].until.Sub(now))
+	}
+	if len(d.book.quarantine) > 0 {
+		d.later(d.book.quarantine[0].until.Sub(now))
 	}
 	if d.shelf.Load() != nil {
 		d.later(d.a.cfg.Rest / ebbs)
