@@ -105,5 +105,3 @@ func capture(t *testing.T, path, name string) <-chan []byte {
 	}()
 	return frames
 }
-
-func htons(v uint16) uint16 { return v<<8 | v>>8 }

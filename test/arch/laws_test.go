@@ -110,6 +110,10 @@ func laws() []law {
 			reason: "the controller runs on no node: it shares objects with the daemon, and nothing else of the rim",
 		},
 		{
+			who: "daemon/acd", forbidden: append([]string{module}, pure...), allowed: []string{module + "/daemon/acd"},
+			reason: "frames of others are parsed without a socket, so that a fuzzer can",
+		},
+		{
 			who: "tenant", except: []string{"tenant/reserve"}, forbidden: append([]string{module}, pure...),
 			allowed: []string{module + "/api", module + "/network", module + "/tenant"},
 			reason:  "who gets which device and ID is arithmetic: admission, sweeper and tests run the same",

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package acd writes and reads the Ethernet frames of address conflict detection: the
+// ARP probe of RFC 5227 and the neighbour solicitation of RFC 4862 (5.4), which say
+// nothing about who asks, so that no neighbour's table changes. It is pure.
+package acd
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// Numbers of IEEE 802.3, RFC 826, RFC 8200 and RFC 4861.
+const (
+	typeARP, typeIPv4, typeIPv6 = 0x0806, 0x0800, 0x86dd
+
+	ethernetLen = 14
+	arpLen      = 28
+	ipv6Len     = 40
+	neighbour   = 24 // of a solicitation or an advertisement, without options
+
+	protocolICMPv6 = 58
+	hopLimit       = 255 // no router lowered it: the sender is on the link
+	solicits       = 135
+)
+
+// Advertisement is the ICMPv6 type of a neighbour advertisement.
+const Advertisement = 136
+
+// Probe is the frame that asks from mac whether something has the address.
+func Probe(mac net.HardwareAddr, a netip.Addr) []byte {
+	if a.Is4() {
+		return arpProbe(mac, a.As4())
+	}
+	return solicitation(mac, a.As16())
+}
+
+func ethernet(to, from net.HardwareAddr, kind uint16) []byte {
+	return binary.BigEndian.AppendUint16(slices.Concat(to, from), kind)
+}
+
+// arpProbe is a request whose sender has no address (RFC 5227, 2.1.1).
+func arpProbe(mac net.HardwareAddr, target [4]byte) []byte {
+	f := ethernet(net.HardwareAddr{255, 255, 255, 255, 255, 255}, mac, typeARP)
+	f = append(f, 0, 1, typeIPv4>>8, typeIPv4&255, 6, 4, 0, 1)
+	f = append(f, mac...)
+	f = append(f, 0, 0, 0, 0) // sender
+	f = append(f, 0, 0, 0, 0, 0, 0)
+	return append(f, target[:]...)
+}
+
+// solicitation comes from the unspecified address, and so has no options.
+func solicitation(mac net.HardwareAddr, target [16]byte) []byte {
+	to := [16]byte{0: 0xff, 1: 2, 11: 1, 12: 0xff, 13: target[13], 14: target[14], 15: target[15]}
+	icmp := append([]byte{solicits, 0, 0, 0, 0, 0, 0, 0}, target[:]...)
+	binary.BigEndian.PutUint16(icmp[2:], ^sum([16]byte{}, to, icmp))
+
+	f := ethernet(net.HardwareAddr{0x33, 0x33, to[12], to[13], to[14], to[15]}, mac, typeIPv6)
+	f = append(f, 6<<4, 0, 0, 0, 0, neighbour, protocolICMPv6, hopLimit)
+	f = append(f, make([]byte, 16)...)
+	f = append(f, to[:]...)
+	return append(f, icmp...)
+}
+
+// Claim returns the address that the sender of a frame says is its own, and the
+// sender's MAC. Any ARP packet says so by its sender address, as RFC 5227 (2.1.1) has
+// it, a neighbour advertisement by its target; false is any other frame. A probe of
+// another host is none: it has no address yet, and will see us use ours.
+func Claim(frame []byte) (netip.Addr, net.HardwareAddr, bool) {
+	if len(frame) < ethernetLen {
+		return netip.Addr{}, nil, false
+	}
+	from, rest := net.HardwareAddr(frame[6:12]), frame[ethernetLen:]
+	switch binary.BigEndian.Uint16(frame[12:]) {
+	case typeARP:
+		return claimARP(rest)
+	case typeIPv6:
+		a, ok := claimNeighbour(rest)
+		return a, slices.Clone(from), ok
+	}
+	return netip.Addr{}, nil, false
+}
+
+func claimARP(p []byte) (netip.Addr, net.HardwareAddr, bool) {
+	if len(p) < arpLen || binary.BigEndian.Uint16(p) != 1 || binary.BigEndian.Uint16(p[2:]) != typeIPv4 || p[4] != 6 || p[5] != 4 {
+		return netip.Addr{}, nil, false
+	}
+	a := netip.AddrFrom4([4]byte(p[14:18]))
+	return a, slices.Clone(net.HardwareAddr(p[8:14])), !a.IsUnspecified()
+}
+
+// claimNeighbour checks what RFC 4861 (7.1.2) asks of an advertisement.
+func claimNeighbour(p []byte) (netip.Addr, bool) {
+	if len(p) < ipv6Len+neighbour || p[0]>>4 != 6 || p[6] != protocolICMPv6 || p[7] != hopLimit {
+		return netip.Addr{}, false
+	}
+	n := int(binary.BigEndian.Uint16(p[4:]))
+	if n < neighbour || n > len(p)-ipv6Len {
+		return netip.Addr{}, false
+	}
+	icmp := p[ipv6Len : ipv6Len+n]
+	target := netip.AddrFrom16([16]byte(icmp[8:24]))
+	if icmp[0] != Advertisement || icmp[1] != 0 || target.IsMulticast() || sum([16]byte(p[8:24]), [16]byte(p[24:40]), icmp) != 0xffff {
+		return netip.Addr{}, false
+	}
+	return target, true
+}
+
+// sum is the checksum of an ICMPv6 message with its pseudo header (RFC 8200, 8.1),
+// before it is inverted: all ones if the message has the right one.
+func sum(from, to [16]byte, icmp []byte) uint16 {
+	total := uint32(len(icmp)) + protocolICMPv6
+	for _, part := range [][]byte{from[:], to[:], icmp} {
+		for ; len(part) > 1; part = part[2:] {
+			total += uint32(binary.BigEndian.Uint16(part))
+		}
+		if len(part) == 1 {
+			total += uint32(part[0]) << 8
+		}
+	}
+	for total > 0xffff {
+		total = total>>16 + total&0xffff
+	}
+	return uint16(total)
+}
