@@ -93,6 +93,7 @@ func (d *daemon) wireService(ctx context.Context) error {
 	d.service = attach.New(attach.Config{
 		BootID: boot, Cluster: lookup, Addresses: d.addresses, Journal: linkJournal{d.journal, d.watcher.Released},
 		HostLinks: d.watcher, Namespaces: d.kernel, Publisher: d.publisher,
+		Prober: d.metrics.Prober(d.kernel),
 		Backends: map[string]attach.Backend{
 			v1.TypeIPVLAN:  d.metrics.Backend(v1.TypeIPVLAN, ipvlan.New(d.kernel)),
 			v1.TypeMACVLAN: d.metrics.Backend(v1.TypeMACVLAN, macvlan.New(d.kernel)),

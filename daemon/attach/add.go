@@ -79,7 +79,7 @@ func (s *Service) attach(ctx context.Context, req *Request, pod *corev1.Pod) (*R
 	if err != nil {
 		return nil, err
 	}
-	if err := s.claim(ctx, rec, asked); err != nil {
+	if err := s.claim(ctx, pod, rec, asked); err != nil {
 		return nil, refuse(ReasonAddress, err)
 	}
 	if err := s.Journal.Put(rec); err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/patchbay-cni/patchbay/network"
 )
@@ -16,11 +17,14 @@ import (
 // claim covers the addresses of all interfaces. On error those that were claimed are
 // given back. Static ones come first: one that is taken may stay so, and the Pod must
 // not take other dynamic addresses with each try.
-func (s *Service) claim(ctx context.Context, rec *Record, asked []want) error {
+func (s *Service) claim(ctx context.Context, pod *corev1.Pod, rec *Record, asked []want) error {
 	claimed := make([]bool, len(asked))
 	err := s.claimSome(ctx, rec, asked, claimed, (*Interface).static)
 	if err == nil {
 		err = s.claimSome(ctx, rec, asked, claimed, func(ifc *Interface) bool { return !ifc.static() })
+	}
+	if err == nil {
+		err = s.probe(ctx, pod, rec, claimed)
 	}
 	if err == nil {
 		return nil

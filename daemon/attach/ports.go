@@ -8,6 +8,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrTryAgain says that waiting helps (CNI error 11).
 	ErrTryAgain = errors.New("try again later")
+	// ErrConflict says that something else on the network has an address.
+	ErrConflict = errors.New("address conflict")
 )
 
 // Cluster answers from caches, and from the API server where a cache may be stale.
@@ -33,6 +36,9 @@ type Cluster interface {
 	Network(ctx context.Context, ref network.Ref) (*network.Network, error)
 	// Refuse reports err as a Warning Event on the Pod.
 	Refuse(pod *corev1.Pod, err error)
+	// Conflict reports err, which wraps ErrConflict, as a Warning Event on the Pod and
+	// on its network.
+	Conflict(pod *corev1.Pod, net *network.Network, err error)
 }
 
 // Want is what an interface asks of one family.
@@ -52,6 +58,16 @@ type Addresses interface {
 	// Discard gives back what Claim gave and nobody has used (roll-back). It
 	// does not wait for the API server: what cannot be written now is retried.
 	Discard(net *network.Network, a4, a6 netip.Addr)
+	// Quarantine keeps a dynamic address that Claim gave from all Pods for a while. It
+	// reports false when too many are in quarantine: the address is given back then.
+	Quarantine(net *network.Network, a netip.Addr) bool
+}
+
+// Prober looks for address conflicts (RFC 5227).
+type Prober interface {
+	// Probe asks over the host link whether something else on the network has the
+	// addresses, and returns the MACs of those that answer in time.
+	Probe(ctx context.Context, parent string, addrs []netip.Addr) (map[netip.Addr]net.HardwareAddr, error)
 }
 
 // Journal keeps records on disk; each method returns after fsync.

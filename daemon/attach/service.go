@@ -21,6 +21,8 @@ type Config struct {
 	HostLinks  HostLinks
 	Namespaces Namespaces
 	Publisher  Publisher
+	// Prober is asked for networks with ConflictProbe only.
+	Prober Prober
 	// Backends are our own, by network type (ipvlan, macvlan).
 	Backends map[string]Backend
 	// Delegate serves every network type that names another CNI plugin.

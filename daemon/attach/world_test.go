@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -40,6 +41,12 @@ type world struct {
 	endpoints map[string][]netip.Addr
 	// events are those of Pods.
 	events []string
+	// machines are the MACs of other machines by their addresses; an address that is
+	// in quarantine for them is held, too.
+	machines    map[netip.Addr]net.HardwareAddr
+	quarantined map[netip.Addr]bool
+	// room is how many addresses may go into quarantine.
+	room int
 	// boot is the kernel's boot_id.
 	boot int
 }
@@ -84,6 +91,9 @@ func (w *world) left() []string {
 	defer w.mu.Unlock()
 	var lines []string
 	for a := range w.held {
+		if w.quarantined[a] {
+			continue
+		}
 		lines = append(lines, "address "+a.String())
 	}
 	for key, data := range w.records {
@@ -211,7 +221,7 @@ func (w *world) start(faults map[int]fault) (*life, error) {
 	boot := w.bootID()
 	w.mu.Unlock()
 	l.Service = attach.New(attach.Config{
-		BootID: boot, Cluster: l, Addresses: l, Journal: journal{l}, HostLinks: l, Namespaces: l, Publisher: l,
+		BootID: boot, Cluster: l, Addresses: l, Journal: journal{l}, HostLinks: l, Namespaces: l, Publisher: l, Prober: l,
 		Backends: map[string]attach.Backend{"ipvlan": backend{l}, "macvlan": backend{l}},
 		Delegate: delegate{backend{l}},
 	})
@@ -246,7 +256,7 @@ func (l *life) call(ctx context.Context, name string, effect func() error) error
 
 // silent calls return no error: only a daemon's end can keep them from their effect.
 func silent(call string) bool {
-	for _, name := range []string{"Discard", "Publish", "Release"} {
+	for _, name := range []string{"Discard", "Publish", "Release", "Quarantine"} {
 		if strings.HasPrefix(call, name) {
 			return true
 		}

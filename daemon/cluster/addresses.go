@@ -92,6 +92,12 @@ func (a *Addresses) Discard(net *network.Network, a4, a6 netip.Addr) {
 	a.tell(func(allocator *claims.Allocator) { allocator.Discard(net, a4, a6) })
 }
 
+// Quarantine implements attach.Addresses. Claim has waited for Open.
+func (a *Addresses) Quarantine(net *network.Network, addr netip.Addr) bool {
+	allocator, err := a.open()
+	return err == nil && allocator.Quarantine(net, addr)
+}
+
 // Published implements Coverage.
 func (a *Addresses) Published(key claims.Key, owner string, a4, a6 netip.Addr) {
 	a.tell(func(allocator *claims.Allocator) { allocator.Published(key, owner, a4, a6) })

@@ -8,8 +8,12 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
 )
 
 // Component is the source of the daemon's Events.
@@ -38,4 +42,15 @@ func NewEvents(ctx context.Context, conn *Connection) (*Events, error) {
 // Refuse reports why a Pod has no network, as a Warning.
 func (e *Events) Refuse(pod *corev1.Pod, err error) {
 	e.recorder.Event(pod, corev1.EventTypeWarning, reason(err), err.Error())
+}
+
+// Conflict reports an address conflict on the network, and on the Pod unless it is nil.
+func (e *Events) Conflict(pod *corev1.Pod, net *network.Network, err error) {
+	e.recorder.Event(&corev1.ObjectReference{
+		APIVersion: v1.SchemeGroupVersion().String(), Kind: net.Ref.Kind,
+		Namespace: net.Ref.Namespace, Name: net.Ref.Name, UID: types.UID(net.UID),
+	}, corev1.EventTypeWarning, reason(err), err.Error())
+	if pod != nil {
+		e.Refuse(pod, err)
+	}
 }

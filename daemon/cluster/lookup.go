@@ -37,6 +37,11 @@ func (l *Lookup) Refuse(pod *corev1.Pod, err error) {
 	l.Events.Refuse(pod, err)
 }
 
+// Conflict implements attach.Cluster.
+func (l *Lookup) Conflict(pod *corev1.Pod, net *network.Network, err error) {
+	l.Events.Conflict(pod, net, err)
+}
+
 // NewLookup returns a Lookup over the caches; its Events are written until ctx ends.
 func NewLookup(ctx context.Context, conn *Connection, networks *Networks) (*Lookup, error) {
 	pods, err := conn.Cache.GetInformer(ctx, metadata(podMeta()), cache.BlockUntilSynced(false))

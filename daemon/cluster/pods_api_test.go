@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +20,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -102,6 +105,39 @@ func TestPodThatIsNotThere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A conflict is the network's, whose admin can end it, and the Pod's that met it.
+func TestConflictIsAnEventOnNetworkAndPod(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	l, ns := lookup(t, env), env.Namespace(t)
+	pod := newPod(t, env, ns, "a", nil)
+	conflict := fmt.Errorf("%w: network ClusterNetwork/lan", attach.ErrConflict)
+	lan := &network.Network{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: ns + "-lan"}, UID: "lan-uid"}
+	own := &network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: ns, Name: "own"}, UID: "own-uid"}
+	l.Conflict(pod, lan, conflict)
+	l.Conflict(nil, own, conflict)
+	want := []string{"ClusterNetwork " + ns + "-lan AddressInUse", "Pod a AddressInUse", "TenantNetwork own AddressInUse"}
+	wait(t, "the Events", func(ctx context.Context) error {
+		var got []string
+		for _, in := range []string{ns, metav1.NamespaceDefault} {
+			events := &corev1.EventList{}
+			if err := env.Client.List(ctx, events, client.InNamespace(in)); err != nil {
+				return err
+			}
+			for _, e := range events.Items {
+				if o := e.InvolvedObject; in == ns || o.Name == lan.Ref.Name {
+					got = append(got, o.Kind+" "+o.Name+" "+e.Reason)
+				}
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
 }
 
 func TestRefusalIsOneEventPerReason(t *testing.T) {

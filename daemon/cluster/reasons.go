@@ -26,6 +26,7 @@ func reason(err error) string {
 		{claims.ErrNoSubnet, "NetworkWithoutSubnet"},
 		{claims.ErrDeleting, "NetworkDeleting"},
 		{claims.ErrSubnetInUse, "SubnetChanged"},
+		{attach.ErrConflict, "AddressInUse"},
 		{attach.ErrInvalidRequest, "InvalidRequest"},
 		{network.ErrInvalid, "InvalidNetwork"},
 		{attach.ErrNotFound, "NetworkNotFound"},

@@ -31,6 +31,8 @@ func (m *Metrics) Addresses(stats func() claims.Stats) {
 		func() float64 { return float64(stats().Held) })
 	m.Gauge("patchbay_addresses_cooling", "Addresses of this node that rest after a Pod had them.",
 		func() float64 { return float64(stats().Cooling) })
+	m.Gauge("patchbay_addresses_quarantined", "Addresses that this node keeps from Pods because other machines have them.",
+		func() float64 { return float64(stats().Quarantined) })
 	m.Gauge("patchbay_addresses_networks", "Networks of which this node has addresses ready or resting.",
 		func() float64 { return float64(stats().Networks) })
 	const name, help = "patchbay_claims_total", "Claims that succeeded, by where the address came from (hold, commit)."

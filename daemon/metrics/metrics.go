@@ -17,6 +17,7 @@ type Metrics struct {
 	backends *prometheus.HistogramVec
 	writes   *prometheus.HistogramVec
 	claims   *prometheus.HistogramVec
+	probes   *prometheus.HistogramVec
 }
 
 // seconds are the bounds of all histograms: a slave link takes a millisecond, a
@@ -46,12 +47,16 @@ func New(version string) *Metrics {
 		Name: "patchbay_claim_seconds", Buckets: seconds(),
 		Help: "Claims of addresses that were not kept ready, by result (ok, exhausted, again, error).",
 	}, []string{"result"})
+	m.probes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "patchbay_conflict_probe_duration_seconds", Buckets: seconds(),
+		Help: "Address conflict probes before an interface is made, by result (free, conflict, error).",
+	}, []string{"result"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "patchbay_build_info", Help: "Always 1; the label is the daemon's version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.requests, m.backends, m.writes, m.claims, build,
+	m.registry.MustRegister(m.requests, m.backends, m.writes, m.claims, m.probes, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -163,6 +163,10 @@ func (r *rim) Network(_ context.Context, ref network.Ref) (*network.Network, err
 
 func (r *rim) Refuse(*corev1.Pod, error) {}
 
+func (r *rim) Conflict(*corev1.Pod, *network.Network, error) {}
+
+func (r *rim) Quarantine(*network.Network, netip.Addr) bool { return false }
+
 func (r *rim) Check(context.Context, *network.Network) error { return nil }
 
 func (r *rim) Parent(context.Context, *network.Network) (string, error) { return "uplink", nil }

@@ -92,6 +92,10 @@ func (c *cluster) Network(context.Context, network.Ref) (*network.Network, error
 
 func (c *cluster) Refuse(*corev1.Pod, error) {}
 
+func (c *cluster) Conflict(*corev1.Pod, *network.Network, error) {}
+
+func (c *cluster) Quarantine(*network.Network, netip.Addr) bool { return false }
+
 func (c *cluster) Check(context.Context, *network.Network) error { return nil }
 
 func (c *cluster) Parent(context.Context, *network.Network) (string, error) { return parent, nil }
