@@ -36,6 +36,28 @@ func DeviceRules() map[string]Case {
 			Reason: "The pool decides on the device.", Spec: `{NetworkType: sriov, Options: {host_device: ens4}}`,
 			Refused: []string{"spec.Options.host_device", `"ens4"`},
 		},
+		"MTU":         {Reason: "IPv6's least and a jumbo frame.", Spec: `{Options: {mtu: 1280}}`},
+		"JumboMTU":    {Reason: "IPv6's least and a jumbo frame.", Spec: `{Options: {mtu: 9216}}`},
+		"LowMTU":      {Reason: "IPv6 needs 1280.", Spec: `{Options: {mtu: 1279}}`, Refused: []string{"spec.Options.mtu", "1280"}},
+		"HighMTU":     {Reason: "No NIC of the field does more.", Spec: `{Options: {mtu: 9217}}`, Refused: []string{"spec.Options.mtu", "9216"}},
+		"Table":       {Reason: "The last free table below the kernel's.", Spec: `{Options: {rt_tables: 252}}`},
+		"HighTable":   {Reason: "The first above.", Spec: `{Options: {rt_tables: 256}}`},
+		"KernelTable": {Reason: "254 is the main table.", Spec: `{Options: {rt_tables: 254}}`, Refused: []string{"spec.Options.rt_tables", "253 to 255"}},
+		"LocalTable":  {Reason: "255 is the local table.", Spec: `{Options: {rt_tables: 255}}`, Refused: []string{"spec.Options.rt_tables"}},
+		"MinusTable":  {Reason: "A table has no sign.", Spec: `{Options: {rt_tables: -1}}`, Refused: []string{"spec.Options.rt_tables"}},
+		"WrongType":   {Reason: "A number is a number.", SchemaOnly: true, Spec: `{Options: {vlan: "5"}}`, Refused: []string{"spec.Options.vlan", "integer"}},
+		"EmptyStrings": {
+			Reason: "DANM's clients serialise every string field.",
+			Spec: `{NetworkType: "", Options: {host_device: "", device_pool: "", container_prefix: "", cidr: "", net6: "",
+				alloc: "", alloc6: "", allocation_pool: {start: "", end: "", lastIp: ""},
+				allocation_pool_v6: {cidr: "", start: "", end: "", lastIp: ""}, routes: {}, routes6: {}}}`,
+		},
+	}
+}
+
+// TrunkRules are about who lets Pods send VLAN tags, and into what.
+func TrunkRules() map[string]Case {
+	return map[string]Case{
 		"Trunk": {
 			Reason: "A netadmin says whose Pods send tags into a NIC.", Kinds: []string{v1.KindClusterNetwork},
 			Spec: `{NetworkType: MACVLAN, AllowedTenants: [vnf], Options: {host_device: ens4, trunk: true}}`,
@@ -69,18 +91,14 @@ func DeviceRules() map[string]Case {
 			Reason: "A trunk is a NIC.", Kinds: []string{v1.KindClusterNetwork},
 			Spec: `{AllowedTenants: [vnf], Options: {trunk: true}}`, Refused: []string{"spec.Options.trunk", "set host_device"},
 		},
-		"MTU":         {Reason: "IPv6's least and a jumbo frame.", Spec: `{Options: {mtu: 1280}}`},
-		"JumboMTU":    {Reason: "IPv6's least and a jumbo frame.", Spec: `{Options: {mtu: 9216}}`},
-		"LowMTU":      {Reason: "IPv6 needs 1280.", Spec: `{Options: {mtu: 1279}}`, Refused: []string{"spec.Options.mtu", "1280"}},
-		"HighMTU":     {Reason: "No NIC of the field does more.", Spec: `{Options: {mtu: 9217}}`, Refused: []string{"spec.Options.mtu", "9216"}},
-		"Table":       {Reason: "The last free table below the kernel's.", Spec: `{Options: {rt_tables: 252}}`},
-		"HighTable":   {Reason: "The first above.", Spec: `{Options: {rt_tables: 256}}`},
-		"KernelTable": {Reason: "254 is the main table.", Spec: `{Options: {rt_tables: 254}}`, Refused: []string{"spec.Options.rt_tables", "253 to 255"}},
-		"LocalTable":  {Reason: "255 is the local table.", Spec: `{Options: {rt_tables: 255}}`, Refused: []string{"spec.Options.rt_tables"}},
-		"MinusTable":  {Reason: "A table has no sign.", Spec: `{Options: {rt_tables: -1}}`, Refused: []string{"spec.Options.rt_tables"}},
-		"WrongType":   {Reason: "A number is a number.", SchemaOnly: true, Spec: `{Options: {vlan: "5"}}`, Refused: []string{"spec.Options.vlan", "integer"}},
-		"Probe":       {Reason: "IPVLAN is the default type.", Spec: `{Options: {conflict_probe: true}}`},
-		"NoProbe":     {Reason: "A router answers for every address.", Spec: `{NetworkType: MACVLAN, Options: {conflict_probe: false}}`},
+	}
+}
+
+// ProbeRules are about asking the network before an address is used.
+func ProbeRules() map[string]Case {
+	return map[string]Case{
+		"Probe":   {Reason: "IPVLAN is the default type.", Spec: `{Options: {conflict_probe: true}}`},
+		"NoProbe": {Reason: "A router answers for every address.", Spec: `{NetworkType: MACVLAN, Options: {conflict_probe: false}}`},
 		"ProbeSRIOV": {
 			Reason: "A virtual function has no host link to ask over.", Spec: `{NetworkType: sriov, Options: {device_pool: a/b, conflict_probe: true}}`,
 			Refused: []string{"spec.Options.conflict_probe", "leave it out"},
@@ -90,11 +108,5 @@ func DeviceRules() map[string]Case {
 			Refused: []string{"spec.Options.conflict_probe", "leave it out"},
 		},
 		"NoProbeDelegate": {Reason: "That is what it does.", Spec: `{NetworkType: bridge, Options: {conflict_probe: false}}`},
-		"EmptyStrings": {
-			Reason: "DANM's clients serialise every string field.",
-			Spec: `{NetworkType: "", Options: {host_device: "", device_pool: "", container_prefix: "", cidr: "", net6: "",
-				alloc: "", alloc6: "", allocation_pool: {start: "", end: "", lastIp: ""},
-				allocation_pool_v6: {cidr: "", start: "", end: "", lastIp: ""}, routes: {}, routes6: {}}}`,
-		},
 	}
 }

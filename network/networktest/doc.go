@@ -37,7 +37,7 @@ func Rules() map[string]Case {
 	for group, cases := range map[string]map[string]Case{
 		"Device": DeviceRules(), "Naming": NamingRules(), "Route": RouteRules(),
 		"Subnet": SubnetRules(), "Subnet6": Subnet6Rules(), "SpecialSubnet": SpecialSubnetRules(),
-		"StaticPool": StaticPoolRules(),
+		"StaticPool": StaticPoolRules(), "Trunk": TrunkRules(), "Probe": ProbeRules(),
 	} {
 		for name, c := range cases {
 			all[group+"/"+name] = c
