@@ -157,9 +157,15 @@ func TestNodeWritesItsOwnHeldEntry(t *testing.T) {
 		}
 		type held = map[string]v1.HeldAddresses
 		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
-			"Own":        {reason: "A claim.", write: update(func(h held) { h["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1,10.0.0.9"} })},
-			"RemoveOwn":  {reason: "The last release.", write: update(func(h held) { delete(h, "node-1") })},
-			"Quarantine": {reason: "Any node may find an address answering.", write: update(func(h held) { h["!quarantine"] = v1.HeldAddresses{V4: "10.0.0.7"} })},
+			"Own":       {reason: "A claim.", write: update(func(h held) { h["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1,10.0.0.9"} })},
+			"RemoveOwn": {reason: "The last release.", write: update(func(h held) { delete(h, "node-1") })},
+			"Own quarantine": {reason: "An address answered.", write: update(func(h held) {
+				h["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1,10.0.0.9", QuarantinedV4: "10.0.0.9"}
+			})},
+			"Quarantine": {
+				reason: "It is for no node's end.", refused: "!quarantine",
+				write: update(func(h held) { h["!quarantine"] = v1.HeldAddresses{V4: "10.0.0.7"} }),
+			},
 			"Change": {
 				reason: "Another node's address.", refused: "node-2",
 				write: update(func(h held) { h["node-2"] = v1.HeldAddresses{UID: "2", Seq: 1} }),
@@ -186,14 +192,14 @@ func TestNodeWritesItsOwnHeldEntry(t *testing.T) {
 	})
 }
 
-// recoveringNetwork stores a network in recovery with addresses in quarantine.
+// recoveringNetwork stores a network in recovery.
 func recoveringNetwork(t *testing.T, env *apitest.Env, done ...string) *v1.ClusterNetwork {
 	t.Helper()
 	n := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("recovering")},
 		Spec: v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24"}}}
 	n.Status.IPAM = &v1.IPAMStatus{
 		Recovering: &v1.Recovering{Since: metav1.NowMicro(), Done: done},
-		Held:       map[string]v1.HeldAddresses{"!quarantine": {V4: "10.0.0.7,10.0.0.9-10.0.0.11", V6: "fd00::7"}},
+		Held:       map[string]v1.HeldAddresses{"!quarantine": {V4: "10.0.0.7"}},
 	}
 	return store(t, env, n)
 }
@@ -280,27 +286,6 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 			})},
 			"DropAll": {reason: "The recovery would be over.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 				*s = v1.IPAMStatus{Held: s.Held}
-			})},
-		})
-	})
-}
-
-func TestNodeOnlyAddsToTheQuarantine(t *testing.T) {
-	t.Parallel()
-	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
-		t.Helper()
-		n := recoveringNetwork(t, env)
-		quarantine := func(v4, v6 string) func(context.Context, client.Client) error {
-			return ipamChange(env, n, func(s *v1.IPAMStatus) { s.Held["!quarantine"] = v1.HeldAddresses{V4: v4, V6: v6} })
-		}
-		const v4, v6 = "10.0.0.7,10.0.0.9-10.0.0.11", "fd00::7"
-		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
-			"Add":       {reason: "Another address answered.", write: quarantine("10.0.0.5,"+v4, v6+",fd00::9")},
-			"TakeOne":   {reason: "Somebody has 10.0.0.7.", refused: "10.0.0.7", write: quarantine("10.0.0.9-10.0.0.11", v6)},
-			"TakeRange": {reason: "A part of a range.", refused: "10.0.0.9-10.0.0.11", write: quarantine("10.0.0.7,10.0.0.9-10.0.0.10", v6)},
-			"TakeV6":    {reason: "The other family.", refused: "fd00::7", write: quarantine(v4, "")},
-			"Remove": {reason: "All of it.", refused: "10.0.0.7", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
-				delete(s.Held, "!quarantine")
 			})},
 		})
 	})

@@ -65,6 +65,7 @@ func (c *running) fill(ctx context.Context, pods int) error {
 			ObjectMeta: metav1.ObjectMeta{Name: networkName},
 			Spec: v1.NetworkSpec{NetworkID: networkName, NetworkType: v1.TypeMACVLAN, Options: v1.NetworkOptions{
 				Device: parent, CIDR: "10.92.0.0/16",
+				ConflictProbe: new(false), // the peers ask nobody, either
 			}},
 		}),
 	); err != nil {
