@@ -35,6 +35,8 @@ type desk struct {
 	starved bool
 	// older says that the object as read last is older than it had been before.
 	older bool
+	// newest is the newest version that was known before that read.
+	newest uint64
 	// look says that the object has moved since it was read, at looked.
 	look   bool
 	looked time.Time

@@ -31,7 +31,7 @@ func (d *desk) read(ctx context.Context) (*Object, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.looked, d.look = time.Now(), false
-	d.older = older(obj.ResourceVersion, newest)
+	d.older, d.newest = older(obj.ResourceVersion, newest), newest
 	if d.lost != obj.ResourceVersion {
 		d.lost = "" // a write on another version is refused for good
 	}

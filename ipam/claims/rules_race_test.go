@@ -11,6 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
 )
@@ -19,13 +22,21 @@ import (
 // before its answer is there.
 type between struct {
 	claims.Store
-	get, list func()
+	get, list, update func()
 }
 
 func (b *between) Get(ctx context.Context, ref network.Ref) (*claims.Object, error) {
 	o, err := b.Store.Get(ctx, ref)
 	if b.get != nil {
 		b.get()
+	}
+	return o, err
+}
+
+func (b *between) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
+	o, err := b.Store.Update(ctx, o)
+	if b.update != nil {
+		b.update()
 	}
 	return o, err
 }
@@ -149,6 +160,30 @@ func TestRecoveryIsJoined(t *testing.T) {
 		rec := w.ipam().Recovering
 		if !rec.Since.Equal(&since) || !slices.Equal(rec.Done, []string{"n1", "n2"}) {
 			w.Errorf("recovering %+v, want that of %v with both reports", rec, since)
+		}
+	})
+}
+
+// The state may go back once more while a node reports to the recovery: the answer to
+// its write says nothing about that.
+func TestOlderWhileAReportIsWritten(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		w.damaged = true
+		store := &between{Store: w.store}
+		a := w.nodeOver(store, "n1")
+		w.claim(a, dynamic, none)
+		ipam := w.ipam().DeepCopy()
+		ipam.Recovering = &v1.Recovering{Since: metav1.NowMicro()}
+		w.store.SetIPAM(w.net.Ref, ipam)
+		store.update = func() {
+			store.update = nil
+			a.Look(w.key(), "1000000")
+			a.Look(w.key(), "1")
+		}
+		a.Reassert(w.key())
+		synctest.Wait()
+		if r := w.rollback("n1"); r == nil || r.Reason != v1.RollbackOlderVersion {
+			w.Errorf("n1 reports %+v to %+v, want that the object is older", r, w.ipam().Recovering)
 		}
 	})
 }

@@ -64,7 +64,7 @@ func (s *Steward) attempt(ctx context.Context, a *Allocator, key Key, f func(*pl
 	if err != nil {
 		return err
 	}
-	s.versions.restart(key, obj.ResourceVersion)
+	s.versions.restart(key, obj.ResourceVersion, newest)
 	if back {
 		return fmt.Errorf("%w: it is older than it was, and recovers", ErrTryAgain)
 	}

@@ -68,10 +68,14 @@ func older(version string, newest uint64) bool {
 	return err == nil && n < newest
 }
 
-// restart takes a version as the newest, whatever was known before.
-func (v *versions) restart(key Key, version string) {
+// restart takes the version of a write as the newest, whatever was known before the read
+// that the write is made from. What the watch gave after that stays: the object may have
+// gone back once more, and the write with it.
+func (v *versions) restart(key Key, version string, newest uint64) {
 	v.mu.Lock()
-	delete(v.known, key)
+	if v.known[key] <= newest {
+		delete(v.known, key)
+	}
 	v.mu.Unlock()
 	v.saw(key, version)
 }

@@ -34,7 +34,7 @@ func (d *desk) write(ctx context.Context, obj *Object, p *plan) error {
 // the recovery is written.
 func (d *desk) note(p *plan, obj *Object) {
 	if p.reassert {
-		d.a.versions.restart(d.key, obj.ResourceVersion)
+		d.a.versions.restart(d.key, obj.ResourceVersion, d.newest)
 		return
 	}
 	d.a.versions.saw(d.key, obj.ResourceVersion)
