@@ -76,7 +76,7 @@ func Listen(o Options, cfg *rest.Config, metrics prometheus.Gatherer, logger log
 	}
 	s := &Server{listener: l, server: &http.Server{
 		Handler:   reviewed(handler(o, metrics), reviews, logger.WithName("metrics")),
-		TLSConfig: certificates, ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: headerBytes, IdleTimeout: idleTimeout,
+		TLSConfig: certificates, ReadTimeout: headerTimeout, MaxHeaderBytes: headerBytes, IdleTimeout: idleTimeout,
 		Protocols: &http.Protocols{},          // HTTP/2 has more ways to exhaust a server, and no use here
 		ErrorLog:  log.New(io.Discard, "", 0), // handshakes of port scanners
 	}}

@@ -56,7 +56,10 @@ func (s *Service) claimSome(ctx context.Context, rec *Record, asked []want, clai
 			}
 			claimed[i] = true
 			ifc.V4, ifc.V6 = within(ifc.Network.V4, a4), within(ifc.Network.V6, a6)
-			return ifc.checkGateways()
+			if err := ifc.checkGateways(); err != nil {
+				return fmt.Errorf("interface %s: %w", ifc.Name, err)
+			}
+			return nil
 		})
 	}
 	return group.Wait()
@@ -67,8 +70,8 @@ func (s *Service) claimSome(ctx context.Context, rec *Record, asked []want, clai
 func (ifc *Interface) checkGateways() error {
 	for _, r := range ifc.Proutes {
 		if r.Gateway == ifc.V4.Addr() || r.Gateway == ifc.V6.Addr() {
-			return fmt.Errorf("interface %s: the policy route to %s has gateway %s, which is a dynamic address of network %s and was just claimed for this Pod: %w, and keep gateways out of the network's pool",
-				ifc.Name, r.Dst, r.Gateway, ifc.Network.Ref, ErrTryAgain)
+			return fmt.Errorf("the policy route to %s has gateway %s, which is a dynamic address of network %s and was just claimed for this Pod: %w, and keep gateways out of the network's pool",
+				r.Dst, r.Gateway, ifc.Network.Ref, ErrTryAgain)
 		}
 	}
 	return nil

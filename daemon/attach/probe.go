@@ -126,5 +126,5 @@ func (s *Service) replace(ctx context.Context, ifc *Interface, sides []side) err
 	if v6.Dynamic {
 		ifc.V6 = within(ifc.Network.V6, a6)
 	}
-	return nil
+	return ifc.checkGateways()
 }

@@ -220,3 +220,17 @@ func TestProbeFaults(t *testing.T) {
 		}
 	}
 }
+
+// An address that takes the place of another machine's is no gateway of the Pod's routes.
+func TestProbeGivesNoOwnGateway(t *testing.T) {
+	t.Parallel()
+	w := sharedWorld(`[{"clusterNetwork": "lan", "ip": "dynamic", "proutes": {"10.5.0.0/16": "10.0.0.2"}}]`, "10.0.0.1")
+	l := w.mustStart(t)
+	_, err := l.Add(context.Background(), w.sandbox("a"))
+	if !errors.Is(err, attach.ErrTryAgain) || !strings.Contains(err.Error(), "gateway 10.0.0.2") {
+		t.Errorf("got %v, want an error about the gateway", err)
+	}
+	if len(l.made("Attach")) > 0 {
+		t.Errorf("made %v", l.made("Attach"))
+	}
+}

@@ -74,6 +74,13 @@ func TestQuarantine(t *testing.T) {
 				time.Sleep(2 * time.Hour) // the end of the quarantine is not the end of this claim
 			},
 		},
+		"Subnet": {
+			reason: "a netadmin who saw the conflict moves the network", entry: "10.9.0.0 ", bits: []string{"10.9.0.0"},
+			after: func(w *world, n1 *claims.Allocator) {
+				w.net = w.store.Create(clusterNetwork("10.9.0.0/31", ""))
+				w.claim(n1, dynamic, none)
+			},
+		},
 		"Deletion": {
 			reason: "it must not keep a network in deletion for an hour", entry: "-",
 			after: func(w *world, n1 *claims.Allocator) {

@@ -26,7 +26,8 @@ func (p *planner) takeStock() {
 }
 
 // hurry cuts short as many rests as there are claims that find nothing else, and all
-// when the network or this daemon is about to go: then nobody is to follow.
+// when the network or this daemon is about to go: then nobody is to follow. A subnet that
+// the network does not have any more needs no quarantine.
 func (p *planner) hurry() {
 	if p.obj.Deleting || p.desk.a.closing.Load() {
 		p.stopRest(int64(len(p.book.rest)), func(netip.Addr) bool { return true })
@@ -36,6 +37,11 @@ func (p *planner) hurry() {
 	for _, f := range [...]*family{&p.v4, &p.v6} {
 		if f.pool != nil && !f.former {
 			p.stopRest(-p.freeOf(f), f.gives)
+		}
+	}
+	for a := range p.book.inQuarantine() { // else the network keeps its former subnet for that long
+		if p.family(a).former {
+			p.book.set(a, freeing)
 		}
 	}
 }
