@@ -52,6 +52,8 @@ type IPAMStatus struct {
 	// Pressure is when a node last found the pool exhausted while others hold
 	// addresses; holders give back.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
 	Pressure *metav1.MicroTime `json:"pressure,omitempty"`
 
 	// Recovering says that this object is older than what a node or the controller
@@ -84,7 +86,9 @@ type AddressBitmap struct {
 	Pages map[string]string `json:"pages,omitempty"`
 }
 
-// HeldAddresses are the addresses of one network that one node covers.
+// HeldAddresses are the addresses of one network that one node covers. There is one way
+// to write each: others write the entry back as their Go types have it, and the API server
+// refuses that as another's change if it is not the same.
 type HeldAddresses struct {
 	// UID of the Node object.
 	UID string `json:"uid"`
@@ -95,10 +99,12 @@ type HeldAddresses struct {
 
 	// V4 are ranges such as "10.0.0.5-10.0.0.9,10.0.0.12".
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	V4 string `json:"v4,omitempty"`
 
 	// V6 are ranges such as "fd00::5-fd00::9".
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	V6 string `json:"v6,omitempty"`
 
 	// Rollback is the node's report that the object is older than it has been. The node
@@ -109,10 +115,12 @@ type HeldAddresses struct {
 	// QuarantinedV4 are those of V4 that the node found in use by others on the
 	// network; no Pod gets them for an hour.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	QuarantinedV4 string `json:"quarantinedV4,omitempty"`
 
 	// QuarantinedV6 are those of V6.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	QuarantinedV6 string `json:"quarantinedV6,omitempty"`
 }
 
@@ -124,6 +132,8 @@ type RollbackReport struct {
 	// Recovery is the start of the recovery that the older object was in, if any: this
 	// one does not answer the report.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
 	Recovery *metav1.MicroTime `json:"recovery,omitempty"`
 }
 
@@ -148,6 +158,8 @@ const (
 // Recovering is the state of a network after its object went back in time.
 type Recovering struct {
 	// Since is when the controller started it; it tells it from any other.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
 	Since metav1.MicroTime `json:"since"`
 
 	// Done are the nodes that have re-asserted their live endpoints.

@@ -6,6 +6,8 @@ package apitest_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -190,6 +192,67 @@ func TestNodeWritesItsOwnHeldEntry(t *testing.T) {
 			}},
 		})
 	})
+}
+
+// What a node writes can be read by the Go types of all others, and is the same when they
+// write it back: else one node's status stops everybody who lists, or writes, the network.
+func TestNodeWritesWhatOthersRead(t *testing.T) {
+	t.Parallel()
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		n := heldNetwork(t, env)
+		links := &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("node")}}
+		if err := env.Client.Create(t.Context(), links); err != nil {
+			t.Fatal(err)
+		}
+		status := func(kind string, o client.Object, text string) func(context.Context, client.Client) error {
+			return func(ctx context.Context, c client.Client) error {
+				raw, changes := &unstructured.Unstructured{}, map[string]any{}
+				raw.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(kind))
+				if err := errors.Join(env.Client.Get(ctx, client.ObjectKeyFromObject(o), raw), json.Unmarshal([]byte(text), &changes)); err != nil {
+					return err
+				}
+				merge(raw.Object, map[string]any{"status": changes})
+				return c.Status().Update(ctx, raw, client.DryRunAll)
+			}
+		}
+		entry := func(text string) func(context.Context, client.Client) error {
+			return status(v1.KindClusterNetwork, n, `{"ipam": {"held": {"node-1": {`+text+`}}}}`)
+		}
+		condition := func(kind string, o client.Object, time string) func(context.Context, client.Client) error {
+			return status(kind, o, `{"conditions": [{"type": "Ready", "status": "True", "reason": "Valid", "message": "", "lastTransitionTime": "`+time+`"}]}`)
+		}
+		const rollback = `"rollback": {"reason": "OlderVersion", "recovery": `
+		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+			"Quarantine":      {reason: "As the daemon writes it.", write: entry(`"quarantinedV4": "10.0.0.1"`)},
+			"Rollback":        {reason: "As the daemon writes it.", write: entry(rollback + `"2026-01-01T00:00:00.000000Z"}`)},
+			"Pressure":        {reason: "As the daemon writes it.", write: status(v1.KindClusterNetwork, n, `{"ipam": {"pressure": "2026-01-01T00:00:00.000000Z"}}`)},
+			"Condition":       {reason: "As the daemon writes it.", write: condition(v1.KindClusterNetwork, n, "2026-01-01T00:00:00Z")},
+			"EmptyV4":         {reason: "Others leave it out.", refused: "v4", write: entry(`"v4": ""`)},
+			"EmptyV6":         {reason: "Others leave it out.", refused: "v6", write: entry(`"v6": ""`)},
+			"EmptyQuarantine": {reason: "Others leave it out.", refused: "quarantinedV6", write: entry(`"quarantinedV6": ""`)},
+			"Seconds":         {reason: "Go wants six digits.", refused: "recovery", write: entry(rollback + `"2026-01-01T00:00:00Z"}`)},
+			"Offset":          {reason: "Others write Z.", refused: "recovery", write: entry(rollback + `"2026-01-01T00:00:00.000000+00:00"}`)},
+			"PressureSeconds": {reason: "Go wants six digits.", refused: "pressure", write: status(v1.KindClusterNetwork, n, `{"ipam": {"pressure": "2026-01-01T00:00:00Z"}}`)},
+			"LowerCase":       {reason: "Go wants capitals.", refused: "lastTransitionTime", write: condition(v1.KindClusterNetwork, n, "2026-01-01t00:00:00z")},
+		})
+		runWrites(t, env.As(t, apitest.NodeDaemon(links.Name)), map[string]daemonWrite{
+			"Links":          {reason: "As the daemon writes it.", write: condition("NodeNetwork", links, "2026-01-01T00:00:00Z")},
+			"LinksLowerCase": {reason: "Go wants capitals.", refused: "lastTransitionTime", write: condition("NodeNetwork", links, "2026-01-01t00:00:00z")},
+		})
+	})
+}
+
+// merge puts the changes into an object, as a JSON merge patch without nulls.
+func merge(into, changes map[string]any) {
+	for k, v := range changes {
+		inner, ok := v.(map[string]any)
+		if there, both := into[k].(map[string]any); ok && both {
+			merge(there, inner)
+			continue
+		}
+		into[k] = v
+	}
 }
 
 // recoveringNetwork stores a network in recovery.
