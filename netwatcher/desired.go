@@ -18,6 +18,8 @@ type Wanted struct {
 	// Tagged says that slaves on it may send VLAN tags: all networks are trunks, or another
 	// plugin's, whose slaves are its own matter.
 	Tagged bool
+	// Trunk says that one of the networks is a trunk; all slaves of ours on the link are then.
+	Trunk bool
 	// Err says why it cannot be on this node; Spec is incomplete then.
 	Err error
 }
@@ -146,6 +148,7 @@ func (w *Wanted) ride(n *network.Network, nic *NIC) error {
 		}
 	}
 	w.Tagged = (w.Tagged || len(w.Networks) == 0) && (n.Trunk || n.Delegates())
+	w.Trunk = w.Trunk || n.Trunk
 	w.Networks = append(w.Networks, n.Ref)
 	return nil
 }

@@ -94,8 +94,9 @@ func Diff(plan *Plan, state *State, used Used) []Change {
 }
 
 // tagSteps make links and NICs drop tagged frames of slaves unless a network is a trunk. On
-// a NIC that no network uses any more nothing of ours stays. They come last: one that fails
-// leaves a link that works.
+// a NIC that no network of ours uses any more nothing of ours stays, once no Pod of ours is
+// on it: its network may have been refused since. They come last: one that fails leaves a
+// link that works.
 func tagSteps(plan *Plan, state *State, kept map[network.Link]*Found, used Used) []Change {
 	var changes []Change
 	for i := range plan.Links {
@@ -116,13 +117,25 @@ func tagSteps(plan *Plan, state *State, kept map[network.Link]*Found, used Used)
 		link := Spec{Identity: id, Name: nic.Name, Device: nic.Name}
 		w := plan.link(id)
 		switch {
-		case w == nil && nic.Untagged && !used(&Found{Spec: link}), w != nil && w.Err == nil && nic.Untagged && w.Tagged:
+		case nic.Untagged && w.passesTags(func() bool { return used(&Found{Spec: link}) }):
 			changes = append(changes, Change{Op: Trunk, Link: link})
 		case w != nil && w.Err == nil && !nic.Untagged && !w.Tagged:
 			changes = append(changes, Change{Op: Untag, Link: link})
 		}
 	}
 	return changes
+}
+
+// passesTags reports whether a NIC that drops tags is to pass them again; w is nil when no
+// network is on it.
+func (w *Wanted) passesTags(used func() bool) bool {
+	switch {
+	case w == nil:
+		return !used()
+	case w.Err != nil || !w.Tagged:
+		return false
+	}
+	return w.Trunk || !used()
 }
 
 // outdated reports whether a link of ours is not wanted, or has what cannot be

@@ -97,12 +97,20 @@ func TestDiffOfTags(t *testing.T) {
 		used   bool
 		want   []Change
 	}{
-		"NIC":          {reason: "its VLANs are other networks", nets: []*network.Network{flat}, state: host(), want: []Change{untag(nic)}},
-		"Closed":       {reason: "nothing to do", nets: []*network.Network{flat}, state: closed},
-		"Trunk":        {reason: "the network wants tags", nets: []*network.Network{trunk}, state: host()},
-		"TrunkNow":     {reason: "the network wants tags now", nets: []*network.Network{trunk}, state: closed, used: true, want: []Change{{Op: Trunk, Link: nic}}},
-		"Delegate":     {reason: "another plugin's slaves are its own matter", nets: []*network.Network{newNet(1, "vm", kind("bridge"))}, state: host()},
-		"Beside":       {reason: "a slave of ours is on the NIC too", nets: []*network.Network{newNet(1, "vm", kind("bridge")), newNet(2, "flat")}, state: host(), want: []Change{untag(nic)}},
+		"NIC":      {reason: "its VLANs are other networks", nets: []*network.Network{flat}, state: host(), want: []Change{untag(nic)}},
+		"Closed":   {reason: "nothing to do", nets: []*network.Network{flat}, state: closed},
+		"Trunk":    {reason: "the network wants tags", nets: []*network.Network{trunk}, state: host()},
+		"TrunkNow": {reason: "the network wants tags now", nets: []*network.Network{trunk}, state: closed, used: true, want: []Change{{Op: Trunk, Link: nic}}},
+		"Delegate": {reason: "another plugin's slaves are its own matter", nets: []*network.Network{newNet(1, "vm", kind("bridge"))}, state: host()},
+		"Beside":   {reason: "a slave of ours is on the NIC too", nets: []*network.Network{newNet(1, "vm", kind("bridge")), newNet(2, "flat")}, state: host(), want: []Change{untag(nic)}},
+		"RefusedBeside": {
+			reason: "Pods of a network that does not fit any more are on the NIC beside another plugin's", state: closed, used: true,
+			nets: []*network.Network{newNet(1, "vm", kind("bridge")), newNet(2, "flat", mtu(9000))},
+		},
+		"DelegatesOnly": {
+			reason: "the last Pod of ours has left", state: closed, want: []Change{{Op: Trunk, Link: nic}},
+			nets: []*network.Network{newNet(1, "vm", kind("bridge"))},
+		},
 		"Unused":       {reason: "nothing of ours stays", state: closed, want: []Change{{Op: Trunk, Link: nic}}},
 		"UnusedByAPod": {reason: "its network was refused, or is not known yet", state: closed, used: true},
 		"VLAN":         {reason: "a switch takes the outer tag off where it is the port's own VLAN", nets: []*network.Network{newNet(1, "storage", vlan(500))}, state: host(open), want: []Change{untag(storage)}},
