@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	authenticationapi "k8s.io/api/authentication/v1"
 	authorizationapi "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,9 +32,14 @@ const (
 	allowedCutOff = time.Hour
 	// reviewTimeout bounds one request; scrapes have 10 s.
 	reviewTimeout = 5 * time.Second
-	// reviewsPerSecond bounds what clients with made-up tokens cost the API server.
+	// reviewsPerSecond bounds what clients with made-up tokens cost the API server, and again
+	// what those cost that were allowed before: the former cannot use up what the latter need.
 	reviewsPerSecond = 10
 )
+
+// errBusy says that too many clients are to be reviewed. It is no answer of the API server: a
+// client that makes up tokens could else keep one alive that was revoked.
+var errBusy = errors.New("too many clients are reviewed")
 
 // denial is the API server's answer that a client may not read.
 type denial struct {
@@ -49,6 +55,8 @@ type reviews struct {
 	tokens authentication.TokenReviewInterface
 	access authorization.SubjectAccessReviewInterface
 	now    func() time.Time
+	// known and unknown limit reviews of clients that were allowed before, and of others.
+	known, unknown *rate.Limiter
 
 	mu sync.Mutex
 	// allowed is when a permission was given. Denials are not remembered: a client
@@ -65,7 +73,7 @@ type permission struct {
 // newReviews asks as the account of cfg.
 func newReviews(cfg *rest.Config) (*reviews, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst, cfg.RateLimiter, cfg.Timeout = reviewsPerSecond, reviewsPerSecond, nil, reviewTimeout
+	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, reviewTimeout // reviews are limited before they start
 	tokens, err := authentication.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make client for TokenReviews: %w", err)
@@ -76,12 +84,14 @@ func newReviews(cfg *rest.Config) (*reviews, error) {
 	}
 	return &reviews{
 		tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(), now: time.Now,
+		known:   rate.NewLimiter(reviewsPerSecond, reviewsPerSecond),
+		unknown: rate.NewLimiter(reviewsPerSecond, reviewsPerSecond),
 		allowed: map[permission]time.Time{},
 	}, nil
 }
 
-// review returns nil if the token's owner may get the path, a denial if not, and another
-// error if the API server does not answer.
+// review returns nil if the token's owner may get the path, a denial if not, errBusy if there
+// are too many to review, and another error if the API server does not answer.
 func (r *reviews) review(ctx context.Context, token, path string) error {
 	if token == "" {
 		return denial{http.StatusUnauthorized, "want a bearer token"}
@@ -92,6 +102,13 @@ func (r *reviews) review(ctx context.Context, token, path string) error {
 	r.mu.Unlock()
 	if known && r.now().Sub(since) < allowedFor {
 		return nil
+	}
+	limiter := r.unknown
+	if known {
+		limiter = r.known
+	}
+	if !limiter.AllowN(r.now(), 1) {
+		return errBusy
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -200,6 +201,73 @@ func TestPermissionsAge(t *testing.T) {
 	expect("after the role was taken away", 2, 403)
 	api.down.Store(true)
 	expect("a denial ends the permission, whatever the API server does later", 1, 503)
+}
+
+// Clients with made-up tokens use up what is for them. They neither keep a token alive that was
+// revoked, nor keep a client out that was allowed before.
+func TestFloodOfMadeUpTokens(t *testing.T) {
+	t.Parallel()
+	api, cfg := newReviewer(t)
+	r, err := newReviews(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	r.now = func() time.Time { return now }
+	if err := r.review(t.Context(), "reader", "/metrics"); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(allowedFor)
+	for i := range 1000 {
+		if err = r.review(t.Context(), fmt.Sprint("made-up-", i), "/metrics"); errors.Is(err, errBusy) {
+			break
+		}
+	}
+	if !errors.Is(err, errBusy) || api.asked.Load() > 2+reviewsPerSecond {
+		t.Fatalf("after a flood: got %v and %d requests to the API server, want %v after %d", err, api.asked.Load(), errBusy, reviewsPerSecond)
+	}
+	if err := r.review(t.Context(), "reader", "/metrics"); err != nil {
+		t.Errorf("a client that was allowed before: got %v", err)
+	}
+	now = now.Add(allowedFor)
+	api.revoked.Store(true)
+	for range 2 * reviewsPerSecond {
+		_ = r.review(t.Context(), "made-up", "/metrics")
+	}
+	var d denial
+	if err := r.review(t.Context(), "reader", "/metrics"); !errors.As(err, &d) || d.code != http.StatusForbidden {
+		t.Errorf("a token that was revoked, during a flood: got %v, want 403", err)
+	}
+}
+
+// Who has too many clients before it is told when to come again, on a new connection.
+func TestBusyAnswer(t *testing.T) {
+	t.Parallel()
+	_, cfg := newReviewer(t)
+	address := serving(t, Options{}, cfg)
+	reusing := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	for range 1000 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer made-up")
+		res, err := reusing.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if !res.Close {
+			t.Fatalf("status %d keeps the connection open", res.StatusCode)
+		}
+		if res.StatusCode == http.StatusTooManyRequests {
+			if res.Header.Get("Retry-After") == "" {
+				t.Error("429 without Retry-After")
+			}
+			return
+		}
+	}
+	t.Error("1000 made-up tokens were all reviewed")
 }
 
 // Clients with made-up tokens cost no memory.
