@@ -72,10 +72,12 @@ type IPAMStatus struct {
 // AddressBitmap is a sparse bitmap of one subnet.
 type AddressBitmap struct {
 	// CIDR is the subnet that the bits were written for.
+	// +kubebuilder:validation:MaxLength=49
 	CIDR string `json:"cidr"`
 
 	// Cursor is the address after the one handed out last (next-fit).
 	// +optional
+	// +kubebuilder:validation:MaxLength=45
 	Cursor string `json:"cursor,omitempty"`
 
 	// Pages maps a decimal page index to 1,024 bits in standard base64: bit i,
@@ -88,9 +90,11 @@ type AddressBitmap struct {
 
 // HeldAddresses are the addresses of one network that one node covers. There is one way
 // to write each: others write the entry back as their Go types have it, and the API server
-// refuses that as another's change if it is not the same.
+// refuses that as another's change if it is not the same. The bounds keep one node from
+// filling the object, which would stop all claims.
 type HeldAddresses struct {
 	// UID of the Node object.
+	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
 
 	// Seq counts the lives of the node's daemon: it is raised before a hold of
@@ -100,11 +104,15 @@ type HeldAddresses struct {
 	// V4 are ranges such as "10.0.0.5-10.0.0.9,10.0.0.12".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:Pattern=`^[0-9.,-]+$`
 	V4 string `json:"v4,omitempty"`
 
 	// V6 are ranges such as "fd00::5-fd00::9".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:Pattern=`^[0-9a-f:.,-]+$`
 	V6 string `json:"v6,omitempty"`
 
 	// Rollback is the node's report that the object is older than it has been. The node
@@ -116,11 +124,15 @@ type HeldAddresses struct {
 	// network; no Pod gets them for an hour.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:Pattern=`^[0-9.,-]+$`
 	QuarantinedV4 string `json:"quarantinedV4,omitempty"`
 
 	// QuarantinedV6 are those of V6.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:Pattern=`^[0-9a-f:.,-]+$`
 	QuarantinedV6 string `json:"quarantinedV6,omitempty"`
 }
 
