@@ -230,7 +230,6 @@ func TestHostileNodeAndRecoveries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	honest := f.member(ctx, good, net)
 	r := &recoveries{fixture: f, cn: cn}
 	calm := f.get(ctx, cn)
 	for try := range 81 {
@@ -240,11 +239,18 @@ func TestHostileNodeAndRecoveries(t *testing.T) {
 		}
 	}
 	attack := f.attackWithReports(token, r)
+	f.eventually("a recovery to begin", func(ctx context.Context) error {
+		attack(ctx)
+		if r.look(ctx) == nil {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	f.refuseRecoveries(ctx, token, r.get(ctx, cn), "in a recovery", 1) // which waits for the other node
+	honest := f.member(ctx, good, net)
 	for range 200 {
 		attack(ctx)
-		if rec := r.look(ctx); rec != nil && len(r.begun) == 1 {
-			f.refuseRecoveries(ctx, token, r.get(ctx, cn), "in a recovery", 1)
-		}
+		r.look(ctx)
 		time.Sleep(50 * time.Millisecond)
 	}
 	f.eventually("the node to be deferred", func(ctx context.Context) error {

@@ -73,7 +73,7 @@ func (f *Firewall) Apply(ctx context.Context, want netwatcher.Filter) (changed b
 			return remove(c)
 		}
 		if f.applied != nil && f.applied.Equal(&want) {
-			if now, err := f.describe(c); err == nil && now == f.seen {
+			if now, err := f.settled(c, f.seen); err == nil && now == f.seen {
 				return nil
 			}
 		}
@@ -81,7 +81,7 @@ func (f *Firewall) Apply(ctx context.Context, want netwatcher.Filter) (changed b
 		if err := write(c, &want, drops(c)); err != nil {
 			return err
 		}
-		f.seen, err = f.describe(c)
+		f.seen, err = f.settled(c, "")
 		return err
 	})
 	if want.Empty() && errors.Is(err, netwatcher.ErrNoFilter) {
@@ -93,6 +93,22 @@ func (f *Firewall) Apply(ctx context.Context, want netwatcher.Filter) (changed b
 	}
 	f.applied = &want
 	return changed, nil
+}
+
+// descriptions is how often the table is listed at most until two lists are the same.
+const descriptions = 5
+
+// settled describes the table when its description is that of before, or has become stable:
+// while the kernel resizes a large set after a write, a list names elements twice, or not.
+func (f *Firewall) settled(c *nftables.Conn, before string) (string, error) {
+	for range descriptions {
+		now, err := f.describe(c)
+		if err != nil || now == before {
+			return now, err
+		}
+		before = now
+	}
+	return before, nil
 }
 
 // Remove takes the table away, for a node that Patchbay leaves.

@@ -32,6 +32,7 @@ func (d *desk) apply(p *plan, w work) {
 		d.book.seq = max(d.book.seq, p.entry.seq)
 	}
 	d.book.fenced = d.book.fenced || p.entry.present
+	d.book.tried = nil
 	d.book.wrote(p.entry)
 	p.grants = slices.DeleteFunc(p.grants, func(g grant) bool { return g.to.gone }) // owing sees to theirs
 	for _, g := range p.grants {

@@ -10,8 +10,8 @@ import (
 )
 
 // attempt reads the object, plans for all who wait, writes, and answers them.
-// ErrConflict means that nothing was written; any other error leaves that open,
-// and the next attempt finds out.
+// ErrConflict means that nothing was written, unless the request met a copy of itself; any
+// other error leaves that open. The next attempt finds out.
 func (d *desk) attempt(ctx context.Context) error {
 	obj, err := d.read(ctx)
 	if err != nil || obj == nil {
@@ -89,6 +89,10 @@ func (d *desk) failed(p *plan, err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dirty = true
+	if errors.Is(err, ErrConflict) {
+		tried := p.entry.clone()
+		d.book.tried = &tried
+	}
 	if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
 		d.lost = p.next.ResourceVersion
 		d.book.seq, d.book.sure = p.entry.seq, false

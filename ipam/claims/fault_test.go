@@ -39,6 +39,7 @@ func TestClaimThroughFaults(t *testing.T) {
 		"LostReply":     {"the entry shows that it was applied: no second write", faults(1, ipamtest.LostReply, 0), 2},
 		"LostRequest":   {"the entry shows that it was not", faults(3, ipamtest.LostRequest, 0), 2},
 		"LostAndLost":   {"a lost reply after a lost request", append(faults(1, ipamtest.LostRequest, 0), faults(1, ipamtest.LostReply, 0)...), 2},
+		"Twice":         {"the write met a copy of itself: the entry shows that it was applied", faults(1, ipamtest.Twice, 0), 2},
 		"LateAndFenced": {"our next write makes the late one a conflict", faults(1, ipamtest.Late, time.Hour), 2},
 		"LateBetween":   {"the late one comes first, between our read and our write", []ipamtest.Fault{{Kind: ipamtest.Late, Delay: 50 * time.Millisecond}, {Kind: ipamtest.Fine, Delay: 100 * time.Millisecond}}, 2},
 	}
@@ -61,6 +62,30 @@ func TestClaimThroughFaults(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request that was sent twice on its way is answered with a conflict, and was applied. The
+// node knows its own entry again: it is no sign of an older state.
+func TestWritesThatMeetThemselves(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		store, s := w.scripted()
+		a := w.nodeOver(store, "n1")
+		first, _ := w.claim(a, dynamic, none)
+		for range 5 {
+			s.set(ipamtest.OpUpdate, faults(1, ipamtest.Twice, 0))
+			a4, _ := w.claim(a, dynamic, none)
+			w.publish(a, "n1", a4, no)
+			s.set(ipamtest.OpUpdate, faults(2, ipamtest.Twice, 0))
+			w.release(a, "n1", a4, no)
+			w.idle()
+		}
+		if len(w.reports) > 0 {
+			w.Errorf("the node reports %v", w.reports)
+		}
+		if diff := cmp.Diff([]string{first.String()}, w.bits()); diff != "" {
+			w.Errorf("bits, -want +got:\n%s", diff)
+		}
+	})
 }
 
 // The same for a release: nothing is left, and nothing is freed twice.

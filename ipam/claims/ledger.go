@@ -86,6 +86,9 @@ type ledger struct {
 	// that in the object: no write since has lost its answer.
 	entry entry
 	sure  bool
+	// tried is what the last write, which met a conflict, would have made of the entry; nil
+	// for none. It may have met itself: a proxy on the way may send a request twice.
+	tried *entry
 	// remembered is the seq that the journal has of this network, 0 for none.
 	remembered int64
 
@@ -179,9 +182,13 @@ func (l *ledger) strays() bool {
 	return false
 }
 
-// recognise sees by its seq that an entry was written in this life, though the
-// answer was lost.
+// recognise sees that an entry was written in this life, though the answer was lost (by its
+// seq), or was that of a second copy of the request, which met a conflict with the first one.
 func (l *ledger) recognise(e entry) {
+	if t := l.tried; t != nil && e.present && e.seq == t.seq && e.same(t) {
+		l.seq = max(l.seq, e.seq)
+		l.wrote(e.clone())
+	}
 	l.fenced = l.fenced || e.present && l.seq > 0 && e.seq == l.seq
 }
 

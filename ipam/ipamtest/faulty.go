@@ -30,6 +30,9 @@ const (
 	LostReply
 	// Late answers ErrFault at once; the store gets the write after Delay.
 	Late
+	// Twice answers ErrConflict to a write that was made: a proxy on the way has sent it
+	// twice, and the answer is the second one's. A read passes.
+	Twice
 )
 
 // Fault is what happens to one request. Delay comes before it.
@@ -137,6 +140,11 @@ func through[T any](ctx context.Context, f *Faulty, op Op, do func(context.Conte
 	}
 	switch {
 	case fault.Kind == Conflict && writes:
+		return none, fmt.Errorf("%s: %w", op, claims.ErrConflict)
+	case fault.Kind == Twice && writes:
+		if _, err := do(ctx); err != nil {
+			return none, err
+		}
 		return none, fmt.Errorf("%s: %w", op, claims.ErrConflict)
 	case fault.Kind == LostRequest, fault.Kind == Late:
 		return none, fail
