@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,10 +28,13 @@ var _ claims.Store = (*Store)(nil)
 func NewStore(c client.Client) *Store { return &Store{c: c} }
 
 // remainder is what Store keeps in claims.Object.Extra: what a PUT of status must
-// repeat, since it replaces all of it, and the finalizers of others.
+// repeat, since it replaces all of it, and what it does not change and must repeat all the
+// same: who applied a label or an annotation that is missing in it would own it no longer.
 type remainder struct {
-	status     v1.NetworkStatus
-	finalizers []string
+	status              v1.NetworkStatus
+	finalizers          []string
+	labels, annotations map[string]string
+	owners              []metav1.OwnerReference
 }
 
 // Get implements claims.Store.
@@ -59,6 +63,10 @@ func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, e
 	status := StatusOf(obj)
 	if kept, ok := o.Extra.(remainder); ok {
 		kept.status.DeepCopyInto(status)
+		obj.SetFinalizers(kept.finalizers)
+		obj.SetLabels(kept.labels)
+		obj.SetAnnotations(kept.annotations)
+		obj.SetOwnerReferences(kept.owners)
 	}
 	status.IPAM, status.Allocated, status.Capacity = o.IPAM, o.Allocated, o.Capacity
 	if err := s.c.Status().Update(ctx, obj); err != nil {
@@ -71,7 +79,10 @@ func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, e
 func ObjectOf(ref network.Ref, obj client.Object) *claims.Object {
 	m := ModelOf(obj)
 	status := *StatusOf(obj)
-	kept := remainder{status: status, finalizers: obj.GetFinalizers()}
+	kept := remainder{
+		status: status, finalizers: obj.GetFinalizers(),
+		labels: obj.GetLabels(), annotations: obj.GetAnnotations(), owners: obj.GetOwnerReferences(),
+	}
 	kept.status.IPAM = nil
 	return &claims.Object{
 		Ref: ref, UID: string(obj.GetUID()),

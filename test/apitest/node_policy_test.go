@@ -85,6 +85,12 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 			"ReleaseOther": {reason: "The address would be free while in use.", refused: "own node only", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, others.DeepCopy(), takeFinalizer)
 			}},
+			"DeleteOwn": {reason: "Its Pod is gone.", write: func(ctx context.Context, c client.Client) error {
+				return c.Delete(ctx, own.DeepCopy(), client.DryRunAll)
+			}},
+			"DeleteOther": {reason: "DANM's have no finalizer: the address would be free while in use.", refused: "deletes endpoints of its own node only", write: func(ctx context.Context, c client.Client) error {
+				return c.Delete(ctx, others.DeepCopy(), client.DryRunAll)
+			}},
 			"MoveOther": {reason: "Taking it over first does not help.", refused: "node-2", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, others.DeepCopy(), jsonPatch(`[{"op": "replace", "path": "/spec/Host", "value": "node-1"}]`))
 			}},
@@ -382,6 +388,46 @@ func TestNodePoliciesInALargeCluster(t *testing.T) {
 			"Steal": {reason: "One of thousands.", refused: "node-00007", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
 				delete(s.Held, "node-00007")
 			})},
+		})
+	})
+}
+
+// Who has applied labels takes them away by the next apply: a node changes nothing about that.
+func TestNodeLeavesFieldsToAppliers(t *testing.T) {
+	t.Parallel()
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		n := heldNetwork(t, env)
+		labelled := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"labels": map[string]any{"applied": "yes"}}}}
+		labelled.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(v1.KindClusterNetwork))
+		labelled.SetName(n.Name)
+		applied := client.ApplyConfigurationFromUnstructured(labelled.DeepCopy())
+		if err := env.Client.Apply(t.Context(), applied, client.FieldOwner("gitops")); err != nil {
+			t.Fatal(err)
+		}
+		status := func(change func(*v1.ClusterNetwork)) func(context.Context, client.Client) error {
+			return func(ctx context.Context, c client.Client) error {
+				o := n.DeepCopy()
+				if err := env.Client.Get(ctx, client.ObjectKeyFromObject(n), o); err != nil {
+					return err
+				}
+				change(o)
+				return c.Status().Update(ctx, o, client.DryRunAll)
+			}
+		}
+		const rule = "metadata.managedFields"
+		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+			"Finalizer": {reason: "It is in use.", write: func(ctx context.Context, c client.Client) error {
+				return c.Patch(ctx, n.DeepCopy(), mergePatch(`{"metadata": {"finalizers": ["danm.io/in-use", "example.com/other"]}}`), client.DryRunAll)
+			}},
+			"Claim": {reason: "With all metadata.", write: status(func(o *v1.ClusterNetwork) { o.Status.Allocated++ })},
+			"Disown": {reason: "Nobody has applied anything.", refused: rule, write: func(ctx context.Context, c client.Client) error {
+				return c.Patch(ctx, n.DeepCopy(), mergePatch(`{"metadata": {"managedFields": [{}]}}`), client.DryRunAll)
+			}},
+			"Apply": {reason: "The label stays as long as one applies it.", refused: rule, write: func(ctx context.Context, c client.Client) error {
+				return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(labelled.DeepCopy()), client.FieldOwner("node"), client.DryRunAll)
+			}},
+			"StatusUnlabelled": {reason: "The label stays, and is nobody's.", refused: rule, write: status(func(o *v1.ClusterNetwork) { o.Labels = nil })},
 		})
 	})
 }
