@@ -63,12 +63,33 @@ func create(tb testing.TB, launch func(context.Context) (*Env, error)) *Env {
 }
 
 // Launch starts an API server for a program that is no test. Close ends it.
-func Launch(ctx context.Context) (*Env, error) { return launch(ctx, "") }
+func Launch(ctx context.Context) (*Env, error) { return launch(ctx, controlplane.Config{}) }
 
-func launchOldest(ctx context.Context) (*Env, error) { return launch(ctx, "oldest") }
+func launchOldest(ctx context.Context) (*Env, error) {
+	return launch(ctx, controlplane.Config{Bin: "oldest"})
+}
 
-// launch starts the API server in a folder below bin/kubernetes.
-func launch(ctx context.Context, folder string) (*Env, error) {
+// launchWithControllers runs Kubernetes' controllers that decide about others' objects and
+// rights, and starts them again after the installation: the garbage collector looks for
+// new definitions every 30 s only.
+func launchWithControllers(ctx context.Context) (*Env, error) {
+	const manager = controlplane.ControllerManager
+	controllers := "--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller," +
+		"root-ca-certificate-publisher-controller,clusterrole-aggregation-controller"
+	env, err := launch(ctx, controlplane.Config{
+		ControllerManager: true, ExtraArgs: map[controlplane.Part][]string{manager: {controllers}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := env.Plane.Restart(ctx, manager); err != nil {
+		return nil, errors.Join(err, env.Close(context.WithoutCancel(ctx)))
+	}
+	return env, nil
+}
+
+// launch starts a control plane with the programs of a folder below bin/kubernetes.
+func launch(ctx context.Context, config controlplane.Config) (*Env, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	bin, err := source.Path("bin", "kubernetes")
@@ -81,7 +102,8 @@ func launch(ctx context.Context, folder string) (*Env, error) {
 		return nil, fmt.Errorf("make folder: %w", err)
 	}
 	env := &Env{dir: dir, bin: bin}
-	env.Plane, err = controlplane.Start(ctx, controlplane.Config{Dir: dir, Bin: filepath.Join(bin, folder), Tied: true})
+	config.Dir, config.Bin, config.Tied = dir, filepath.Join(bin, config.Bin), true
+	env.Plane, err = controlplane.Start(ctx, config)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

@@ -13,8 +13,8 @@ import (
 // shared are the control planes of this test binary. Go gives TestMain no other way
 // to hand something to the tests.
 var shared struct {
-	inMain          bool
-	current, oldest plane
+	inMain                           bool
+	current, oldest, withControllers plane
 }
 
 // plane is a control plane that is started when the first test needs it.
@@ -25,12 +25,12 @@ type plane struct {
 	err error
 }
 
-// Main runs the tests of a binary and ends what Start and StartOldest started. Call it
+// Main runs the tests of a binary and ends what Start and its like started. Call it
 // from TestMain.
 func Main(m *testing.M) {
 	shared.inMain = true
 	m.Run() // the testing package exits with its code when TestMain returns
-	for _, p := range []*plane{&shared.current, &shared.oldest} {
+	for _, p := range []*plane{&shared.current, &shared.oldest, &shared.withControllers} {
 		if p.env == nil {
 			continue
 		}
@@ -50,6 +50,13 @@ func Start(tb testing.TB) *Env {
 func StartOldest(tb testing.TB) *Env {
 	tb.Helper()
 	return shared.oldest.start(tb, launchOldest)
+}
+
+// StartWithControllers returns one beside which Kubernetes' own controllers run: the
+// garbage collector, and those of namespaces, service accounts and aggregated roles.
+func StartWithControllers(tb testing.TB) *Env {
+	tb.Helper()
+	return shared.withControllers.start(tb, launchWithControllers)
 }
 
 func (p *plane) start(tb testing.TB, launch func(context.Context) (*Env, error)) *Env {
