@@ -27,7 +27,7 @@ func TestConverges(t *testing.T) {
 		}
 		before := slices.Clone(w.state.Links)
 		w.nets = drawNetworks(t)
-		r := New(Config{Node: "self", Kernel: w, Firewall: wall{w}, Cluster: w, Pods: w, Log: testLog(nil)})
+		r := New(Config{Node: "self", Kernel: w, Firewall: wall{w}, Sources: guards{w}, Cluster: w, Pods: w, Log: testLog(nil)})
 		// A link may wait for a name that Pods keep from it: that is an error
 		// and no change.
 		_ = r.Reconcile(t.Context())

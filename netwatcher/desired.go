@@ -20,6 +20,9 @@ type Wanted struct {
 	Tagged bool
 	// Trunk says that one of the networks is a trunk; all slaves of ours on the link are then.
 	Trunk bool
+	// Guarded says that frames with a source that is no Pod's are dropped: all networks
+	// want it.
+	Guarded bool
 	// Err says why it cannot be on this node; Spec is incomplete then.
 	Err error
 }
@@ -149,6 +152,7 @@ func (w *Wanted) ride(n *network.Network, nic *NIC) error {
 	}
 	w.Tagged = (w.Tagged || len(w.Networks) == 0) && (n.Trunk || n.Delegates())
 	w.Trunk = w.Trunk || n.Trunk
+	w.Guarded = (w.Guarded || len(w.Networks) == 0) && n.SourceGuard
 	w.Networks = append(w.Networks, n.Ref)
 	return nil
 }

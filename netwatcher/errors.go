@@ -26,12 +26,17 @@ var (
 	ErrNoFilter = errors.New("the kernel has no nf_tables with the family inet (CONFIG_NF_TABLES_INET)")
 	// ErrNoTagFilter says that the kernel cannot filter VLAN tags.
 	ErrNoTagFilter = errors.New("the kernel has no filter for VLAN tags (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_BPF)")
+	// ErrNoSourceGuard says that the kernel cannot filter what leaves by a link.
+	ErrNoSourceGuard = errors.New("the kernel has no nf_tables with an egress hook (Linux 5.16, CONFIG_NF_TABLES_NETDEV, CONFIG_NETFILTER_EGRESS)")
 	// ErrNoLink says that the network has no host device.
 	ErrNoLink = errors.New("network has no host_device")
 )
 
 // errTagsPass marks the failure of an Untag: the link works, and is open.
 var errTagsPass = errors.New("Pods can send VLAN tags")
+
+// errSourcesPass marks the failure of the source guard.
+var errSourcesPass = errors.New("Pods may send with the MAC and address of others")
 
 // conflictError is what older networks have against one, see network.Conflicts; it
 // is an ErrTaken, too.

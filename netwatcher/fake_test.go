@@ -26,6 +26,7 @@ type world struct {
 	written []v1.NodeNetworkStatus
 	steps   []Change
 	filter  Filter
+	guarded []string
 	reads   int
 	err     map[string]error // by the name of the link, or of the method
 	events  func(string)
@@ -39,7 +40,7 @@ func newWorld(nets ...*network.Network) *world {
 
 func (w *world) reconciler(tb testing.TB) *Reconciler {
 	tb.Helper()
-	return New(Config{Node: "self", Version: "v1", Kernel: w, Firewall: wall{w}, Cluster: w, Pods: w, Log: testLog(tb)})
+	return New(Config{Node: "self", Version: "v1", Kernel: w, Firewall: wall{w}, Sources: guards{w}, Cluster: w, Pods: w, Log: testLog(tb)})
 }
 
 func (w *world) State(context.Context) (*State, error) {
@@ -124,6 +125,25 @@ func (w wall) Apply(_ context.Context, f Filter) (bool, error) {
 	changed := !w.filter.Equal(&f)
 	w.filter = f
 	return changed, nil
+}
+
+// guards is the world's source guard.
+type guards struct{ *world }
+
+func (g guards) Apply(_ context.Context, links []GuardedLink) (bool, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.err["Sources"]; err != nil {
+		return false, err
+	}
+	was := g.guarded
+	g.guarded = nil
+	for _, l := range links {
+		if !l.Keep || slices.Contains(was, l.Name) {
+			g.guarded = append(g.guarded, l.Name)
+		}
+	}
+	return !slices.Equal(was, g.guarded), nil
 }
 
 func contained[T comparable](in []T) func(T) bool {

@@ -111,13 +111,30 @@ func (f *Filter) receive(state *State, s *Spec) {
 // out of its VXLANs, and Pods in their networks.
 const ConditionIsolated = "Isolated"
 
-// isolated makes the condition, without times, from what the Firewall answered, and from
-// the links on which tags of Pods pass.
-func (f *Filter) isolated(err, tagged error) metav1.Condition {
+// openings say where networks are open: what the Firewall answered, on which links tags of
+// Pods pass, and what the SourceGuard answered.
+type openings struct{ vxlans, tagged, sources error }
+
+// curable joins those that trying again soon may help. The condition says the others.
+func (o *openings) curable() error {
+	unless := func(err, hopeless error) error {
+		if errors.Is(err, hopeless) {
+			return nil
+		}
+		return err
+	}
+	return errors.Join(unless(o.vxlans, ErrNoFilter), unless(o.tagged, ErrNoTagFilter), unless(o.sources, ErrNoSourceGuard))
+}
+
+// isolated makes the condition, without times.
+func (f *Filter) isolated(open *openings) metav1.Condition {
 	c := metav1.Condition{Type: ConditionIsolated, Status: metav1.ConditionTrue}
+	err := open.vxlans
 	switch {
-	case err == nil && tagged != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "TagsPass", clip(tagged.Error())
+	case err == nil && open.tagged != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "TagsPass", clip(open.tagged.Error())
+	case err == nil && open.sources != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "SourcesPass", clip(open.sources.Error())
 	case f.Empty():
 		c.Reason, c.Message = "NoVXLAN", "no network has a VXLAN on this node"
 	case err == nil:

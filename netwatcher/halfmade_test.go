@@ -65,7 +65,7 @@ func TestPodMakesTheLinkMeanwhile(t *testing.T) {
 			w := newWorld(newNet(1, "a", vlan(5)), newNet(2, "bad", vlan(6)))
 			w.state.Links, w.err["bad.6"] = before, errBroken
 			o := &observer{steps: map[Op]int{}}
-			r := New(Config{Node: "self", Firewall: wall{w}, Cluster: w, Pods: w, Log: testLog(t), Observer: o, Kernel: &meanwhile{w, func(w *world) {
+			r := New(Config{Node: "self", Firewall: wall{w}, Sources: guards{w}, Cluster: w, Pods: w, Log: testLog(t), Observer: o, Kernel: &meanwhile{w, func(w *world) {
 				w.state.Links = []Found{whole}
 				w.used[whole.Identity] = true
 			}}})

@@ -126,6 +126,15 @@ func (r *Reconciler) try(ctx context.Context, id network.Link, n *network.Networ
 	if err := failed.join(); err != nil {
 		return "", err
 	}
+	if len(mine) > 0 {
+		if in.state, err = r.Kernel.State(ctx); err != nil {
+			return "", fmt.Errorf("read the host's links: %w", err)
+		}
+	}
+	if err := r.guardSources(ctx, in, true); err != nil {
+		// SourceGuard does not permit the Pod, but where the kernel cannot guard.
+		r.Log.Error(err, "A Pod asks for a link that may not be guarded", "link", id.String())
+	}
 	name, err := linkName(in, id, mine)
 	if err != nil {
 		return "", err

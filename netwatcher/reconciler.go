@@ -24,9 +24,10 @@ type Config struct {
 	Node string
 	// Version of the daemon and KernelVersion of the node, for the status.
 	Version, KernelVersion string
-	// Kernel, Firewall, Cluster and Pods are the world outside.
+	// Kernel, Firewall, Sources, Cluster and Pods are the world outside.
 	Kernel   Kernel
 	Firewall Firewall
+	Sources  SourceGuard
 	Cluster  Cluster
 	Pods     Pods
 	// Ranges are where VTEPs may be; on NICs without, in this node's subnets.
@@ -82,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 		defer func() { r.Observer.Round(time.Since(start), err, status) }()
 	}
 	r.listen()
-	in, unguarded, err := r.readAndGuard(ctx)
+	in, open, err := r.readAndGuard(ctx)
 	if err != nil {
 		return err
 	}
@@ -90,25 +91,19 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 	failed := r.take(ctx, changes, r.lockedStep)
 	if len(changes) > 0 {
 		r.listen()
-		if in.state, err = r.Kernel.State(ctx); err != nil {
-			return errors.Join(failed.join(), fmt.Errorf("read the host's links: %w", err))
+		if err := r.lookAgain(ctx, in, open); err != nil {
+			return errors.Join(failed.join(), err)
 		}
 		in.settled(failed)
 	}
-	tagged := failed.tagged()
+	open.tagged = failed.tagged()
 	r.show(in, failed)
 	r.logRefused(in.refused)
 	now := Status(in.plan, in.state, failed)
-	now.Conditions = append(now.Conditions, in.filter.isolated(unguarded, tagged), in.plan.vtepsAccepted(in.refused))
+	now.Conditions = append(now.Conditions, in.filter.isolated(open), in.plan.vtepsAccepted(in.refused))
 	now.Version, now.KernelVersion = r.Version, r.KernelVersion
 	status = &now
-	if errors.Is(unguarded, ErrNoFilter) {
-		unguarded = nil // trying again soon does not help; the condition says it
-	}
-	if errors.Is(tagged, ErrNoTagFilter) {
-		tagged = nil
-	}
-	return errors.Join(failed.join(), unguarded, tagged, r.report(ctx, in.reported, status, changes))
+	return errors.Join(failed.join(), open.curable(), r.report(ctx, in.reported, status, changes))
 }
 
 // logRefused names VTEPs that do not count, when they are others than before.
@@ -123,13 +118,25 @@ func (r *Reconciler) logRefused(refused VTEPs) {
 
 // readAndGuard holds the lock for both: a filter from before a Pod's link was made must not
 // replace the one that the link was made behind.
-func (r *Reconciler) readAndGuard(ctx context.Context) (in *input, unguarded, err error) {
+func (r *Reconciler) readAndGuard(ctx context.Context) (in *input, open *openings, err error) {
 	r.apply.Lock()
 	defer r.apply.Unlock()
 	if in, err = r.read(ctx, nil); err != nil {
 		return nil, nil, err
 	}
-	return in, r.guard(ctx, in), nil
+	return in, &openings{vxlans: r.guard(ctx, in), sources: r.guardSources(ctx, in, true)}, nil
+}
+
+// lookAgain reads the links after the steps, and guards those that were made. The lock keeps
+// out a Pod that is given a link meanwhile, and with it a network that the plan may not have.
+func (r *Reconciler) lookAgain(ctx context.Context, in *input, open *openings) (err error) {
+	r.apply.Lock()
+	defer r.apply.Unlock()
+	if in.state, err = r.Kernel.State(ctx); err != nil {
+		return fmt.Errorf("read the host's links: %w", err)
+	}
+	open.sources = r.guardSources(ctx, in, false)
+	return nil
 }
 
 // guard sets the packet filter before a link is made: no VXLAN is open for a moment.
@@ -251,6 +258,8 @@ type input struct {
 	refused VTEPs
 	// reported is false when this node's object is known to be missing.
 	reported bool
+	// partly says that there may be networks that are not known.
+	partly bool
 }
 
 // read collects it; extra is a network that the cluster's cache may not have yet.
@@ -269,7 +278,7 @@ func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, 
 	if err != nil {
 		return nil, fmt.Errorf("read the host's links: %w", err)
 	}
-	in := &input{nets: nets, state: state, used: r.used(ctx, links), reported: true}
+	in := &input{nets: nets, state: state, used: r.used(ctx, links), reported: true, partly: partly}
 	var peers VTEPs
 	if nodes, err := r.Cluster.NodeNetworks(ctx); err == nil {
 		peers, in.refused = PeerVTEPs(nodes, r.Node).accepted(state, r.Ranges)

@@ -60,7 +60,7 @@ func TestChangeDuringARound(t *testing.T) {
 			oldID, _ := old.Link()
 			w.used[id] = true
 			kernel := &meanwhile{world: w}
-			r := New(Config{Node: "self", Kernel: kernel, Firewall: wall{w}, Cluster: w, Pods: w, Log: testLog(t)})
+			r := New(Config{Node: "self", Kernel: kernel, Firewall: wall{w}, Sources: guards{w}, Cluster: w, Pods: w, Log: testLog(t)})
 			for range rounds {
 				if err := r.Reconcile(t.Context()); err != nil {
 					t.Fatal(err)

@@ -116,7 +116,7 @@ func TestObserver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(newNet(1, "a", vlan(5)))
 	o := &observer{steps: map[Op]int{}}
-	r := New(Config{Node: "self", Version: "v1", KernelVersion: "6.1", Kernel: w, Firewall: wall{w}, Cluster: w, Pods: w, Log: testLog(t), Observer: o})
+	r := New(Config{Node: "self", Version: "v1", KernelVersion: "6.1", Kernel: w, Firewall: wall{w}, Sources: guards{w}, Cluster: w, Pods: w, Log: testLog(t), Observer: o})
 	for range 2 {
 		if err := r.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)

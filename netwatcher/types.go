@@ -3,6 +3,7 @@
 package netwatcher
 
 import (
+	"net"
 	"net/netip"
 
 	"github.com/patchbay-cni/patchbay/network"
@@ -74,6 +75,8 @@ type Found struct {
 	Sealed bool
 	// Untagged says that no slave on it can send frames with a VLAN tag.
 	Untagged bool
+	// MAC of the link.
+	MAC net.HardwareAddr
 }
 
 // State is what the kernel says of the host's links at one moment.

@@ -89,6 +89,30 @@ Options:
 				ID: "x", Type: "ipvlan", Prefix: "eth", ConflictProbe: true,
 			},
 		},
+		"TenantGuard": {
+			reason: "A tenant's network is guarded, and may do without.",
+			kind:   v1.KindTenantNetwork, spec: `{NetworkID: x, Options: {host_device: ens4, vlan: 5}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "ipvlan", Prefix: "eth", Device: "ens4", VLAN: 5, SourceGuard: true,
+			},
+		},
+		"TenantNoGuard": {
+			reason: "Its Pods may route.",
+			kind:   v1.KindTenantNetwork, spec: `{NetworkID: x, Options: {host_device: ens4, vlan: 5, source_guard: false}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "ipvlan", Prefix: "eth", Device: "ens4", VLAN: 5,
+			},
+		},
+		"Guard": {
+			reason: "Other networks ask for it.",
+			kind:   v1.KindClusterNetwork, spec: `{NetworkID: x, Options: {host_device: ens4, vxlan: 5, source_guard: true}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "ipvlan", Prefix: "eth", Device: "ens4", VXLAN: 5, SourceGuard: true, SourceGuardSet: true,
+			},
+		},
 		"NoProbe": {
 			reason: "MACVLAN probes unless it is asked not to.",
 			kind:   v1.KindDanmNet, spec: `{NetworkID: x, NetworkType: macvlan, Options: {conflict_probe: false}}`,

@@ -73,6 +73,11 @@ type Network struct {
 	// ConflictProbe asks for address conflict detection before an address is used.
 	ConflictProbe bool `json:",omitempty"`
 
+	// SourceGuard drops frames that Pods send with the MAC or address of another.
+	SourceGuard bool `json:",omitempty"`
+	// SourceGuardSet says that the network asks for it, and may not go without.
+	SourceGuardSet bool `json:",omitempty"`
+
 	// V4 is the IPv4 subnet, nil when the network has none.
 	V4 *Subnet
 	// V6 is the IPv6 subnet, nil when the network has none.

@@ -34,6 +34,7 @@ func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
 	checkNumbers(f, path, n)
 	checkBitmaps(f, path, o)
 	readConflictProbe(f, path, o, n)
+	readSourceGuard(f, path.Child("source_guard"), o, n)
 	n.V4 = readSubnet(f, path, optionsV4(o))
 	n.V6 = readSubnet(f, path, optionsV6(o))
 	readStaticPool(f, path.Child("static_pool"), o, n)
@@ -48,6 +49,26 @@ func readConflictProbe(f *faults, path *field.Path, o *v1.NetworkOptions, n *Net
 	}
 	if n.ConflictProbe && n.Type != v1.TypeMACVLAN && n.Type != v1.TypeIPVLAN {
 		f.forbidden(path.Child("conflict_probe"), "only NetworkType ipvlan and macvlan probe for address conflicts: leave it out")
+	}
+}
+
+// readSourceGuard has tenants' networks guarded unless they say otherwise. The guard works on
+// links of Patchbay only: by a NIC the node itself sends.
+func readSourceGuard(f *faults, path *field.Path, o *v1.NetworkOptions, n *Network) {
+	slaves := n.Type == v1.TypeMACVLAN || n.Type == v1.TypeIPVLAN
+	n.SourceGuard = n.Ref.Kind == v1.KindTenantNetwork && slaves && (n.VLAN != 0 || n.VXLAN != 0)
+	if o.SourceGuard == nil {
+		return
+	}
+	n.SourceGuard, n.SourceGuardSet = *o.SourceGuard, *o.SourceGuard
+	if !n.SourceGuard {
+		return
+	}
+	if !slaves {
+		f.forbidden(path, "only Pods of NetworkType ipvlan and macvlan are guarded: leave it out")
+	}
+	if n.Device != "" && n.VLAN == 0 && n.VXLAN == 0 {
+		f.forbidden(path, "Pods on a VLAN or VXLAN are guarded, and those on a NIC itself are not: set vlan or vxlan, or leave it out")
 	}
 }
 

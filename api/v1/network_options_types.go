@@ -138,6 +138,17 @@ type NetworkOptions struct {
 	// +optional
 	ConflictProbe *bool `json:"conflict_probe,omitempty"`
 
+	// SourceGuard drops what Pods send into the network with a MAC or address that is not
+	// theirs, or as a router: IPv4, ARP, IPv6 and neighbour discovery are compared with the
+	// addresses of the node's Pods, and other protocols are dropped. It is for networks on a
+	// VLAN or VXLAN with NetworkType ipvlan or macvlan, and works where frames leave the
+	// node: Pods of one network on one node are not guarded from each other. All networks on
+	// a link must have it. When not set, it is true for TenantNetworks on a VLAN or VXLAN
+	// on nodes whose kernel can (Linux 5.16), and false for all else. Where a kernel cannot,
+	// Pods of a network with true do not start.
+	// +optional
+	SourceGuard *bool `json:"source_guard,omitempty"`
+
 	// Alloc is DANM's IPv4 bitmap; read once to take over a live network.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1398104

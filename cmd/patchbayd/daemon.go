@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/daemon/backend/slave"
 	"github.com/patchbay-cni/patchbay/daemon/cluster"
 	"github.com/patchbay-cni/patchbay/daemon/firewall"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
@@ -38,6 +39,8 @@ type daemon struct {
 	journal  *journal.Journal
 	kernel   *kernel.Kernel
 	firewall *firewall.Firewall
+	// guard keeps Pods from sending in the name of others.
+	guard    *firewall.Guard
 	conn     *cluster.Connection
 	networks *cluster.Networks
 	nodes    *cluster.NodeNetworks
@@ -96,7 +99,7 @@ func (d *daemon) openRim(ctx context.Context) error {
 	if d.kernel, err = kernel.Open(""); err != nil {
 		return err
 	}
-	if d.firewall, err = firewall.Open(""); err != nil {
+	if err := d.openFilters(); err != nil {
 		return err
 	}
 	if d.config, err = restConfig(d.kubeconfig); err != nil {
@@ -104,6 +107,23 @@ func (d *daemon) openRim(ctx context.Context) error {
 	}
 	d.conn, err = cluster.Connect(d.config, d.node)
 	return err
+}
+
+// openFilters opens what filters packets. The guard knows the Pods that are attached before
+// it guards a link.
+func (d *daemon) openFilters() (err error) {
+	if d.firewall, err = firewall.Open(""); err != nil {
+		return err
+	}
+	if d.guard, err = firewall.OpenGuard(""); err != nil {
+		return err
+	}
+	records, err := d.journal.List()
+	if err != nil {
+		return fmt.Errorf("list attached Pods: %w", err)
+	}
+	d.guard.Load(slave.RecordedSources(records))
+	return nil
 }
 
 // restConfig is the service account's, or that of a kubeconfig.
@@ -138,6 +158,9 @@ func (d *daemon) close() error {
 	}
 	if d.firewall != nil {
 		errs = append(errs, d.firewall.Close())
+	}
+	if d.guard != nil {
+		errs = append(errs, d.guard.Close())
 	}
 	if d.journal != nil {
 		errs = append(errs, d.journal.Close())

@@ -56,7 +56,8 @@ func (d *daemon) leave(ctx context.Context) error {
 		return nil
 	}
 	if err == nil && outcome == install.Removed { // with Pods on them, networks stay guarded
-		err = errors.Join(d.firewall.Remove(), d.kernel.RemoveTagFilters(context.WithoutCancel(ctx)))
+		ctx := context.WithoutCancel(ctx)
+		err = errors.Join(d.firewall.Remove(), d.guard.Remove(ctx), d.kernel.RemoveTagFilters(ctx))
 	}
 	if err != nil {
 		return fmt.Errorf("leave the node: %w", err)

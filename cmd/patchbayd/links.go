@@ -78,7 +78,7 @@ func (d *daemon) wireLinks(ctx context.Context) error {
 	d.attachments = cluster.NewAttachments(d.conn, func() { d.watcher.Trigger() })
 	d.watcher = netwatcher.New(netwatcher.Config{
 		Node: d.node, Version: version.String(), KernelVersion: release, Ranges: d.vtepRanges, Log: d.log.WithName("netwatcher"),
-		Kernel: d.kernel, Firewall: d.firewall, Cluster: &cluster.HostLinks{Models: d.networks, Attachments: d.attachments, Nodes: d.nodes}, Pods: podLinks{d.journal},
+		Kernel: d.kernel, Firewall: d.firewall, Sources: d.guard, Cluster: &cluster.HostLinks{Models: d.networks, Attachments: d.attachments, Nodes: d.nodes}, Pods: podLinks{d.journal},
 		Observer: linkObserver{d.metrics.Links(), func(n netwatcher.News) { events.News(ctx, d.nodes, n) }},
 	})
 	return nil

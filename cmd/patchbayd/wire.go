@@ -95,8 +95,8 @@ func (d *daemon) wireService(ctx context.Context) error {
 		HostLinks: d.watcher, Namespaces: d.kernel, Publisher: d.publisher,
 		Prober: d.metrics.Prober(d.kernel),
 		Backends: map[string]attach.Backend{
-			v1.TypeIPVLAN:  d.metrics.Backend(v1.TypeIPVLAN, ipvlan.New(d.kernel)),
-			v1.TypeMACVLAN: d.metrics.Backend(v1.TypeMACVLAN, macvlan.New(d.kernel)),
+			v1.TypeIPVLAN:  d.metrics.Backend(v1.TypeIPVLAN, ipvlan.New(d.kernel, d.guard)),
+			v1.TypeMACVLAN: d.metrics.Backend(v1.TypeMACVLAN, macvlan.New(d.kernel, d.guard)),
 		},
 		Delegate: d.metrics.Backend("delegate", delegate.New(delegate.Options{HostRoot: d.hostRoot})),
 	})

@@ -41,6 +41,10 @@ func ethernet(to, from net.HardwareAddr, kind uint16) []byte {
 	return binary.BigEndian.AppendUint16(slices.Concat(to, from), kind)
 }
 
+// shortestFrame is Ethernet's. Linux cannot tell the header of a shorter frame of a packet
+// socket on some links, and a source guard drops what it cannot read.
+const shortestFrame = 60
+
 // arpProbe is a request whose sender has no address (RFC 5227, 2.1.1).
 func arpProbe(mac net.HardwareAddr, target [4]byte) []byte {
 	f := ethernet(net.HardwareAddr{255, 255, 255, 255, 255, 255}, mac, typeARP)
@@ -48,7 +52,8 @@ func arpProbe(mac net.HardwareAddr, target [4]byte) []byte {
 	f = append(f, mac...)
 	f = append(f, 0, 0, 0, 0) // sender
 	f = append(f, 0, 0, 0, 0, 0, 0)
-	return append(f, target[:]...)
+	f = append(f, target[:]...)
+	return append(f, make([]byte, shortestFrame-len(f))...)
 }
 
 // solicitation comes from the unspecified address, and so has no options.

@@ -43,23 +43,31 @@ const (
 
 // listOurs adds what the kernel says of all chains or rules of the table.
 func listOurs(c *netlink.Conn, kind int, b *strings.Builder) error {
+	return list(c, unix.NFPROTO_INET, kind, func(attrs []byte) error {
+		fmt.Fprintf(b, "%d %x\n", kind, attrs)
+		return nil
+	})
+}
+
+// list visits the attributes of all chains or rules of the table patchbay of a family.
+func list(c *netlink.Conn, family byte, kind int, visit func(attrs []byte) error) error {
 	msgs, err := c.Execute(netlink.Message{
 		Header: netlink.Header{
 			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind),
 			Flags: netlink.Request | netlink.Dump,
 		},
-		Data: []byte{unix.NFPROTO_INET, unix.NFNETLINK_V0, 0, 0},
+		Data: []byte{family, unix.NFNETLINK_V0, 0, 0},
 	})
 	if err != nil {
 		return err
 	}
 	for _, m := range msgs {
 		attrs, ours, err := attributesOfOurs(m.Data)
+		if err == nil && ours {
+			err = visit(attrs)
+		}
 		if err != nil {
 			return err
-		}
-		if ours {
-			fmt.Fprintf(b, "%d %x\n", kind, attrs)
 		}
 	}
 	return nil

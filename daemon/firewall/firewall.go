@@ -44,6 +44,14 @@ type Firewall struct {
 
 // Open takes the network namespace at path; "" is the process's own.
 func Open(path string) (*Firewall, error) {
+	ns, err := openNamespace(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Firewall{ns: ns}, nil
+}
+
+func openNamespace(path string) (*os.File, error) {
 	if path == "" {
 		path = "/proc/self/ns/net"
 	}
@@ -51,7 +59,7 @@ func Open(path string) (*Firewall, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the host's namespace: %w", err)
 	}
-	return &Firewall{ns: ns}, nil
+	return ns, nil
 }
 
 // Close releases the file descriptor; the table stays.
@@ -147,14 +155,18 @@ const (
 
 // connected runs fn with a socket in the namespace.
 func (f *Firewall) connected(fn func(*nftables.Conn) error) error {
-	c, err := nftables.New(nftables.WithNetNSFd(int(f.ns.Fd())), nftables.AsLasting(),
+	return explained(connect(f.ns, fn))
+}
+
+func connect(ns *os.File, fn func(*nftables.Conn) error) error {
+	c, err := nftables.New(nftables.WithNetNSFd(int(ns.Fd())), nftables.AsLasting(),
 		nftables.WithSockOptions(func(s *netlink.Conn) error {
 			return errors.Join(s.SetWriteBuffer(sendBuffer), s.SetReadBuffer(receiveBuffer))
 		}))
 	if err != nil {
-		return fmt.Errorf("open an nftables socket: %w", explained(err))
+		return fmt.Errorf("open an nftables socket: %w", err)
 	}
-	return errors.Join(explained(fn(c)), c.CloseLasting())
+	return errors.Join(fn(c), c.CloseLasting())
 }
 
 // explained marks what a kernel answers that cannot filter: without NETLINK_NETFILTER,
@@ -168,12 +180,16 @@ func explained(err error) error {
 	return err
 }
 
-// remove deletes the table; none is no error, as it is made first.
+// remove deletes the table.
 func remove(c *nftables.Conn) error {
-	t := c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
-	c.DelTable(t)
+	return removeTable(c, &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
+}
+
+// removeTable deletes a table; none is no error, as it is made first.
+func removeTable(c *nftables.Conn, t *nftables.Table) error {
+	c.DelTable(c.AddTable(t))
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("remove the nftables table inet %s: %w", tableName, err)
+		return fmt.Errorf("remove the nftables table %s: %w", t.Name, err)
 	}
 	return nil
 }

@@ -32,7 +32,9 @@ func (k *Kernel) create(pod *pod, s *Slave, out *Outcome) (string, error) {
 	out.MTU, out.MAC = b.mtu, parent.HardwareAddr.String()
 	if s.Kind == MACVLAN {
 		// Ours rather than the kernel's choice, so that it need not be asked for.
-		b.mac = randomMAC()
+		if b.mac = s.MAC; b.mac == nil {
+			b.mac = RandomMAC()
+		}
 		out.MAC = b.mac.String()
 	}
 	if err := k.createNamed(pod, b); err != nil {
@@ -129,8 +131,8 @@ func (p *pod) clear(s *Slave, name string) error {
 	return p.remove(s, link.Attrs().Index)
 }
 
-// randomMAC is a locally administered unicast address.
-func randomMAC() net.HardwareAddr {
+// RandomMAC returns a locally administered unicast address.
+func RandomMAC() net.HardwareAddr {
 	mac := make(net.HardwareAddr, 6)
 	_, _ = rand.Read(mac) // never fails (Go 1.24)
 	mac[0] = mac[0]&^1 | 2

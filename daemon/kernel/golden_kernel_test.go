@@ -196,7 +196,7 @@ func TestLinksGolden(t *testing.T) {
 			c, k := &cluster{}, openKernel(t, host)
 			requests := count(k)
 			now := &latest{}
-			r := netwatcher.New(netwatcher.Config{Node: "self", Kernel: k, Firewall: openFirewall(t, host), Cluster: c, Pods: c, Log: logr.Discard(), Observer: now})
+			r := netwatcher.New(netwatcher.Config{Node: "self", Kernel: k, Firewall: openFirewall(t, host), Sources: openGuard(t, host), Cluster: c, Pods: c, Log: logr.Discard(), Observer: now})
 			for _, s := range steps {
 				if s.do != nil {
 					within(t, host, func(h *netlink.Handle) { s.do(t, h, c) })

@@ -98,6 +98,7 @@ func (s *reading) found(l *hostLink) (netwatcher.Found, bool) {
 		Up:       a.Flags&net.FlagUp != 0,
 		Sealed:   l.noIPv6 && !l.addressed,
 		Untagged: l.untagged,
+		MAC:      a.HardwareAddr,
 	}
 	switch link := l.Link.(type) {
 	case *netlink.Vlan:

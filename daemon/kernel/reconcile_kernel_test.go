@@ -63,7 +63,7 @@ func vxlanNetwork(id string, vni int) *network.Network {
 func watcherOf(t *testing.T, host string, c *cluster) *netwatcher.Reconciler {
 	t.Helper()
 	return netwatcher.New(netwatcher.Config{
-		Node: "self", Kernel: openKernel(t, host), Firewall: openFirewall(t, host), Cluster: c, Pods: c, Log: logr.Discard(),
+		Node: "self", Kernel: openKernel(t, host), Firewall: openFirewall(t, host), Sources: openGuard(t, host), Cluster: c, Pods: c, Log: logr.Discard(),
 	})
 }
 

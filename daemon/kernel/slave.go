@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 
@@ -35,6 +36,8 @@ type Slave struct {
 	Parent string
 	// MTU in bytes, at most the parent's; 0 is the parent's.
 	MTU int
+	// MAC of a new MACVLAN; nil is a random one. An IPVLAN has its parent's.
+	MAC net.HardwareAddr
 	// Owner says in the link's alias whose it is: the network.
 	Owner string
 	// V4 and V6 are addresses with the subnet's length; the zero Prefix is none.

@@ -112,7 +112,7 @@ func TestNames(t *testing.T) {
 		t.Errorf("temporary names %q and %q: want valid, different, the same each time", a, b)
 	}
 	for range 100 {
-		if m := randomMAC(); len(m) != 6 || m[0]&3 != 2 {
+		if m := RandomMAC(); len(m) != 6 || m[0]&3 != 2 {
 			t.Fatalf("%s is no locally administered unicast address", m)
 		}
 	}

@@ -136,8 +136,12 @@ func tagAttacks() map[string]tagAttack {
 // xdpSocket sends by AF_XDP, which takes CAP_NET_RAW.
 func xdpSocket(t *testing.T, a *bareNIC, text string) (possible bool) {
 	t.Helper()
-	f := frame(broadcastMAC, a.own, text, tag(unix.ETH_P_8021Q, attackVLAN))
-	inside(t, a.attacker, func() {
+	return sendByXDP(t, a.attacker, frame(broadcastMAC, a.own, text, tag(unix.ETH_P_8021Q, attackVLAN)))
+}
+
+func sendByXDP(t *testing.T, ns string, f []byte) (possible bool) {
+	t.Helper()
+	inside(t, ns, func() {
 		fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW, 0)
 		if errors.Is(err, unix.EAFNOSUPPORT) {
 			return

@@ -46,6 +46,20 @@ func DeviceRules() map[string]Case {
 		"LocalTable":  {Reason: "255 is the local table.", Spec: `{Options: {rt_tables: 255}}`, Refused: []string{"spec.Options.rt_tables"}},
 		"MinusTable":  {Reason: "A table has no sign.", Spec: `{Options: {rt_tables: -1}}`, Refused: []string{"spec.Options.rt_tables"}},
 		"WrongType":   {Reason: "A number is a number.", SchemaOnly: true, Spec: `{Options: {vlan: "5"}}`, Refused: []string{"spec.Options.vlan", "integer"}},
+		"Guard":       {Reason: "A link of Patchbay has a guard.", Spec: `{Options: {host_device: ens4, vlan: 5, source_guard: true}}`},
+		"NoGuard":     {Reason: "That is what it has.", Spec: `{NetworkType: bridge, Options: {source_guard: false}}`},
+		"GuardNIC": {
+			Reason: "By a NIC the node itself sends.", Spec: `{NetworkType: macvlan, Options: {host_device: ens4, source_guard: true}}`,
+			Refused: []string{"spec.Options.source_guard", "set vlan or vxlan"},
+		},
+		"GuardSRIOV": {
+			Reason: "A card sends past the node.", Spec: `{NetworkType: sriov, Options: {device_pool: a/b, vlan: 5, source_guard: true}}`,
+			Refused: []string{"spec.Options.source_guard", "leave it out"},
+		},
+		"GuardDelegate": {
+			Reason: "What a plugin's Pods send from is not known.", Spec: `{NetworkType: bridge, Options: {source_guard: true}}`,
+			Refused: []string{"spec.Options.source_guard", "leave it out"},
+		},
 		"EmptyStrings": {
 			Reason: "DANM's clients serialise every string field.",
 			Spec: `{NetworkType: "", Options: {host_device: "", device_pool: "", container_prefix: "", cidr: "", net6: "",

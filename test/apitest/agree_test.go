@@ -72,6 +72,7 @@ func drawOptions(r *rapid.T) v1.NetworkOptions {
 		MTU:           number(r, "mtu", []int32{0, 1280, 9216}, []int32{1279, 9217, -1}),
 		RTTables:      number(r, "rt_tables", []int32{0, 252, 256}, []int32{253, 255, -1}),
 		ConflictProbe: rapid.SampledFrom([]*bool{nil, nil, new(false), new(true)}).Draw(r, "conflict_probe"),
+		SourceGuard:   rapid.SampledFrom([]*bool{nil, nil, new(false), new(true)}).Draw(r, "source_guard"),
 		CIDR:          mostly(r, "cidr", []string{"10.0.0.0/24", "10.0.0.9/8", "64.0.0.0/3"}, odd()),
 		Net6:          mostly(r, "net6", []string{"fd00::/64", "fd00::9/16", "::1:0:0:0/80"}, odd()),
 	}

@@ -10,4 +10,6 @@ import (
 )
 
 // New returns the backend of NetworkType ipvlan, in mode l2.
-func New(k slave.Kernel) *slave.Backend { return slave.New(k, kernel.IPVLAN, "l2") }
+func New(k slave.Kernel, s slave.Sources) *slave.Backend {
+	return slave.New(k, s, kernel.IPVLAN, "l2")
+}

@@ -9,4 +9,6 @@ import (
 )
 
 // New returns the backend of NetworkType macvlan, in mode bridge.
-func New(k slave.Kernel) *slave.Backend { return slave.New(k, kernel.MACVLAN, "bridge") }
+func New(k slave.Kernel, s slave.Sources) *slave.Backend {
+	return slave.New(k, s, kernel.MACVLAN, "bridge")
+}

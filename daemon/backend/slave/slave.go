@@ -8,9 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/daemon/firewall"
 	"github.com/patchbay-cni/patchbay/daemon/kernel"
 	"github.com/patchbay-cni/patchbay/network"
 )
@@ -21,29 +24,74 @@ type Kernel interface {
 	Detach(context.Context, *kernel.Slave) error
 }
 
+// Sources lets frames of slaves pass the source guards of host links.
+type Sources interface {
+	// Permit lets frames from s pass. With strict it fails where the kernel cannot guard.
+	Permit(name string, s firewall.Source, strict bool) error
+	// Revoke takes it back.
+	Revoke(link, name string)
+}
+
 // Backend makes slaves of one kind. It implements attach.Backend.
 type Backend struct {
-	kernel Kernel
-	kind   string
-	mode   string
+	kernel  Kernel
+	sources Sources
+	kind    string
+	mode    string
 }
 
 var _ attach.Backend = (*Backend)(nil)
 
 // New returns a backend for a kind and mode of kernel.Slave.
-func New(k Kernel, kind, mode string) *Backend {
-	return &Backend{kernel: k, kind: kind, mode: mode}
+func New(k Kernel, s Sources, kind, mode string) *Backend {
+	return &Backend{kernel: k, sources: s, kind: kind, mode: mode}
 }
 
 // Attach makes the slave in the Pod and writes its MAC and MTU into ifc. What
 // waiting may cure is attach.ErrTryAgain.
 func (b *Backend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
-	out, err := b.kernel.Attach(ctx, b.slave(rec, ifc))
+	s := b.slave(rec, ifc)
+	if b.kind == kernel.MACVLAN {
+		s.MAC = kernel.RandomMAC() // the guard has it before the first frame
+	}
+	if err := b.sources.Permit(SourceName(rec, ifc), source(ifc, s.MAC), ifc.Network.SourceGuardSet); err != nil {
+		return fmt.Errorf("network %s: %w: %w", ifc.Network.Ref, attach.ErrTryAgain, err)
+	}
+	out, err := b.kernel.Attach(ctx, s)
 	if err != nil {
+		b.sources.Revoke(ifc.Parent, SourceName(rec, ifc))
 		return fmt.Errorf("network %s: %w", ifc.Network.Ref, retryable(err))
 	}
 	ifc.MAC, ifc.MTU = out.MAC, out.MTU
 	return nil
+}
+
+// SourceName is the name of an interface's source.
+func SourceName(rec *attach.Record, ifc *attach.Interface) string {
+	return rec.ContainerID + "/" + rec.IfName + "/" + ifc.Name
+}
+
+func source(ifc *attach.Interface, mac net.HardwareAddr) firewall.Source {
+	return firewall.Source{Link: ifc.Parent, MAC: mac, V4: ifc.V4.Addr(), V6: ifc.V6.Addr()}
+}
+
+// RecordedSources are the sources of the slaves in the journal's records, by name.
+func RecordedSources(records []*attach.Record) map[string]firewall.Source {
+	sources := map[string]firewall.Source{}
+	for _, rec := range records {
+		for i := range rec.Interfaces {
+			ifc := &rec.Interfaces[i]
+			if rec.State == attach.Released || ifc.Network.Delegates() || ifc.Parent == "" {
+				continue
+			}
+			var mac net.HardwareAddr
+			if ifc.Network.Type == v1.TypeMACVLAN {
+				mac, _ = net.ParseMAC(ifc.MAC) // as the kernel said it
+			}
+			sources[SourceName(rec, ifc)] = source(ifc, mac)
+		}
+	}
+	return sources
 }
 
 // Detach removes the slave.
@@ -51,6 +99,7 @@ func (b *Backend) Detach(ctx context.Context, rec *attach.Record, ifc *attach.In
 	if err := b.kernel.Detach(ctx, b.slave(rec, ifc)); err != nil {
 		return fmt.Errorf("network %s: %w", ifc.Network.Ref, err)
 	}
+	b.sources.Revoke(ifc.Parent, SourceName(rec, ifc))
 	return nil
 }
 

@@ -15,7 +15,9 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/backend/ipvlan"
 	"github.com/patchbay-cni/patchbay/daemon/backend/macvlan"
 	"github.com/patchbay-cni/patchbay/daemon/backend/slave"
+	"github.com/patchbay-cni/patchbay/daemon/firewall"
 	"github.com/patchbay-cni/patchbay/daemon/kernel"
+	"github.com/patchbay-cni/patchbay/netwatcher"
 	"github.com/patchbay-cni/patchbay/network"
 )
 
@@ -33,6 +35,27 @@ func (r *recorder) Attach(_ context.Context, s *kernel.Slave) (kernel.Outcome, e
 func (r *recorder) Detach(_ context.Context, s *kernel.Slave) error {
 	r.asked = append(r.asked, *s)
 	return r.err
+}
+
+// sources keeps what is permitted, by name; err is the answer to Permit.
+type sources struct {
+	permitted map[string]firewall.Source
+	strict    bool
+	err       error
+}
+
+func (s *sources) Permit(name string, source firewall.Source, strict bool) error {
+	if s.permitted == nil {
+		s.permitted = map[string]firewall.Source{}
+	}
+	s.permitted[name], s.strict = source, strict
+	return s.err
+}
+
+func (s *sources) Revoke(link, name string) {
+	if s.permitted[name].Link == link {
+		delete(s.permitted, name)
+	}
 }
 
 func route(dst, gw string) network.Route {
@@ -63,7 +86,7 @@ func TestSlaveOfInterface(t *testing.T) {
 	}
 	cases := map[string]struct {
 		reason     string
-		backend    func(slave.Kernel) *slave.Backend
+		backend    func(slave.Kernel, slave.Sources) *slave.Backend
 		kind, mode string
 	}{
 		"IPVLAN":  {"slaves talk to each other at layer 2", ipvlan.New, "ipvlan", "l2"},
@@ -74,12 +97,20 @@ func TestSlaveOfInterface(t *testing.T) {
 			t.Parallel()
 			r := &recorder{}
 			rec, ifc := example()
-			b := tc.backend(r)
+			g := &sources{}
+			b := tc.backend(r, g)
 			if err := errors.Join(b.Attach(t.Context(), rec, ifc), b.Detach(t.Context(), rec, ifc)); err != nil {
 				t.Fatal(err)
 			}
 			want := want
 			want.Kind, want.Mode = tc.kind, tc.mode
+			if mac := r.asked[0].MAC; (mac != nil) != (tc.kind == kernel.MACVLAN) {
+				t.Errorf("%s has MAC %v before it is made", name, mac)
+			}
+			r.asked[0].MAC = nil // random
+			if len(g.permitted) > 0 {
+				t.Errorf("left behind: %v", g.permitted)
+			}
 			ips := cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})
 			if diff := cmp.Diff([]kernel.Slave{want, want}, r.asked, ips); diff != "" {
 				t.Errorf("%s: DEL must name the same link as ADD: -want +got\n%s", tc.reason, diff)
@@ -106,7 +137,7 @@ func TestAttachErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rec, ifc := example()
-			err := macvlan.New(&recorder{err: tc.err}).Attach(t.Context(), rec, ifc)
+			err := macvlan.New(&recorder{err: tc.err}, &sources{}).Attach(t.Context(), rec, ifc)
 			if !errors.Is(err, tc.err) {
 				t.Errorf("got %v, want it to wrap %v", err, tc.err)
 			}
@@ -120,10 +151,61 @@ func TestAttachErrors(t *testing.T) {
 	}
 }
 
+// A slave is made after the guard of its link knows it, and one that is not made is forgotten.
+func TestSourceOfSlave(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason         string
+		refused, fails error
+		want           bool
+	}{
+		"Attached": {reason: "its frames pass", want: true},
+		"Refused":  {reason: "no slave is made that could not send", refused: netwatcher.ErrNoSourceGuard},
+		"Failed":   {reason: "there is no slave", fails: kernel.ErrParentMissing},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rec, ifc := example()
+			rec.ContainerID, rec.IfName, ifc.Network.SourceGuardSet, ifc.Network.Type = "sandbox", "eth0", true, "macvlan"
+			g, r := &sources{err: tc.refused}, &recorder{err: tc.fails}
+			err := macvlan.New(r, g).Attach(t.Context(), rec, ifc)
+			if !errors.Is(err, errors.Join(tc.refused, tc.fails)) && (err != nil) == tc.want {
+				t.Fatalf("%s: got %v", tc.reason, err)
+			}
+			if tc.refused != nil {
+				if len(r.asked) > 0 || !errors.Is(err, attach.ErrTryAgain) {
+					t.Errorf("%s: got %v, the kernel was asked for %v", tc.reason, err, r.asked)
+				}
+				return
+			}
+			s, ok := g.permitted["sandbox/eth0/net1"]
+			if ok != tc.want || !g.strict {
+				t.Fatalf("%s: %v, strict %v", tc.reason, g.permitted, g.strict)
+			}
+			if !ok {
+				return
+			}
+			if s.Link != "storage.500" || s.MAC.String() != r.asked[0].MAC.String() || s.V4 != ifc.V4.Addr() || s.V6.IsValid() {
+				t.Errorf("%s: got %+v for slave %+v", tc.reason, s, r.asked[0])
+			}
+			rec.Interfaces = []attach.Interface{*ifc}
+			got := slave.RecordedSources([]*attach.Record{rec})["sandbox/eth0/net1"]
+			if got.MAC.String() != ifc.MAC || got.Link != s.Link || got.V4 != s.V4 {
+				t.Errorf("the journal gives %+v", got)
+			}
+			rec.State = attach.Released
+			if got := slave.RecordedSources([]*attach.Record{rec}); len(got) > 0 {
+				t.Errorf("a Pod that is gone has %v", got)
+			}
+		})
+	}
+}
+
 func TestDetachError(t *testing.T) {
 	t.Parallel()
 	rec, ifc := example()
-	if err := macvlan.New(&recorder{err: kernel.ErrNameTaken}).Detach(t.Context(), rec, ifc); !errors.Is(err, kernel.ErrNameTaken) {
+	if err := macvlan.New(&recorder{err: kernel.ErrNameTaken}, &sources{}).Detach(t.Context(), rec, ifc); !errors.Is(err, kernel.ErrNameTaken) {
 		t.Errorf("got %v, want the kernel's error", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/daemon/backend/macvlan"
+	"github.com/patchbay-cni/patchbay/daemon/firewall"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/daemon/kernel"
 	"github.com/patchbay-cni/patchbay/daemon/server"
@@ -42,6 +43,11 @@ func serve(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
+	guard, err := firewall.OpenGuard("")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, guard.Close()) }()
 	boot, err := journal.BootID()
 	if err != nil {
 		return err
@@ -55,7 +61,7 @@ func serve(ctx context.Context, o options) (err error) {
 		Socket: socketIn(o.dir), Pending: filepath.Join(o.dir, "pending"), Log: logr.Discard(),
 		Handler: attach.New(attach.Config{
 			BootID: boot, Journal: j, Cluster: fake, Addresses: fake, HostLinks: fake, Namespaces: fake, Publisher: fake,
-			Backends: map[string]attach.Backend{"macvlan": macvlan.New(k)},
+			Backends: map[string]attach.Backend{"macvlan": macvlan.New(k, guard)},
 		}),
 	}).Run(ctx)
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// A link is guarded while all its networks want it.
+func TestGuardedLinks(t *testing.T) {
+	t.Parallel()
+	guarded, open := newNet(1, "storage", vlan(500)), newNet(2, "storage", vlan(500), named("open"))
+	guarded.SourceGuard = true
+	cases := map[string]struct {
+		reason string
+		nets   []*network.Network
+		want   bool
+	}{
+		"Guarded": {"all want it", []*network.Network{guarded}, true},
+		"Open":    {"none wants it", []*network.Network{open}, false},
+		"Both":    {"frames do not say of which network they are", []*network.Network{guarded, open}, false},
+		"Reverse": {"whatever comes first", []*network.Network{open, guarded}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(tc.nets...)
+			r := w.reconciler(t)
+			link, err := r.Parent(t.Context(), tc.nets[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Contains(w.guarded, link); got != tc.want {
+				t.Errorf("%s: a Pod gets a link with guard %v, want %v", tc.reason, got, tc.want)
+			}
+			if err := r.Reconcile(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Contains(w.guarded, link); got != tc.want {
+				t.Errorf("%s: after a round the guard is %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// A change of the network applies with the next round, also while Pods are on it.
+func TestGuardIsChanged(t *testing.T) {
+	t.Parallel()
+	n := newNet(1, "storage", vlan(500))
+	w := newWorld(n)
+	r := w.reconciler(t)
+	for _, on := range []bool{false, true, false} {
+		c := *n
+		c.SourceGuard = on
+		w.nets = []*network.Network{&c}
+		if err := r.Reconcile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if (len(w.guarded) == 1) != on {
+			t.Errorf("source_guard %v: guarded are %v", on, w.guarded)
+		}
+	}
+}
+
+// While networks may be missing, a guard stays; a link that is made is guarded in the round
+// that makes it.
+func TestGuardStaysWhileNetworksAreUnknown(t *testing.T) {
+	t.Parallel()
+	n := newNet(1, "storage", vlan(500))
+	n.SourceGuard = true
+	w := newWorld(n)
+	r := w.reconciler(t)
+	if err := r.Reconcile(t.Context()); err != nil || len(w.guarded) != 1 {
+		t.Fatalf("guarded %v, %v", w.guarded, err)
+	}
+	w.nets, w.err["Networks"] = nil, ErrIncomplete
+	if err := r.Reconcile(t.Context()); err != nil || len(w.guarded) != 1 {
+		t.Errorf("not all networks are known: guarded %v, %v", w.guarded, err)
+	}
+}
+
+// Where the kernel cannot guard, links work, and the node says so.
+func TestNoSourceGuard(t *testing.T) {
+	t.Parallel()
+	n := newNet(1, "storage", vlan(500))
+	n.SourceGuard = true
+	w := newWorld(n)
+	w.err["Sources"] = ErrNoSourceGuard
+	r := w.reconciler(t)
+	if _, err := r.Parent(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Reconcile(t.Context()); err != nil {
+		t.Fatalf("trying again soon does not help: %v", err)
+	}
+	conditions := w.written[len(w.written)-1].Conditions
+	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == ConditionIsolated })
+	if c := conditions[i]; c.Status != metav1.ConditionFalse || c.Reason != "SourcesPass" {
+		t.Errorf("got %s %s: %s", c.Status, c.Reason, c.Message)
+	}
+}
