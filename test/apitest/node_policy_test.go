@@ -52,7 +52,7 @@ func endpoint(namespace, host string) *v1.DanmEp {
 	return &v1.DanmEp{
 		ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("ep"), Namespace: namespace, Finalizers: []string{v1.NodeFinalizer}},
 		Spec: v1.DanmEpSpec{
-			NetworkName: "n", EndpointID: "e", Host: host, Pod: "p", CID: "c", Interface: v1.DanmEpInterface{Name: "eth0"},
+			NetworkName: "n", EndpointID: "e", Host: host, HostUID: "uid", Pod: "p", CID: "c", Interface: v1.DanmEpInterface{Name: "eth0"},
 		},
 	}
 }
@@ -66,7 +66,9 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 		t.Helper()
 		ns := env.Namespace(t)
 		own, others := endpoint(ns, "node-1"), endpoint(ns, "node-2")
-		for _, ep := range []*v1.DanmEp{own, others} {
+		kept, bare := endpoint(ns, "node-1"), endpoint(ns, "node-1")
+		bare.Spec.HostUID, bare.Finalizers = "", nil
+		for _, ep := range []*v1.DanmEp{own, others, kept, bare} {
 			if err := env.Client.Create(t.Context(), ep); err != nil {
 				t.Fatal(err)
 			}
@@ -101,6 +103,22 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 			}},
 			"LateFinalizer": {reason: "The same afterwards.", refused: "danm.io/node only", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, own.DeepCopy(), mergePatch(`{"metadata": {"finalizers": ["danm.io/node", "example.com/never"]}}`), client.DryRunAll)
+			}},
+			"NoHostUID": {reason: "Nothing would remove it when its Node is deleted.", refused: "spec.HostUID must be", write: func(ctx context.Context, c client.Client) error {
+				ep := endpoint(ns, "node-1")
+				ep.Spec.HostUID = ""
+				return c.Create(ctx, ep)
+			}},
+			"LateHostUID": {reason: "The same afterwards.", refused: "spec.HostUID must be", write: func(ctx context.Context, c client.Client) error {
+				return c.Patch(ctx, kept.DeepCopy(), mergePatch(`{"spec": {"HostUID": null}}`))
+			}},
+			"NoHostUIDNorFinalizer": {reason: "So DANM writes it.", write: func(ctx context.Context, c client.Client) error {
+				ep := endpoint(ns, "node-1")
+				ep.Spec.HostUID, ep.Finalizers = "", nil
+				return c.Create(ctx, ep)
+			}},
+			"FinalizerWithoutHostUID": {reason: "Made in two steps.", refused: "spec.HostUID must be", write: func(ctx context.Context, c client.Client) error {
+				return c.Patch(ctx, bare.DeepCopy(), mergePatch(`{"metadata": {"finalizers": ["danm.io/node"]}}`))
 			}},
 			"Owner": {reason: "The garbage collector would delete it.", refused: "sets none", write: func(ctx context.Context, c client.Client) error {
 				ep := endpoint(ns, "node-1")
