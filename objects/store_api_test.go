@@ -208,8 +208,8 @@ func TestStoreListsTheEndpointsOfOneNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []claims.Endpoint{
-		{Namespace: ns, Name: "danms", UID: danms, Pod: "p", PodUID: "uid-of-p", Node: node, V4: netip.MustParseAddr("10.9.0.8")},
-		{Namespace: ns, Name: "ours", UID: ours, Pod: "p", PodUID: "uid-of-p", NetworkUID: string(cn.UID), Node: node,
+		{Namespace: ns, Name: "danms", UID: danms, Pod: "p", PodUID: "uid-of-p", Node: node, ID: "danms", V4: netip.MustParseAddr("10.9.0.8")},
+		{Namespace: ns, Name: "ours", UID: ours, Pod: "p", PodUID: "uid-of-p", NetworkUID: string(cn.UID), Node: node, ID: "ours",
 			V4: netip.MustParseAddr("10.9.0.7"), V6: netip.MustParseAddr("fd00::7")},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {

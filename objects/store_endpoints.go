@@ -71,7 +71,7 @@ func EndpointOf(ep *v1.DanmEp) (claims.Endpoint, error) {
 	}
 	return claims.Endpoint{
 		Namespace: ep.Namespace, Name: ep.Name, UID: string(ep.UID), Pod: ep.Spec.Pod, PodUID: ep.Spec.PodUID,
-		NetworkUID: ep.Spec.NetworkUID, Node: ep.Spec.Host, V4: v4, V6: v6,
+		NetworkUID: ep.Spec.NetworkUID, Node: ep.Spec.Host, ID: ep.Spec.EndpointID, V4: v4, V6: v6,
 	}, nil
 }
 

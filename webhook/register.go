@@ -70,7 +70,7 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	log := mgr.GetLogger().WithName("admission")
 	keeper := newKeeper(c, o, log)
 	known, desk := newCatalog(), reserve.New(ctx, store{c}, leftOut(log))
-	sweeper := &sweeper{reader: c, desk: desk, log: log, wake: make(chan struct{}, 1)}
+	sweeper := &sweeper{reader: c, desk: desk, log: log, wake: make(chan struct{}, 1), home: o.Namespace}
 	press := newPresser(c, log)
 	chosen := &subnets{reader: c, desk: desk, ranges: o.Ranges}
 	server := newServer(o, keeper, handlers{

@@ -32,6 +32,8 @@ type sweeper struct {
 	desk   *reserve.Desk
 	log    logr.Logger
 	wake   chan struct{}
+	// home is the namespace to which the controller moves DanmEps that outlive theirs.
+	home string
 
 	mu sync.Mutex
 	// deleted are the tokens of networks that were deleted since the last look.
@@ -160,18 +162,24 @@ func (s *sweeper) unused(ctx context.Context, gone []string, owners map[string]t
 }
 
 // attached reports whether a DanmEp names a network of that name which is gone: another one
-// than that with the UID, if there is one again.
+// than that with the UID, if there is one again. One that moves is in its new namespace
+// before it leaves the old one, which is therefore listed first.
 func (s *sweeper) attached(ctx context.Context, name client.ObjectKey, uid string) (bool, error) {
 	used := false
 	fresh := func() client.ObjectList { return &v1.DanmEpList{} }
-	err := eachPage(ctx, s.reader, fresh, func(obj client.Object) {
-		if ep, ok := obj.(*v1.DanmEp); ok {
-			key := objects.NetworkOf(ep)
-			used = used || key.Ref == network.Ref{Kind: v1.KindTenantNetwork, Namespace: name.Namespace, Name: name.Name} && (key.UID == "" || key.UID != uid)
+	for _, namespace := range []string{name.Namespace, s.home} {
+		err := eachPage(ctx, s.reader, fresh, func(obj client.Object) {
+			if ep, ok := obj.(*v1.DanmEp); ok {
+				key := objects.NetworkOf(ep)
+				if from, moved := objects.MovedFrom(ep); moved {
+					key.Ref.Namespace = from.Namespace
+				}
+				used = used || key.Ref == network.Ref{Kind: v1.KindTenantNetwork, Namespace: name.Namespace, Name: name.Name} && (key.UID == "" || key.UID != uid)
+			}
+		}, client.InNamespace(namespace), client.MatchingFields{"spec.NetworkName": name.Name})
+		if err != nil {
+			return false, fmt.Errorf("list DanmEps of TenantNetwork %s: %w", name, err)
 		}
-	}, client.InNamespace(name.Namespace), client.MatchingFields{"spec.NetworkName": name.Name})
-	if err != nil {
-		return false, fmt.Errorf("list DanmEps of TenantNetwork %s: %w", name, err)
 	}
 	return used, nil
 }

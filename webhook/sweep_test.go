@@ -26,6 +26,8 @@ type cluster struct {
 	networks map[string]string
 	// attached are DanmEps: the network's name and UID.
 	attached map[string]string
+	// home has them moved: there is none in the networks' namespace any more.
+	home bool
 }
 
 func (c *cluster) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
@@ -33,8 +35,11 @@ func (c *cluster) List(_ context.Context, list client.ObjectList, opts ...client
 		lo := client.ListOptions{}
 		lo.ApplyOptions(opts)
 		for name, uid := range c.attached {
-			if lo.Namespace == "ns" && lo.FieldSelector.String() == "spec.NetworkName="+name {
-				ep := v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
+			if lo.Namespace == map[bool]string{false: "ns", true: "home"}[c.home] && lo.FieldSelector.String() == "spec.NetworkName="+name {
+				ep := v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: lo.Namespace}}
+				if c.home {
+					ep.Annotations = map[string]string{v1.MovedFromAnnotation: "ns/ep"}
+				}
 				ep.Spec.APIType, ep.Spec.NetworkName, ep.Spec.NetworkUID = v1.KindTenantNetwork, name, uid
 				eps.Items = append(eps.Items, ep)
 			}
@@ -96,6 +101,7 @@ func TestSweep(t *testing.T) {
 		networks map[string]string
 		deleted  map[string]string // told by a watch
 		attached map[string]string // DanmEps, by the network's name
+		home     bool              // they have moved
 		after    time.Duration
 		takeOver string // the TenantConfig's annotation
 		team     string // whom it is for; the namespace is red's
@@ -104,6 +110,7 @@ func TestSweep(t *testing.T) {
 		"Same":      {reason: "All is well.", reserved: one, networks: map[string]string{"a": first}, want: one, after: time.Hour},
 		"Deleted":   {reason: "Free at once.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, want: one},
 		"Attached":  {reason: "Pods are still on its VLAN.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "uid-of-b"}, want: one + ", " + two, after: time.Hour},
+		"Moved":     {reason: "Its namespace is deleted, and the DanmEp of a sandbox that runs has moved.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "uid-of-b"}, home: true, want: one + ", " + two, after: time.Hour},
 		"Again":     {reason: "It was made again, and its former Pods are still on the former VLAN.", reserved: one + ", " + two, networks: map[string]string{"b": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "former"}, want: one + ", " + two},
 		"AgainUsed": {reason: "It was made again, and has Pods: they are on its VLAN.", reserved: one + ", " + two, networks: map[string]string{"b": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": "uid-of-b"}, want: one},
 		"Unknown":   {reason: "A DanmEp of DANM's names no UID.", reserved: one + ", " + two, networks: map[string]string{"a": first}, deleted: map[string]string{"b": second}, attached: map[string]string{"b": ""}, want: one + ", " + two},
@@ -121,7 +128,7 @@ func TestSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := &cluster{networks: tc.networks, attached: tc.attached}
+				c := &cluster{networks: tc.networks, attached: tc.attached, home: tc.home}
 				c.config.HostDevices = []v1.HostDevice{{Name: "ens4", VNIType: "vlan", VNIRange: "1-9"}}
 				c.config.Status.Reservations = page(tc.reserved)
 				c.config.Annotations = map[string]string{v1.TakeOverAnnotation: tc.takeOver}
@@ -129,7 +136,7 @@ func TestSweep(t *testing.T) {
 					c.config.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": tc.team}}
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				s := &sweeper{reader: c, desk: reserve.New(ctx, configs{c}, nil), log: logr.Discard(), wake: make(chan struct{}, 1)}
+				s := &sweeper{reader: c, desk: reserve.New(ctx, configs{c}, nil), log: logr.Discard(), wake: make(chan struct{}, 1), home: "home"}
 				for name, assigned := range tc.deleted {
 					o := metadata(name, assigned)
 					s.gone(&o)

@@ -24,6 +24,10 @@ const (
 	TakeOverAnnotation = "danm.io/take-over"
 )
 
+// MovedFromAnnotation on a DanmEp is the namespace and name that it had, such as "web/x1",
+// before the controller moved it: its namespace was being deleted, and its Pod was gone.
+const MovedFromAnnotation = "danm.io/moved-from"
+
 // AssignedAnnotation on a TenantNetwork says what admission assigned to it from a
 // TenantConfig, such as "vlan/ens4/1003 5f3a9c01d2e4b687": kind, device and ID, and
 // the token of the reservation. Admission sets it, users cannot.
@@ -114,6 +118,15 @@ const (
 
 // ReasonForgedDanmEp of an Event on a Pod: another node than the Pod's made a DanmEp for it.
 const ReasonForgedDanmEp = "ForgedDanmEp"
+
+// Reasons of Events on Nodes about DanmEps that outlive their Pods and keep a namespace that
+// is being deleted.
+const (
+	// ReasonDanmEpMoved: the controller moved it into its own namespace.
+	ReasonDanmEpMoved = "DanmEpMoved"
+	// ReasonDanmEpOutlivesPod: it has to stay where its network is.
+	ReasonDanmEpOutlivesPod = "DanmEpOutlivesPod"
+)
 
 // Reasons of Events on networks that answer RebuildAnnotation.
 const (

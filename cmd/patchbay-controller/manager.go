@@ -50,7 +50,7 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
 	registry := prometheus.NewRegistry()
-	if err := addresses.Add(ctx, m, addresses.Config{Grace: o.nodeGrace, Registry: registry}); err != nil {
+	if err := addresses.Add(ctx, m, addresses.Config{Grace: o.nodeGrace, Registry: registry, Namespace: o.namespace}); err != nil {
 		return nil, fmt.Errorf("set up the controller of addresses: %w", err)
 	}
 	used := ranges.New(m.GetConfig(), o.clusterRanges, m.GetLogger().WithName("ranges"))

@@ -32,18 +32,21 @@ func Cached() map[client.Object]cache.ByObject {
 }
 
 // slimEndpoint keeps what names a DanmEp, its network, interface, addresses, node and
-// Pod, and how old it is.
+// Pod, how old it is, and whether it is being deleted.
 func slimEndpoint(obj any) (any, error) {
 	ep, ok := obj.(*v1.DanmEp)
 	if !ok {
 		return obj, nil
 	}
 	s := ep.Spec
+	if s.EndpointID == ep.Name {
+		s.EndpointID = ep.Name // one copy of the text
+	}
 	return &v1.DanmEp{
 		ObjectMeta: aged(&ep.ObjectMeta),
 		Spec: v1.DanmEpSpec{
 			NetworkName: intern(s.NetworkName), NetworkUID: intern(s.NetworkUID), APIType: intern(s.APIType),
-			Host: intern(s.Host), HostUID: intern(s.HostUID), Pod: s.Pod, PodUID: s.PodUID,
+			Host: intern(s.Host), HostUID: intern(s.HostUID), Pod: s.Pod, PodUID: s.PodUID, EndpointID: s.EndpointID,
 			Interface: v1.DanmEpInterface{Name: intern(s.Interface.Name), Address: s.Interface.Address, AddressIPv6: s.Interface.AddressIPv6},
 		},
 	}, nil
@@ -73,7 +76,7 @@ func identity(m *metav1.ObjectMeta) metav1.ObjectMeta {
 
 func aged(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	slim := identity(m)
-	slim.CreationTimestamp = m.CreationTimestamp
+	slim.CreationTimestamp, slim.DeletionTimestamp = m.CreationTimestamp, m.DeletionTimestamp
 	return slim
 }
 

@@ -37,7 +37,7 @@ func TestCachedObjectsAreSlim(t *testing.T) {
 				Interface: v1.DanmEpInterface{Name: "eth0", Address: "10.0.0.1/24", AddressIPv6: "fd00::1/64", MacAddress: "m", Proutes: map[string]string{"a": "b"}},
 			}},
 			want: &v1.DanmEp{ObjectMeta: bare, Spec: v1.DanmEpSpec{
-				NetworkName: "net", NetworkUID: "nu", Host: "h", HostUID: "hu", Pod: "p", PodUID: "pu", APIType: v1.KindDanmNet,
+				NetworkName: "net", NetworkUID: "nu", EndpointID: "e", Host: "h", HostUID: "hu", Pod: "p", PodUID: "pu", APIType: v1.KindDanmNet,
 				Interface: v1.DanmEpInterface{Name: "eth0", Address: "10.0.0.1/24", AddressIPv6: "fd00::1/64"},
 			}},
 		},

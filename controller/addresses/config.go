@@ -17,6 +17,11 @@ type Config struct {
 	Grace time.Duration
 	// Registry gets the metrics.
 	Registry prometheus.Registerer
+	// Namespace is the controller's own: DanmEps move there that keep a namespace from
+	// being deleted. None does when it is empty.
+	Namespace string
+	// Outlived is how long the deletion of such a DanmEp must have waited; 2 min when zero.
+	Outlived time.Duration
 	// Every is the time between two looks at all networks; 45 s when zero, so that
 	// a bitmap is right within a minute, whatever the watches miss.
 	Every time.Duration
@@ -45,6 +50,7 @@ func (c Config) withDefaults() Config {
 		value time.Duration
 	}{
 		{&c.Every, 45 * time.Second}, {&c.Settle, time.Second}, {&c.Pace, 5 * time.Second}, {&c.Hurry, 3 * time.Second}, {&c.Timeout, time.Minute},
+		{&c.Outlived, 2 * time.Minute},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value

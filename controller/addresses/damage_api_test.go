@@ -175,7 +175,7 @@ func TestDuplicatesAreReported(t *testing.T) {
 	if err := a.Return(t.Context(), key, twin.Name, a4, a6); err != nil {
 		t.Fatal(err)
 	}
-	if err := objects.RemoveEndpoint(t.Context(), env.Client, twin); err != nil {
+	if _, err := objects.RemoveEndpoint(t.Context(), env.Client, twin); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Free(t.Context(), key, twin.Name, a4, a6); err != nil {

@@ -45,7 +45,7 @@ func TestDeletionEndsWithTheLastUser(t *testing.T) {
 			status: &v1.IPAMStatus{}, ep: true,
 			end: func(t *testing.T, _ *v1.ClusterNetwork, ep *v1.DanmEp) {
 				t.Helper()
-				if err := objects.RemoveEndpoint(t.Context(), env.Client, ep); err != nil {
+				if _, err := objects.RemoveEndpoint(t.Context(), env.Client, ep); err != nil {
 					t.Fatal(err)
 				}
 			},

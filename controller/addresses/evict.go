@@ -86,7 +86,7 @@ func (c *Controller) removeEndpoint(ctx context.Context, cached *v1.DanmEp, know
 	if ep.UID != cached.UID || lifeOf(ep) != lifeOf(cached) {
 		return nil
 	}
-	if err := objects.RemoveEndpoint(ctx, c.direct, ep); err != nil {
+	if _, err := objects.RemoveEndpoint(ctx, c.direct, ep); err != nil {
 		return err
 	}
 	c.metrics.endpoints.Inc()

@@ -60,7 +60,7 @@ func (c *Controller) removeForgedEndpoint(ctx context.Context, cached *v1.DanmEp
 	if ep.UID != cached.UID || !elsewhere(pod, ep) {
 		return nil
 	}
-	if err := objects.RemoveEndpoint(ctx, c.direct, ep); err != nil {
+	if _, err := objects.RemoveEndpoint(ctx, c.direct, ep); err != nil {
 		return err
 	}
 	c.metrics.forged.Inc()

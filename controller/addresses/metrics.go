@@ -13,7 +13,8 @@ import (
 type metrics struct {
 	drift               *prometheus.CounterVec
 	evicted, endpoints  prometheus.Counter
-	forged              prometheus.Counter
+	forged, moved       prometheus.Counter
+	blocking            prometheus.Gauge
 	allocated, capacity *prometheus.GaugeVec
 	conflicts           *prometheus.GaugeVec
 	recovering          prometheus.Gauge
@@ -43,6 +44,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		evicted:   counter("patchbay_ipam_evicted_addresses_total", "Addresses freed because their Node was deleted."),
 		endpoints: counter("patchbay_ipam_removed_endpoints_total", "DanmEps removed because their Node was deleted."),
 		forged:    counter("patchbay_ipam_forged_endpoints_total", "DanmEps removed because their Pod runs on another node than the one that made them. Above zero, look whether that node is compromised."),
+		moved:     counter("patchbay_ipam_moved_endpoints_total", "DanmEps moved out of namespaces in deletion because their Pods are gone and their nodes did not end them. Above zero, look whether these nodes are well."),
+		blocking:  gauge("patchbay_ipam_blocking_endpoints", "DanmEps without a Pod that keep a namespace from being deleted. An Event on each one's Node names it."),
 		allocated: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "patchbay_pool_allocated", Help: "Addresses of a network that are in use or held by nodes: status.allocated.",
 		}, labels),
@@ -56,7 +59,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		recovering: gauge("patchbay_networks_recovering", "Networks that give out no address until their nodes have said what they use."),
 		swept:      gauge("patchbay_ipam_sweep_timestamp_seconds", "When the leader last looked at all networks, in Unix time."),
 	}
-	r.MustRegister(m.drift, m.evicted, m.endpoints, m.forged, m.allocated, m.capacity, m.conflicts, m.recovering, m.swept)
+	r.MustRegister(m.drift, m.evicted, m.endpoints, m.forged, m.moved, m.blocking, m.allocated, m.capacity, m.conflicts, m.recovering, m.swept)
 	for _, kind := range []string{"freed", "marked"} {
 		m.drift.WithLabelValues(kind)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
@@ -20,6 +21,8 @@ import (
 type sweeper struct {
 	*Controller
 	absences absences
+	// blocking are the DanmEps that were reported to keep a namespace.
+	blocking map[types.UID]bool
 	// queue makes the Controller look at a network.
 	queue func(context.Context, network.Ref)
 }
@@ -102,7 +105,7 @@ func (s *sweeper) farewell(ctx context.Context, holders map[life][]network.Ref) 
 			s.queue(ctx, ref)
 		}
 	}
-	return errors.Join(append(errs, s.removeForged(ctx, eps, known))...)
+	return errors.Join(append(errs, s.removeForged(ctx, eps, known), s.moveOutlived(ctx, eps, known))...)
 }
 
 // only returns the lives that are true.

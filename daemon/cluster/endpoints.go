@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,8 @@ import (
 // endpoints writes and removes DanmEps.
 type endpoints struct {
 	c client.Client
+	// host is this node. It is nil for who only removes.
+	host func() (Host, bool)
 }
 
 // create makes the DanmEp and returns its UID. One of that name with the same
@@ -44,26 +47,61 @@ func (e endpoints) create(ctx context.Context, ep *v1.DanmEp) (types.UID, error)
 
 // find reads a DanmEp, with quorum. It returns nil when there is none, or when
 // the one of that name is not ours: another UID, or another EndpointID where
-// the UID is not known.
+// the UID is not known. One that existed may have moved to another namespace.
 func (e endpoints) find(ctx context.Context, key client.ObjectKey, id string, uid types.UID) (*v1.DanmEp, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	ep := &v1.DanmEp{}
-	if err := e.c.Get(ctx, key, ep); apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
+	err := e.c.Get(ctx, key, ep)
+	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("get DanmEp %s: %w", key, err)
 	}
-	if (uid != "" && ep.UID != uid) || (uid == "" && ep.Spec.EndpointID != id) {
+	switch {
+	case err == nil && (ep.UID == uid || uid == "" && ep.Spec.EndpointID == id):
+		return ep, nil
+	case uid == "": // it never was there, as far as this node knows
 		return nil, nil
 	}
-	return ep, nil
+	host, _ := e.host()
+	return e.moved(ctx, host.Name, key, id)
 }
 
+// moved finds the DanmEp that the controller made when the namespace of the one that had
+// that key was deleted, nil when there is none. The policies keep other nodes from making
+// DanmEps of this one.
+func (e endpoints) moved(ctx context.Context, node string, from client.ObjectKey, id string) (*v1.DanmEp, error) {
+	list := &v1.DanmEpList{}
+	if err := e.c.List(ctx, list, client.MatchingFields{"spec.Host": node}); err != nil {
+		return nil, fmt.Errorf("look for DanmEp %s in another namespace: %w", from, err)
+	}
+	for i := range list.Items {
+		ep := &list.Items[i]
+		if was, ok := objects.MovedFrom(ep); ok && was == from && ep.Spec.EndpointID == id {
+			return ep, nil
+		}
+	}
+	return nil, nil
+}
+
+// movedAfter is less than the controller waits before it moves a DanmEp in deletion.
+const movedAfter = time.Minute
+
 // remove takes the node's finalizer off and deletes the DanmEp. Somebody may
-// have asked for its deletion before: then it goes with the finalizer.
+// have asked for its deletion before: then it goes with the finalizer. If that is long ago,
+// or the DanmEp is gone already, the controller may be moving it: nothing may be left that
+// covers what is about to be freed.
 func (e endpoints) remove(ctx context.Context, ep *v1.DanmEp) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return objects.RemoveEndpoint(ctx, e.c, ep)
+	late := ep.DeletionTimestamp != nil && time.Since(ep.DeletionTimestamp.Time) > movedAfter
+	removed, err := objects.RemoveEndpoint(ctx, e.c, ep)
+	if err != nil || removed && !late {
+		return err
+	}
+	moved, err := e.moved(ctx, ep.Spec.Host, client.ObjectKeyFromObject(ep), ep.Spec.EndpointID)
+	if moved == nil || err != nil {
+		return err
+	}
+	_, err = objects.RemoveEndpoint(ctx, e.c, moved)
+	return err
 }

@@ -86,7 +86,11 @@ func (o *Orphans) Sweep(ctx context.Context) error {
 	touched := map[claims.Key]bool{}
 	for i := range eps {
 		ep := &eps[i]
-		if known[client.ObjectKeyFromObject(ep)] {
+		key := client.ObjectKeyFromObject(ep)
+		if from, moved := objects.MovedFrom(ep); moved {
+			key = from
+		}
+		if known[key] {
 			continue
 		}
 		gone, err := o.remove(ctx, ep)

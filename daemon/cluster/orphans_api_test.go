@@ -69,10 +69,18 @@ func TestOrphansAreRemoved(t *testing.T) {
 		ep     *v1.DanmEp
 		stays  bool
 	}{
-		"Gone":      {reason: "nobody knows it, its namespace is gone", ep: add(host, "/gone", nothing)},
-		"Alive":     {reason: "the sandbox runs although the journal was lost", ep: add(host, "/alive", nothing), stays: true},
-		"Unknown":   {reason: "its namespace is not recorded", ep: add(host, "", nothing), stays: true},
-		"Journal":   {reason: "the journal answers for it", ep: add(host, "/gone", nothing), stays: true},
+		"Gone":    {reason: "nobody knows it, its namespace is gone", ep: add(host, "/gone", nothing)},
+		"Alive":   {reason: "the sandbox runs although the journal was lost", ep: add(host, "/alive", nothing), stays: true},
+		"Unknown": {reason: "its namespace is not recorded", ep: add(host, "", nothing), stays: true},
+		"Journal": {reason: "the journal answers for it", ep: add(host, "/gone", nothing), stays: true},
+		"Moved": {reason: "the journal answers for it under the name that it had", stays: true,
+			ep: add(host, "/gone", func(ep *v1.DanmEp) {
+				ep.Annotations = map[string]string{v1.MovedFromAnnotation: ns + "/before"}
+			})},
+		"MovedGone": {reason: "nobody knows what it was before",
+			ep: add(host, "/gone", func(ep *v1.DanmEp) {
+				ep.Annotations = map[string]string{v1.MovedFromAnnotation: ns + "/unknown"}
+			})},
 		"OtherNode": {reason: "another node's daemon decides", ep: add(node, "/gone", nothing), stays: true},
 		"Foreign": {reason: "DANM wrote it, without our finalizer", stays: true,
 			ep: add(host, "/gone", func(ep *v1.DanmEp) { ep.Finalizers = nil })},
@@ -87,7 +95,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 		Client: env.As(t, apitest.NodeDaemon(host)), Node: host, Addresses: collected,
 		Alive: func(path string) (bool, error) { return path == "/alive", nil },
 		Records: func() ([]*attach.Record, error) {
-			return []*attach.Record{{PodNamespace: ns, Interfaces: []attach.Interface{{EndpointName: cases["Journal"].ep.Name}}}}, nil
+			return []*attach.Record{{PodNamespace: ns, Interfaces: []attach.Interface{{EndpointName: cases["Journal"].ep.Name}, {EndpointName: "before"}}}}, nil
 		},
 	}
 	if err := o.Sweep(logged(t)); err != nil {

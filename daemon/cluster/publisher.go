@@ -67,7 +67,7 @@ func (k recordKey) String() string { return k.containerID + "/" + k.ifName }
 func NewPublisher(c PublisherConfig) *Publisher {
 	return &Publisher{
 		host: c.Host, records: c.Records, coverage: c.Coverage, recovery: c.Recovery,
-		endpoints:  endpoints{c: c.Client},
+		endpoints:  endpoints{c: c.Client, host: c.Host},
 		queue:      newQueue[recordKey](),
 		unfinished: map[recordKey]int{},
 	}

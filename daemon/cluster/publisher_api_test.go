@@ -26,6 +26,7 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/daemon/journal"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
@@ -195,6 +196,104 @@ func TestEndpointLivesFromPublishToRelease(t *testing.T) {
 	b.expect(t, orderly()...)
 	if ep := b.endpoint(t.Context()); ep != nil {
 		t.Errorf("DanmEp is still there: %+v", ep.ObjectMeta)
+	}
+}
+
+// move does what the controller does when the namespace of a DanmEp is being deleted.
+func (b *bench) move(ctx context.Context, t *testing.T, to string) *v1.DanmEp {
+	t.Helper()
+	moved := b.makeMoved(ctx, t, to)
+	if removed, err := objects.RemoveEndpoint(ctx, b.env.Client, b.endpoint(ctx)); !removed || err != nil {
+		t.Fatalf("removed is %t, %v", removed, err)
+	}
+	return moved
+}
+
+// makeMoved is the first half of that.
+func (b *bench) makeMoved(ctx context.Context, t *testing.T, to string) *v1.DanmEp {
+	t.Helper()
+	ep := b.endpoint(ctx)
+	moved := &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{
+		Namespace: to, GenerateName: "moved-", Finalizers: []string{v1.NodeFinalizer},
+		Annotations: map[string]string{v1.MovedFromAnnotation: client.ObjectKeyFromObject(ep).String()},
+	}, Spec: ep.Spec}
+	if err := b.env.Client.Create(ctx, moved); err != nil {
+		t.Fatal(err)
+	}
+	return moved
+}
+
+// A DanmEp that the controller moved to another namespace is not missing, and ends with the
+// sandbox, before its address is free.
+func TestMovedEndpointIsReleased(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, apitest.Start(t), interceptor.Funcs{})
+	b.Publish(b.rec)
+	b.published(t)
+	moved := b.move(t.Context(), t, b.env.Namespace(t))
+	rec, err := b.journal.Get(b.rec.ContainerID, b.rec.IfName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := b.gone(t.Context(), rec); len(gone) > 0 || err != nil {
+		t.Errorf("missing %v, %v; want none: that would begin a recovery", gone, err)
+	}
+	b.coverage.exists = func() bool {
+		return b.env.Client.Get(context.WithoutCancel(t.Context()), client.ObjectKeyFromObject(moved), &v1.DanmEp{}) == nil
+	}
+	b.release(t)
+	b.forgotten(t)
+	b.expect(t, orderly()...)
+}
+
+// DEL and the controller's move meet: whoever comes second, nothing covers the address
+// when it is freed.
+func TestReleaseMeetsMove(t *testing.T) {
+	t.Parallel()
+	env := apitest.Start(t)
+	to := env.Namespace(t)
+	var b *bench
+	var once sync.Once
+	var moved *v1.DanmEp
+	ready := make(chan struct{})
+	b = newBench(t, env, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			<-ready
+			once.Do(func() { moved = b.move(ctx, t, to) })
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	close(ready)
+	b.Publish(b.rec)
+	b.published(t)
+	b.release(t)
+	b.forgotten(t)
+	if err := b.env.Client.Get(t.Context(), client.ObjectKeyFromObject(moved), &v1.DanmEp{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the moved DanmEp covers an address that is free: %v", err)
+	}
+	b.expect(t, orderly()...)
+}
+
+// The node ends a DanmEp that the controller is about to move: both go.
+func TestRemovalEndsTheMove(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, apitest.Start(t), interceptor.Funcs{})
+	b.Publish(b.rec)
+	b.published(t)
+	ep, moved := b.endpoint(t.Context()), b.makeMoved(t.Context(), t, b.env.Namespace(t))
+	if err := b.env.Client.Delete(t.Context(), ep.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	ep = b.endpoint(t.Context())
+	ep.DeletionTimestamp.Time = ep.DeletionTimestamp.Add(-2 * movedAfter) // it was asked for long ago
+	if err := b.endpoints.remove(t.Context(), ep); err != nil {
+		t.Fatal(err)
+	}
+	if b.endpoint(t.Context()) != nil {
+		t.Error("the DanmEp is still there")
+	}
+	if err := b.env.Client.Get(t.Context(), client.ObjectKeyFromObject(moved), &v1.DanmEp{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the moved DanmEp would cover an address that is free: %v", err)
 	}
 }
 

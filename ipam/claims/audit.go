@@ -124,7 +124,9 @@ func (p *planner) conflicts(before func(uid string) bool) (found []Conflict, uns
 	for _, e := range p.endpoints {
 		if e.of(p.obj.UID) {
 			for _, a := range both(e.V4, e.V6) {
-				at(a).endpoints = append(at(a).endpoints, e)
+				if c := at(a); !slices.ContainsFunc(c.endpoints, e.sameInterface) {
+					c.endpoints = append(c.endpoints, e)
+				}
 			}
 		}
 	}
@@ -149,6 +151,12 @@ func (p *planner) conflicts(before func(uid string) bool) (found []Conflict, uns
 	}
 	slices.SortFunc(found, func(a, b Conflict) int { return a.Addr.Compare(b.Addr) })
 	return found, unsure
+}
+
+// sameInterface reports whether two DanmEps are of one interface: for a moment there are
+// two while the controller moves one to another namespace.
+func (e Endpoint) sameInterface(other Endpoint) bool {
+	return e.ID != "" && e.ID == other.ID && e.Node == other.Node && e.PodUID == other.PodUID
 }
 
 // claimants are the DanmEps, and the nodes by their entries, that have one address.

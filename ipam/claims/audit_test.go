@@ -231,6 +231,10 @@ func TestConflicts(t *testing.T) {
 	}
 	former := pod("b", "n2")
 	former.NetworkUID = "former"
+	moved, other := pod("a", "n1"), pod("b", "n2")
+	moved.ID, other.ID = "sandbox-eth1", "sandbox-eth1"
+	copied := moved
+	copied.Namespace, copied.Name = "patchbay-system", "moved-1"
 	cases := map[string]struct {
 		reason     string
 		held       map[string]v1.HeldAddresses
@@ -244,6 +248,8 @@ func TestConflicts(t *testing.T) {
 		"TwoEntries":     {reason: "two nodes give it to Pods", held: map[string]v1.HeldAddresses{"n1": held("10.0.0.1"), "n2": held("10.0.0.1")}, want: []claims.Owner{{Node: "n1"}, {Node: "n2"}}},
 		"OwnEntry":       {reason: "each use and release has a moment when both cover it", held: map[string]v1.HeldAddresses{"n1": held("10.0.0.1")}, endpoints: []claims.Endpoint{pod("a", "n1")}},
 		"Quarantine":     {reason: "what answered on the wire is no Pod of ours", held: map[string]v1.HeldAddresses{"!quarantine": held("10.0.0.1")}, endpoints: []claims.Endpoint{pod("a", "n1")}},
+		"Moved":          {reason: "the controller moves it: two DanmEps of one interface", endpoints: []claims.Endpoint{moved, copied}},
+		"SameID":         {reason: "another node says that its DanmEp is of the same interface", endpoints: []claims.Endpoint{moved, other}, want: []claims.Owner{owner("a", "n1"), owner("b", "n2")}},
 		"FormerNetwork":  {reason: "a DanmEp of a network of that name that is gone", endpoints: []claims.Endpoint{former, pod("a", "n1")}},
 		"Recovering":     {reason: "older state brings both back, and not all nodes have reported", recovering: true, endpoints: []claims.Endpoint{pod("b", "n2"), pod("a", "n1")}},
 	}

@@ -97,6 +97,8 @@ type Endpoint struct {
 	NetworkUID string
 	// Node is spec.Host.
 	Node string
+	// ID is spec.EndpointID: DanmEps of one interface have the same.
+	ID string
 	// V4 and V6 are the addresses, without prefix length; invalid when none.
 	V4, V6 netip.Addr
 }

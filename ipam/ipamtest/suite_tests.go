@@ -209,7 +209,7 @@ func (s *suite) endpointsOfTheNetwork() {
 	s.Create(s.T, other, "10.1.0.0/24")
 	ep := func(ref network.Ref, name, v4, v6 string) claims.Endpoint {
 		e := claims.Endpoint{
-			Namespace: "default", Name: ref.Name + name, Pod: "pod-" + name, PodUID: "uid-" + name, NetworkUID: net.UID, Node: "n" + name,
+			Namespace: "default", Name: ref.Name + name, Pod: "pod-" + name, PodUID: "uid-" + name, NetworkUID: net.UID, Node: "n" + name, ID: "id-" + name,
 		}
 		e.V4, _ = netip.ParseAddr(v4)
 		e.V6, _ = netip.ParseAddr(v6)

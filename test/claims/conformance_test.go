@@ -81,7 +81,7 @@ func (h harness) AddEndpoint(t *testing.T, ref network.Ref, ep claims.Endpoint) 
 	h.create(t, &v1.DanmEp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ep.Namespace, Name: ep.Name},
 		Spec: v1.DanmEpSpec{
-			NetworkName: ref.Name, NetworkUID: ep.NetworkUID, APIType: ref.Kind, EndpointID: "e", Host: ep.Node,
+			NetworkName: ref.Name, NetworkUID: ep.NetworkUID, APIType: ref.Kind, EndpointID: ep.ID, Host: ep.Node,
 			Pod: ep.Pod, PodUID: ep.PodUID, CID: "sandbox",
 			Interface: v1.DanmEpInterface{Name: "eth0", Address: withLength(ep.V4, 24), AddressIPv6: withLength(ep.V6, 64)},
 		},
