@@ -113,6 +113,12 @@ func found(t *testing.T, k *Kernel, want ...netwatcher.Found) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i := range state.Links {
+		if len(state.Links[i].MAC) == 0 {
+			t.Errorf("the MAC of link %s is not known", state.Links[i].Name)
+		}
+		state.Links[i].MAC = nil // a random one
+	}
 	for i := range want {
 		if len(want[i].Peers) == 0 {
 			want[i].Peers = nil
