@@ -229,6 +229,11 @@ func TestDuties(t *testing.T) {
 			network: annotated(v1.SkipAnnotation, "b", recovering("a")), calls: []string{"recover [a b] without [b]"},
 			writes: []string{"conditions"}, events: []string{"left out on request: b"},
 		},
+		"SkippedText": {
+			reason:  "tenants write it: what is no Node's name is neither passed on nor reported",
+			network: annotated(v1.SkipAnnotation, "c,b,all of them", recovering("a")), calls: []string{"recover [a b] without [b]"},
+			writes: []string{"conditions"}, events: []string{"left out on request: b"},
+		},
 		"SkipIsOver": {
 			reason: "it must not count for a later recovery", network: annotated(v1.SkipAnnotation, "b"), writes: []string{`"/metadata/annotations/danm.io~1ipam-skip"`, "conditions"},
 		},

@@ -37,8 +37,7 @@ type waiting struct {
 // recover starts the recovery of a network when a node reports a rollback, and ends it
 // when every Node has said what it uses, or is skipped. It returns who is awaited.
 func (c *Controller) recover(ctx context.Context, r reading) (waiting, error) {
-	text, _ := r.skip()
-	w := waiting{skipped: parseNames(text), deferred: r.deferred()}
+	w := waiting{deferred: r.deferred()}
 	if r.RollbackDue(c.cfg.Now()) {
 		return c.startRecovery(ctx, r, w)
 	}
@@ -51,6 +50,8 @@ func (c *Controller) recover(ctx context.Context, r reading) (waiting, error) {
 	if err != nil {
 		return w, err
 	}
+	text, _ := r.skip()
+	w.skipped = listed(known.names(), text)
 	if w.awaited = remaining(known.names(), state.Done, w.skipped); len(w.awaited) > 0 {
 		return w, nil // the cache may know too many Nodes for a moment: it will know better
 	}
@@ -59,6 +60,7 @@ func (c *Controller) recover(ctx context.Context, r reading) (waiting, error) {
 	if known, err = c.members.get(ctx, c); err != nil {
 		return w, err
 	}
+	w.skipped = listed(known.names(), text)
 	if w.awaited, err = c.steward.Recover(ctx, r.key(), known.names(), w.skipped); err != nil {
 		return w, fmt.Errorf("end the recovery of %s: %w", r.Ref, err)
 	}
@@ -75,6 +77,8 @@ func (c *Controller) startRecovery(ctx context.Context, r reading, w waiting) (w
 	if err != nil {
 		return w, err
 	}
+	text, _ := r.skip()
+	w.skipped = listed(known.names(), text)
 	if w.awaited, err = c.steward.Recover(ctx, r.key(), known.names(), w.skipped); err != nil {
 		return w, fmt.Errorf("start the recovery of %s: %w", r.Ref, err)
 	}
@@ -130,16 +134,24 @@ func remaining(nodes, done, skip []string) []string {
 	return left
 }
 
-// parseNames reads the value of the annotation danm.io/ipam-skip: names with commas
-// between them.
-func parseNames(text string) []string {
-	var names []string
+// listed are those of nodes that the value of the annotation danm.io/ipam-skip names, with
+// commas between names. Tenants write it: nothing else of it is remembered or reported, and
+// it costs no more than its length.
+func listed(nodes []string, text string) []string {
+	if text == "" {
+		return nil
+	}
+	names := map[string]bool{}
 	for name := range strings.SplitSeq(text, ",") {
-		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
+		names[strings.TrimSpace(name)] = true
+	}
+	var found []string
+	for _, n := range nodes {
+		if names[n] {
+			found = append(found, n)
 		}
 	}
-	return names
+	return found
 }
 
 // members are the Node objects as the API server has them. When etcd was restored
