@@ -42,7 +42,9 @@ func answer(err error) admission.Response {
 	case apierrors.IsAlreadyExists(err):
 		return refusal(http.StatusConflict, metav1.StatusReasonAlreadyExists, err)
 	case errors.Is(err, tenant.ErrPending):
-		return refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err)
+		r := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err)
+		r.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: pendingRetrySeconds}
+		return r
 	case errors.Is(err, reserve.ErrUnavailable):
 		return refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err)
 	}

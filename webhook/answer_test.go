@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/tenant"
 )
 
 // A value of the wrong type is the user's mistake: 422 with its field, without Go's words.
@@ -52,5 +54,14 @@ func TestWrongTypesAnswer422(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A client with client-go repeats a request by itself if the answer says when.
+func TestPendingReservationsSayWhenToRetry(t *testing.T) {
+	t.Parallel()
+	got := answer(fmt.Errorf("reserve: %w", tenant.ErrPending)).Result
+	if got.Code != http.StatusTooManyRequests || got.Details == nil || got.Details.RetryAfterSeconds != pendingRetrySeconds {
+		t.Errorf("got %+v, want 429 with details.retryAfterSeconds %d", got, pendingRetrySeconds)
 	}
 }

@@ -140,9 +140,10 @@ func TestTenantCannotEmptyARange(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)
 	config, _ := offer(t, env, ns, `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100-119"}], budgets: {ids: 4, networks: 5}}`)
-	tenant := tenantOf(t, env, ns)
+	patient := tenantOf(t, env, ns)
+	impatient := env.Impatient(t, apitest.Tenant("tenant-of-"+ns))
 	create := func(name string, opts ...client.CreateOption) error {
-		return tenant.Create(t.Context(), tenantNetwork(t, ns, name, `{}`), opts...)
+		return impatient.Create(t.Context(), tenantNetwork(t, ns, name, `{}`), opts...)
 	}
 	if err := create("first"); err != nil {
 		t.Fatal(err)
@@ -176,6 +177,9 @@ func TestTenantCannotEmptyARange(t *testing.T) {
 		case apierrors.IsTooManyRequests(err):
 			full++
 			checkAnswer(t, "the others", err, []string{ns, "try again"})
+			if seconds, _ := apierrors.SuggestsClientDelay(err); seconds != 10 {
+				t.Errorf("the others are to be tried again after %d s, want 10", seconds)
+			}
 		case !apierrors.IsForbidden(err):
 			t.Errorf("create beyond the quota: %v", err)
 		}
@@ -186,8 +190,10 @@ func TestTenantCannotEmptyARange(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	// When they are released, the budget is what counts.
-	eventuallyWithin(t, 4*time.Minute, "the tenant creates again", func() bool { return create("second") == nil })
+	// When they are released, the budget is what counts. A usual client waits by itself.
+	eventuallyWithin(t, 4*time.Minute, "the tenant creates again", func() bool {
+		return patient.Create(t.Context(), tenantNetwork(t, ns, "second", `{}`)) == nil
+	})
 	for _, name := range []string{"third", "fourth"} {
 		eventually(t, name+" is created", func() bool { return client.IgnoreAlreadyExists(create(name)) == nil })
 	}

@@ -127,6 +127,9 @@ func (h *assigner) create(ctx context.Context, obj *v1.TenantNetwork, isNew bool
 const (
 	pendingPatience = 3 * time.Second
 	pendingEvery    = 100 * time.Millisecond
+	// pendingRetrySeconds is when the client is to try again. client-go does so by itself,
+	// ten times: longer than a reservation waits for its network.
+	pendingRetrySeconds = 10
 )
 
 // reserve finds a place for a network whose name is new: the API server looks whether it is

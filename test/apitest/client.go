@@ -4,6 +4,7 @@ package apitest
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -59,6 +60,32 @@ func (e *Env) As(tb testing.TB, who Identity) client.WithWatch {
 	}
 	return c
 }
+
+// Impatient returns a client of an identity that does not repeat requests by itself when the
+// API server asks it to try again later.
+func (e *Env) Impatient(tb testing.TB, who Identity) client.WithWatch {
+	tb.Helper()
+	config := e.ConfigAs(who)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			answer, err := next.RoundTrip(r)
+			if err == nil {
+				answer.Header.Del("Retry-After")
+			}
+			return answer, err
+		})
+	})
+	c, err := newClient(config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func newClient(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
