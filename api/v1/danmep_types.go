@@ -40,67 +40,85 @@ type DanmEpStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// DanmEpSpec describes one interface of one Pod.
+// DanmEpSpec describes one interface of one Pod. All that look after the network read it, so
+// that its text has bounds and its addresses can be read: else one node's DanmEp would stop them.
 type DanmEpSpec struct {
 	// NetworkName is the name of the network object.
+	// +kubebuilder:validation:MaxLength=253
 	NetworkName string `json:"NetworkName"`
 
 	// NetworkUID is the UID of the network object: a network that was
 	// re-created with the same name does not own this endpoint's addresses.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	NetworkUID string `json:"NetworkUID,omitempty"`
 
 	// NetworkType is the backend.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	NetworkType string `json:"NetworkType,omitempty"`
 
 	// EndpointID is unique to the interface: derived from sandbox and name.
+	// +kubebuilder:validation:MaxLength=253
 	EndpointID string `json:"EndpointID"`
 
 	// Interface is what the Pod sees.
 	Interface DanmEpInterface `json:"Interface"`
 
 	// Host is the name of the Node.
+	// +kubebuilder:validation:MaxLength=253
 	Host string `json:"Host"`
 
 	// HostUID is the UID of the Node object.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	HostUID string `json:"HostUID,omitempty"`
 
 	// Pod is the name of the Pod.
+	// +kubebuilder:validation:MaxLength=253
 	Pod string `json:"Pod"`
 
 	// PodUID is the UID of the Pod.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	PodUID string `json:"PodUID,omitempty"`
 
 	// CID is the ID of the Pod's sandbox.
+	// +kubebuilder:validation:MaxLength=253
 	CID string `json:"CID"`
 
 	// Netns is the path of the Pod's network namespace.
 	// +optional
+	// +kubebuilder:validation:MaxLength=4096
 	Netns string `json:"netns,omitempty"`
 
 	// APIType is the network's kind: DanmNet, TenantNetwork, ClusterNetwork.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	APIType string `json:"apiType,omitempty"`
 }
 
 // DanmEpInterface is one interface as the Pod sees it.
 type DanmEpInterface struct {
 	// Name in the Pod.
+	// +kubebuilder:validation:MaxLength=64
 	Name string `json:"Name"`
 
 	// Address is the IPv4 address with its prefix length, such as 10.0.0.5/24.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self == "" || self == "none" || (isCIDR(self) ? cidr(self).ip().family() == 4 : isIP(self) && ip(self).family() == 4)`,message=`must be an IPv4 address, with or without its prefix length`
 	Address string `json:"Address,omitempty"`
 
 	// AddressIPv6 is the IPv6 address with its prefix length.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self == "" || self == "none" || (isCIDR(self) ? cidr(self).ip().family() == 6 : isIP(self) && ip(self).family() == 6)`,message=`must be an IPv6 address, with or without its prefix length`
 	AddressIPv6 string `json:"AddressIPv6,omitempty"`
 
 	// MacAddress is the link-layer address.
 	// +optional
+	// +kubebuilder:validation:MaxLength=128
 	MacAddress string `json:"MacAddress,omitempty"`
 
 	// Proutes are the IPv4 policy routes, destination to gateway.
@@ -115,6 +133,7 @@ type DanmEpInterface struct {
 
 	// DeviceID is the device that a device plugin gave, a PCI address.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	DeviceID string `json:"DeviceID,omitempty"`
 
 	// MTU in bytes.

@@ -22,7 +22,8 @@ type NodeNetwork struct {
 	Status NodeNetworkStatus `json:"status,omitempty"`
 }
 
-// NodeNetworkStatus describes the links of one node.
+// NodeNetworkStatus describes the links of one node. The controller repeats errors in the
+// conditions of networks, so that text has bounds.
 type NodeNetworkStatus struct {
 	// Conditions: Ready, and what is wrong.
 	// +optional
@@ -52,19 +53,23 @@ type NodeNetworkStatus struct {
 
 	// Version of the node's daemon.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Version string `json:"version,omitempty"`
 
 	// KernelVersion is the release of the node's kernel, as uname -r says it.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	KernelVersion string `json:"kernelVersion,omitempty"`
 }
 
 // RefusedNetwork is a network that has no link on a node.
 type RefusedNetwork struct {
 	// Network as kind/namespace/name or kind/name.
+	// +kubebuilder:validation:MaxLength=512
 	Network string `json:"network"`
 
 	// Error says what is in the way and what to do.
+	// +kubebuilder:validation:MaxLength=1024
 	Error string `json:"error"`
 }
 
@@ -84,10 +89,12 @@ const (
 // NIC is a network interface of a node.
 type NIC struct {
 	// Name of the interface.
+	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
 
 	// MAC is the link-layer address.
 	// +optional
+	// +kubebuilder:validation:MaxLength=128
 	MAC string `json:"mac,omitempty"`
 
 	// MTU in bytes.
@@ -96,6 +103,7 @@ type NIC struct {
 
 	// Driver of the device.
 	// +optional
+	// +kubebuilder:validation:MaxLength=128
 	Driver string `json:"driver,omitempty"`
 
 	// Speed in Mbit/s; 0 when the device does not say.
@@ -106,6 +114,7 @@ type NIC struct {
 	// order; the first is the VTEP of VXLANs on this NIC.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:items:MaxLength=64
 	Addresses []string `json:"addresses,omitempty"`
 
 	// SRIOV tells the virtual functions of a physical function.
@@ -125,13 +134,16 @@ type SRIOVFunctions struct {
 // HostLink is one VLAN or VXLAN link on a node, or a NIC that networks use as it is.
 type HostLink struct {
 	// Name of the link.
+	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
 
 	// Identity is "vlan/<device>/<id>", "vxlan/<vni>" or "nic/<device>".
+	// +kubebuilder:validation:MaxLength=128
 	Identity string `json:"identity"`
 
 	// Parent is the NIC below.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	Parent string `json:"parent,omitempty"`
 
 	// MTU in bytes.
@@ -140,18 +152,22 @@ type HostLink struct {
 
 	// VTEP is the node's own address, which the others send to; of a VXLAN only.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	VTEP string `json:"vtep,omitempty"`
 
 	// State is Up, Down, Error or Kept.
+	// +kubebuilder:validation:MaxLength=64
 	State string `json:"state"`
 
 	// Error says what is wrong and what to do.
 	// +optional
+	// +kubebuilder:validation:MaxLength=1024
 	Error string `json:"error,omitempty"`
 
 	// Networks that ride on this link, as kind/namespace/name or kind/name.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:items:MaxLength=512
 	Networks []string `json:"networks,omitempty"`
 }
 

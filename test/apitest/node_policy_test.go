@@ -264,9 +264,55 @@ func TestNodeWritesWhatOthersRead(t *testing.T) {
 			"PressureSeconds": {reason: "Go wants six digits.", refused: "pressure", write: status(v1.KindClusterNetwork, n, `{"ipam": {"pressure": "2026-01-01T00:00:00Z"}}`)},
 			"LowerCase":       {reason: "Go wants capitals.", refused: "lastTransitionTime", write: condition(v1.KindClusterNetwork, n, "2026-01-01t00:00:00z")},
 		})
+		link := func(text string) func(context.Context, client.Client) error {
+			return status("NodeNetwork", links, `{"links": [{"name": "a.5", "identity": "vlan/ens4/5", "state": "Error", `+text+`}]}`)
+		}
+		long := strings.Repeat("x", 40<<10)
 		runWrites(t, env.As(t, apitest.NodeDaemon(links.Name)), map[string]daemonWrite{
 			"Links":          {reason: "As the daemon writes it.", write: condition("NodeNetwork", links, "2026-01-01T00:00:00Z")},
 			"LinksLowerCase": {reason: "Go wants capitals.", refused: "lastTransitionTime", write: condition("NodeNetwork", links, "2026-01-01t00:00:00z")},
+			"Error":          {reason: "As long as the daemon writes it.", write: link(`"error": "` + strings.Repeat("x", 404) + `"`)},
+			"LongError":      {reason: "The condition of each network that repeats it would be refused.", refused: "error", write: link(`"error": "` + long + `"`)},
+			"LongNetwork":    {reason: "The same with another field.", refused: "networks", write: link(`"networks": ["` + long + `"]`)},
+			"LongRefusal": {
+				reason: "The same with another field.", refused: "error",
+				write: status("NodeNetwork", links, `{"refused": [{"network": "ClusterNetwork/n", "error": "`+long+`"}]}`),
+			},
+		})
+	})
+}
+
+// One DanmEp whose address cannot be read would stop everybody who lists those of a network:
+// its recovery, its audits and its deletion.
+func TestNodeWritesReadableDanmEps(t *testing.T) {
+	t.Parallel()
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		ns := env.Namespace(t)
+		create := func(change func(*v1.DanmEpSpec)) func(context.Context, client.Client) error {
+			return func(ctx context.Context, c client.Client) error {
+				ep := endpoint(ns, "node-1")
+				change(&ep.Spec)
+				return c.Create(ctx, ep, client.DryRunAll)
+			}
+		}
+		addresses := func(v4, v6 string) func(context.Context, client.Client) error {
+			return create(func(s *v1.DanmEpSpec) { s.Interface.Address, s.Interface.AddressIPv6 = v4, v6 })
+		}
+		long := strings.Repeat("x", 40<<10)
+		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
+			"Both":     {reason: "As the daemon writes it.", write: addresses("10.0.0.5/24", "fd00::5/64")},
+			"Bare":     {reason: "As some plugins do.", write: addresses("10.0.0.5", "fd00::5")},
+			"None":     {reason: "As DANM writes it.", write: addresses("none", "none")},
+			"Empty":    {reason: "An interface without addresses.", write: addresses("", "")},
+			"Words":    {reason: "Nobody could read it.", refused: "IPv4 address", write: addresses("all", "")},
+			"Mask":     {reason: "Nobody could read it.", refused: "IPv4 address", write: addresses("10.0.0.5/33", "")},
+			"Mapped":   {reason: "It would be another address than it looks.", refused: "IPv6 address", write: addresses("", "::ffff:10.0.0.5")},
+			"Zone":     {reason: "It would be another address than it looks.", refused: "IPv6 address", write: addresses("", "fe80::1%eth0")},
+			"Family":   {reason: "It would be another address than it looks.", refused: "IPv4 address", write: addresses("fd00::5/64", "")},
+			"Family6":  {reason: "It would be another address than it looks.", refused: "IPv6 address", write: addresses("", "10.0.0.5/24")},
+			"LongPod":  {reason: "The condition that names it would be refused.", refused: "spec.Pod", write: create(func(s *v1.DanmEpSpec) { s.Pod = long })},
+			"LongKind": {reason: "The same with another field.", refused: "spec.apiType", write: create(func(s *v1.DanmEpSpec) { s.APIType = long })},
 		})
 	})
 }
