@@ -5,7 +5,6 @@ package addresses
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +16,9 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// mostEvents bounds the conflicts of a network whose Pods get Events at one look: a
-// node that was taken over can claim the addresses of all Pods.
+// mostEvents bounds the conflicts of a network whose Pods get Events at one look, and the
+// Pods of each: a node that was taken over can claim the addresses of all Pods, and each as
+// often as it likes.
 const mostEvents = 32
 
 // conflicts are the addresses of a network that have two owners.
@@ -45,7 +45,13 @@ func (c *Controller) audit(ctx context.Context, r reading) (conflicts, error) {
 	found, err := c.steward.Audit(ctx, r.key())
 	c.corrected(ctx, r, found.Drift)
 	if err != nil {
-		return conflicts{unknown: true}, fmt.Errorf("audit addresses of %s: %w", r.Ref, err)
+		err = fmt.Errorf("audit addresses of %s: %w", r.Ref, err)
+		if len(found.Conflicts) == 0 {
+			return conflicts{unknown: true}, err
+		}
+		// One node's entry that cannot be read hides no conflict of others.
+		c.reportConflicts(ctx, r, found.Conflicts)
+		return conflicts{list: found.Conflicts}, err
 	}
 	c.reportConflicts(ctx, r, found.Conflicts)
 	return conflicts{list: found.Conflicts}, nil
@@ -94,7 +100,7 @@ func (c *Controller) reportConflicts(ctx context.Context, r reading, list []clai
 			continue
 		}
 		logr.FromContextOrDiscard(ctx).Info("Found an address with two owners", "address", found.Addr.String(), "owners", text)
-		for _, o := range found.Owners {
+		for _, o := range found.Owners[:min(len(found.Owners), mostEvents)] {
 			if o.Pod != "" {
 				c.events.Event(podOf(o), corev1.EventTypeWarning, v1.ReasonDuplicateAddress, podConflictText(r.Ref, found, o))
 			}
@@ -136,17 +142,18 @@ func conflictText(c claims.Conflict) string {
 			names[i] = fmt.Sprintf("node %s, by its entry in status.ipam.held", o.Node)
 		}
 	}
-	return fmt.Sprintf("%v: %s", c.Addr, join(names, " and "))
+	return fmt.Sprintf("%v: %s", c.Addr, join(names, " and ", 2, mostText))
 }
 
-// conflictsText is the message of the condition.
+// conflictsText is the message of the condition. Its Event may be cut: the addresses come last.
 func conflictsText(all []claims.Conflict) string {
+	const most = 8 << 10 // of the 32 KiB of a condition
 	texts := make([]string, len(all))
 	for i := range all {
 		texts[i] = conflictText(all[i])
 	}
-	return "addresses with two owners: " + join(texts, "; ") +
-		". Connections of both may fail: delete one of the Pods of each address. If a node has the other, check whether it was taken over"
+	return "connections to these addresses may fail, since each has two owners: delete one of the Pods of each. " +
+		"If a node has the other, check whether it was taken over. " + join(texts, "; ", 1, most)
 }
 
 // podConflictText is for one of the Pods. Its readers may see no other namespace.
@@ -164,7 +171,7 @@ func podConflictText(ref network.Ref, c claims.Conflict, self claims.Owner) stri
 		}
 	}
 	return fmt.Sprintf("address %v of %s is also used by %s: connections of both may fail. Delete one of them; "+
-		"the network's condition AddressConflict names both", c.Addr, ref, strings.Join(others, " and "))
+		"the network's condition AddressConflict names both", c.Addr, ref, join(others, " and ", 1, mostText))
 }
 
 // damagedText says what an audit corrected.

@@ -92,7 +92,7 @@ func TestConflictText(t *testing.T) {
 			reason: "all owners", text: conflictsText([]claims.Conflict{c}),
 			want: []string{"10.0.0.1: Pod ns/a on node node-of-a and Pod ns/b", "Pod other/c on node node-of-c and node n4, by its entry"},
 		},
-		"Many": {reason: "a condition is short", text: conflictsText(many), want: []string{"and 3 more."}},
+		"Many": {reason: "a condition is short", text: conflictsText(many), want: []string{"and 3 more"}},
 		"Pod": {
 			reason: "its readers may see no other namespace", text: podConflictText(ref, c, c.Owners[0]),
 			want: []string{"10.0.0.1 of " + ref.String() + " is also used by Pod b and a Pod of another namespace and another node:"}, not: []string{"other/", "node-of", "n4"},

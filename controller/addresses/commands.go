@@ -41,7 +41,7 @@ func (c *Controller) obeyRebuild(ctx context.Context, r reading) (time.Duration,
 	drift := found.Drift
 	c.metrics.drifted(drift)
 	if err != nil {
-		c.events.Event(r.obj, corev1.EventTypeWarning, v1.ReasonRebuildFailed, short(err))
+		c.events.Event(r.obj, corev1.EventTypeWarning, v1.ReasonRebuildFailed, err.Error())
 		return 0, fmt.Errorf("rebuild bitmap of %s: %w", r.Ref, err)
 	}
 	logr.FromContextOrDiscard(ctx).Info("Rebuilt the bitmap on request", "freed", drift.Freed, "marked", drift.Marked)
@@ -97,14 +97,4 @@ func (c *Controller) unset(ctx context.Context, r reading, name, value string) e
 		return fmt.Errorf("take annotation %s off %s: %w", name, r.Ref, err)
 	}
 	return nil
-}
-
-// short is an error as an Event holds it.
-func short(err error) string {
-	const most = 1000
-	text := err.Error()
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
 }

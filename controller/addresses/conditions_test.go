@@ -87,7 +87,7 @@ func TestDesiredConditions(t *testing.T) {
 		},
 		"Conflict": {
 			reason: "both Pods are named", generation: 1, conflicts: conflicts{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
-			want: []string{"AddressConflict=True DuplicateAddress"}, message: "10.0.0.1: Pod ns/a on node node-of-a and Pod ns/b on node node-of-b.", write: true,
+			want: []string{"AddressConflict=True DuplicateAddress"}, message: "10.0.0.1: Pod ns/a on node node-of-a and Pod ns/b on node node-of-b", write: true,
 		},
 		"ConflictStays": {
 			reason: "the same conflicts write nothing", generation: 1, conflicts: conflicts{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},

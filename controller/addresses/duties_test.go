@@ -183,7 +183,13 @@ func TestDuties(t *testing.T) {
 			reason: "the condition, and an Event on each Pod", suspect: true,
 			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Conflicts: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "other/b")}},
 			calls: []string{"audit"}, writes: []string{"conditions"},
-			events: []string{"Pod ns/a: Warning DuplicateAddress: address 10.0.0.1 of ", "Pod other/b: Warning DuplicateAddress: address 10.0.0.1 of ", "Warning DuplicateAddress: addresses with two owners: 10.0.0.1: Pod ns/a on node "},
+			events: []string{"Pod ns/a: Warning DuplicateAddress: address 10.0.0.1 of ", "Pod other/b: Warning DuplicateAddress: address 10.0.0.1 of ", "10.0.0.1: Pod ns/a on node "},
+		},
+		"ConflictAndUnreadable": {
+			reason: "a node that was taken over hides no conflict with an entry that cannot be read", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Conflicts: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "other/b")}},
+			err: errors.New("entry is rubbish"), calls: []string{"audit"}, writes: []string{"conditions"}, fails: true,
+			events: []string{"Pod ns/a: Warning DuplicateAddress: ", "Pod other/b: Warning DuplicateAddress: ", "10.0.0.1: Pod ns/a on node "},
 		},
 		"ConflictIsOver": {
 			reason: "the condition is removed only after an audit", network: withConflict,

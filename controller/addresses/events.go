@@ -5,6 +5,7 @@ package addresses
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -28,5 +29,24 @@ func NewRecorder(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme) 
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Events("")})
 	context.AfterFunc(ctx, b.Shutdown)
-	return b.NewRecorder(scheme, corev1.EventSource{Component: Component}).WithLogger(logr.FromContextOrDiscard(ctx)), nil
+	events := b.NewRecorder(scheme, corev1.EventSource{Component: Component}).WithLogger(logr.FromContextOrDiscard(ctx))
+	return shortRecorder{events}, nil
+}
+
+// shortRecorder cuts messages: errors, and what nodes and tenants have named, may have any
+// length.
+type shortRecorder struct{ Recorder }
+
+// Event implements Recorder.
+func (r shortRecorder) Event(of runtime.Object, kind, reason, message string) {
+	r.Recorder.Event(of, kind, reason, short(message))
+}
+
+// short is a text as an Event holds it: at most 1 KiB.
+func short(text string) string {
+	const most, cut = 1024, "…"
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(cut)], "") + cut
 }

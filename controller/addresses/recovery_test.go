@@ -3,17 +3,18 @@
 package addresses
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/network"
 )
 
 func TestWhoIsAwaited(t *testing.T) {
@@ -66,18 +67,29 @@ func TestMessagesAreShortAndSayWhatToDo(t *testing.T) {
 		names = append(names, fmt.Sprintf("node-%d.%s.example.com", i, strings.Repeat("x", 30)))
 		many[names[i]] = metav1.NewMicroTime(time.Unix(0, 0))
 	}
+	var longest, pods []string // names of Nodes and Pods have at most 253 bytes
+	deferred := map[string]metav1.MicroTime{}
+	for i := range 1000 {
+		name := fmt.Sprintf("%0253d", i)
+		longest, pods = append(longest, name), append(pods, "ns/"+name)
+		deferred[name] = metav1.NewMicroTime(time.Unix(0, 0))
+	}
+	conflict := conflictOf("10.0.0.1", pods...)
 	cases := map[string]struct {
 		reason, text, want string
 	}{
+		"Longest":    {reason: "names as long as can be", text: recoveringText(waiting{since: "noon", awaited: longest, skipped: longest}), want: "and 999 more. For one that is off: kubectl patchbay ipam skip NODE"},
+		"Defers":     {reason: "names as long as can be", text: deferredText(deferred), want: "and 999 more. Until then"},
+		"Owners":     {reason: "a node that was taken over claims one address for many Pods", text: podConflictText(network.Ref{Kind: "ClusterNetwork", Name: "net"}, conflict, conflict.Owners[0]), want: "and 998 more: connections of both may fail"},
 		"Recovering": {reason: "the way out", text: recoveringText(waiting{since: "noon", awaited: names}), want: "kubectl patchbay ipam skip NODE"},
-		"HowMany":    {reason: "how many are awaited", text: recoveringText(waiting{since: "noon", awaited: names}), want: "and 992 more"},
+		"HowMany":    {reason: "how many are awaited", text: recoveringText(waiting{since: "noon", awaited: names}), want: "and 994 more"},
 		"Skipped":    {reason: "who is left out", text: recoveringText(waiting{awaited: []string{"a"}, skipped: []string{"b"}}), want: "Left out on request: b"},
-		"Deferred":   {reason: "how many are deferred", text: deferredText(many), want: "and 992 more"},
+		"Deferred":   {reason: "how many are deferred", text: deferredText(many), want: "and 996 more"},
 		"Exhausted":  {reason: "the way out", text: poolText(v1.ReasonExhausted, use{"IPv4", 254, 254}), want: "254 of 254 IPv4"},
 		"Enough":     {reason: "where the number is", text: poolText(v1.ReasonEnough, use{"IPv6", 1, 254}), want: "status.allocated"},
 		"Nothing":    {reason: "a rebuild that changed nothing says so", text: rebuiltText(claims.Drift{}), want: "nothing had to change"},
 		"Drift":      {reason: "what a rebuild changed", text: rebuiltText(claims.Drift{Freed: 3, Marked: 2}), want: "3 addresses that nobody has"},
-		"Error":      {reason: "an error is cut", text: short(errors.New(strings.Repeat("é", 1000))), want: "…"},
+		"Error":      {reason: "an error is cut", text: short(strings.Repeat("é", 1000)), want: "…"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -86,5 +98,15 @@ func TestMessagesAreShortAndSayWhatToDo(t *testing.T) {
 				t.Errorf("%s: %d bytes, want at most 1024 with %q: %s", tc.reason, len(tc.text), tc.want, tc.text)
 			}
 		})
+	}
+}
+
+// Errors and what tenants and nodes have named may have any length.
+func TestEventsAreCut(t *testing.T) {
+	t.Parallel()
+	got := &recorder{}
+	shortRecorder{got}.Event(nil, corev1.EventTypeWarning, v1.ReasonRebuildFailed, strings.Repeat("é", 1000))
+	if text := (*got)[0]; len(text) > len("Warning RebuildFailed: ")+1024 || !strings.HasSuffix(text, "é…") {
+		t.Errorf("%d bytes: %s", len(text), text)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,18 +13,27 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// mostNames is how many nodes a message names: Events hold 1 KiB.
-const mostNames = 8
+// mostNames and mostText bound the names in a message, and their bytes: Events hold 1 KiB,
+// and the name of a node may have 253 bytes.
+const mostNames, mostText = 8, 350
 
 // list writes names for a message, the first few and how many more.
-func list(names []string) string { return join(names, ", ") }
+func list(names []string) string { return join(names, ", ", 1, mostText) }
 
-// join is list with something else between the names.
-func join(names []string, between string) string {
-	if len(names) <= mostNames {
-		return strings.Join(names, between)
+// join is list with something else between the names. It writes at least so many, and more
+// while they have at most so many bytes.
+func join(names []string, between string, least, most int) string {
+	text := ""
+	for i, name := range names {
+		if i == mostNames || i >= least && len(text)+len(between)+len(name) > most {
+			return fmt.Sprintf("%s and %d more", text, len(names)-i)
+		}
+		if i > 0 {
+			text += between
+		}
+		text += name
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], between), len(names)-mostNames)
+	return text
 }
 
 // poolText says how a pool is, and what to do.

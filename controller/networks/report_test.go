@@ -97,12 +97,13 @@ func TestRollup(t *testing.T) {
 		status metav1.ConditionStatus
 		want   string
 	}{
-		"Nobody":   {"the daemons do not run", nil, metav1.ConditionUnknown, "no node has reported its links: does patchbayd run?"},
-		"All":      {"a node that joins changes nothing", map[string]*report{"a": good, "b": good}, metav1.ConditionTrue, "ready on all nodes"},
-		"One":      {"names the node and the cause", map[string]*report{"node-7": bad("ens5: NIC not found on this node"), "b": good}, metav1.ConditionFalse, "ready on 1 of 2 nodes; node-7: ens5: NIC not found on this node"},
-		"Silent":   {"a node that has not seen the network yet", map[string]*report{"a": good, "b": {}}, metav1.ConditionFalse, "ready on 1 of 2 nodes; b: it has not reported on this network yet"},
-		"OneCause": {"the same everywhere is said once", map[string]*report{"e": bad("taken"), "a": bad("taken"), "d": bad("taken"), "c": bad("taken"), "b": good}, metav1.ConditionFalse, "ready on 1 of 5 nodes; a, c, d and 1 more: taken"},
-		"Causes":   {"the most frequent first, and not all", map[string]*report{"a": bad("x"), "b": bad("y"), "c": bad("y"), "d": bad("z")}, metav1.ConditionFalse, "ready on 0 of 4 nodes; b, c: y; a: x; and 1 more causes: kubectl get nodenetworks"},
+		"Nobody":    {"the daemons do not run", nil, metav1.ConditionUnknown, "no node has reported its links: does patchbayd run?"},
+		"All":       {"a node that joins changes nothing", map[string]*report{"a": good, "b": good}, metav1.ConditionTrue, "ready on all nodes"},
+		"One":       {"names the node and the cause", map[string]*report{"node-7": bad("ens5: NIC not found on this node"), "b": good}, metav1.ConditionFalse, "ready on 1 of 2 nodes; node-7: ens5: NIC not found on this node"},
+		"Silent":    {"a node that has not seen the network yet", map[string]*report{"a": good, "b": {}}, metav1.ConditionFalse, "ready on 1 of 2 nodes; b: it has not reported on this network yet"},
+		"OneCause":  {"the same everywhere is said once", map[string]*report{"e": bad("taken"), "a": bad("taken"), "d": bad("taken"), "c": bad("taken"), "b": good}, metav1.ConditionFalse, "ready on 1 of 5 nodes; a, c, d and 1 more: taken"},
+		"LongNames": {"Events hold 1 KiB", map[string]*report{strings.Repeat("a", 253): bad("taken"), strings.Repeat("b", 253): bad("taken"), "c": good}, metav1.ConditionFalse, "ready on 1 of 3 nodes; " + strings.Repeat("a", 253) + " and 1 more: taken"},
+		"Causes":    {"the most frequent first, and not all", map[string]*report{"a": bad("x"), "b": bad("y"), "c": bad("y"), "d": bad("z")}, metav1.ConditionFalse, "ready on 0 of 4 nodes; b, c: y; a: x; and 1 more causes: kubectl get nodenetworks"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// mostCauses and mostNodes bound a message: Events hold 1 KiB.
-	mostCauses, mostNodes = 2, 3
+	// mostCauses, and mostNodes and mostText of the names of each one's nodes, bound a
+	// message: Events hold 1 KiB.
+	mostCauses, mostNodes, mostText = 2, 3, 150
 	// silent is what is wrong with a node that does not mention the network.
 	silent = "it has not reported on this network yet"
 )
@@ -68,8 +69,15 @@ func causes(byCause map[string][]string) string {
 
 func names(nodes []string) string {
 	slices.Sort(nodes)
-	if len(nodes) <= mostNodes {
-		return strings.Join(nodes, ", ")
+	text := ""
+	for i, name := range nodes {
+		if i == mostNodes || i > 0 && len(text)+len(name) > mostText {
+			return fmt.Sprintf("%s and %d more", text, len(nodes)-i)
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += name
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(nodes[:mostNodes], ", "), len(nodes)-mostNodes)
+	return text
 }
