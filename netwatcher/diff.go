@@ -116,10 +116,11 @@ func tagSteps(plan *Plan, state *State, kept map[network.Link]*Found, used Used)
 		id := network.Link{Device: nic.Name}
 		link := Spec{Identity: id, Name: nic.Name, Device: nic.Name}
 		w := plan.link(id)
+		inUse := func() bool { return used(&Found{Spec: link}) }
 		switch {
-		case nic.Untagged && w.passesTags(func() bool { return used(&Found{Spec: link}) }):
+		case nic.Untagged && w.passesTags(inUse):
 			changes = append(changes, Change{Op: Trunk, Link: link})
-		case w != nil && w.Err == nil && !nic.Untagged && !w.Tagged:
+		case w != nil && w.Err == nil && !nic.Untagged && !w.passesTags(inUse):
 			changes = append(changes, Change{Op: Untag, Link: link})
 		}
 	}

@@ -107,6 +107,10 @@ func TestDiffOfTags(t *testing.T) {
 			reason: "Pods of a network that does not fit any more are on the NIC beside another plugin's", state: closed, used: true,
 			nets: []*network.Network{newNet(1, "vm", kind("bridge")), newNet(2, "flat", mtu(9000))},
 		},
+		"RefusedOpen": {
+			reason: "the same, and somebody else has removed the filter", state: host(), used: true, want: []Change{untag(nic)},
+			nets: []*network.Network{newNet(1, "vm", kind("bridge")), newNet(2, "flat", mtu(9000))},
+		},
 		"DelegatesOnly": {
 			reason: "the last Pod of ours has left", state: closed, want: []Change{{Op: Trunk, Link: nic}},
 			nets: []*network.Network{newNet(1, "vm", kind("bridge"))},

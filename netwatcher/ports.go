@@ -51,6 +51,6 @@ type Cluster interface {
 // Pods tells what Pods are on.
 type Pods interface {
 	// Links returns the identities of all links that the journal's Pods use or
-	// are about to use.
+	// are about to use; of NICs those with slaves of ours that may send no VLAN tags.
 	Links() (map[network.Link]bool, error)
 }

@@ -33,7 +33,10 @@ func (p podLinks) Links() (map[network.Link]bool, error) {
 			continue
 		}
 		for i := range rec.Interfaces {
-			if id, ok := rec.Interfaces[i].Network.Link(); ok {
+			n := &rec.Interfaces[i].Network
+			id, ok := n.Link()
+			tagged := id.IsNIC() && (n.Trunk || n.Delegates())
+			if ok && !tagged {
 				links[id] = true
 			}
 		}

@@ -59,13 +59,20 @@ func TestPodLinksAreThoseOfLiveSandboxes(t *testing.T) {
 	on("coming", attach.Attaching, network.Network{Type: "macvlan", Device: "ens4", VXLAN: 700})
 	on("gone", attach.Released, network.Network{Type: "ipvlan", Device: "ens4", VLAN: 501})
 	on("delegated", attach.Attached, network.Network{Type: "bridge"})
+	on("delegated to a VLAN", attach.Attached, network.Network{Type: "bridge", Device: "ens5", VLAN: 5})
+	// Beside these alone, the NIC passes tags again.
+	on("delegated to a NIC", attach.Attached, network.Network{Type: "bridge", Device: "ens6"})
+	on("on a trunk", attach.Attached, network.Network{Type: "macvlan", Device: "ens8", Trunk: true})
+	flat := network.Network{Type: "macvlan", Device: "ens7"}
+	on("on a NIC", attach.Attached, flat)
 
 	got, err := podLinks{j}.Links()
 	if err != nil {
 		t.Fatal(err)
 	}
 	id, _ := vlan.Link()
-	if len(got) != 2 || !got[id] {
-		t.Errorf("links in use are %v, want the VLAN 500 and the VXLAN 700", got)
+	nic, _ := flat.Link()
+	if len(got) != 4 || !got[id] || !got[nic] {
+		t.Errorf("links in use are %v, want the VLANs 500 and 5, the VXLAN 700 and the NIC ens7", got)
 	}
 }
