@@ -49,7 +49,8 @@ func (in *input) guarded(current bool) []GuardedLink {
 		}
 		w := in.plan.link(f.Identity)
 		wanted := w != nil && w.Guarded
-		if wanted || !current || in.partly {
+		// A link that no network needs has Pods on it: theirs may have been refused since.
+		if wanted || w == nil || !current || in.partly {
 			links = append(links, GuardedLink{Name: f.Name, MAC: f.MAC, Keep: !wanted})
 		}
 	}

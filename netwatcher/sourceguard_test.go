@@ -67,6 +67,41 @@ func TestGuardIsChanged(t *testing.T) {
 	}
 }
 
+// A guard stays under Pods whose network does not fit its link any more, or is gone.
+func TestGuardStaysUnderPods(t *testing.T) {
+	t.Parallel()
+	n := newNet(1, "storage", vlan(500))
+	n.SourceGuard = true
+	large := *n
+	large.MTU = 9000
+	for name, nets := range map[string][]*network.Network{"Refused": {&large}, "Gone": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(n)
+			r := w.reconciler(t)
+			if err := r.Reconcile(t.Context()); err != nil || len(w.guarded) != 1 {
+				t.Fatalf("guarded %v, %v", w.guarded, err)
+			}
+			id, _ := n.Link()
+			w.used[id], w.nets = true, nets
+			for range 2 {
+				if err := r.Reconcile(t.Context()); err != nil || len(w.guarded) != 1 {
+					t.Errorf("a Pod is on the link: guarded %v, %v", w.guarded, err)
+				}
+			}
+			delete(w.used, id)
+			for range 2 {
+				if err := r.Reconcile(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(w.links()) != 0 || len(w.guarded) != 0 {
+				t.Errorf("the last Pod has left: links %v, guarded %v", w.links(), w.guarded)
+			}
+		})
+	}
+}
+
 // While networks may be missing, a guard stays; a link that is made is guarded in the round
 // that makes it.
 func TestGuardStaysWhileNetworksAreUnknown(t *testing.T) {
