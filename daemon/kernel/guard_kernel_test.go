@@ -34,7 +34,6 @@ type guarded struct {
 	wire                 *sniffer
 	kernel               *Kernel
 	kind                 string
-	on                   bool
 	// cannot are ways that the kernel does not know.
 	cannot map[string]bool
 }
@@ -86,7 +85,6 @@ func newGuarded(t *testing.T, kind string, near, far netwatcher.Spec) *guarded {
 
 func (a *guarded) apply(t *testing.T, on bool) {
 	t.Helper()
-	a.on = on
 	var links []netwatcher.GuardedLink
 	if on {
 		links = append(links, a.link)
@@ -265,10 +263,6 @@ func honest() map[string]forged {
 	}
 }
 
-// unreadable are ways whose frames have no MAC header that the guard can read: honest
-// frames do not pass, either.
-func unreadable(way string) bool { return way == "XDP" }
-
 // way is how a program with CAP_NET_RAW sends a frame. It returns false where it cannot.
 type way func(t *testing.T, pod string, frame []byte) bool
 
@@ -347,7 +341,7 @@ func (a *guarded) check(t *testing.T, frames map[string]forged, round string, pa
 		for by, send := range ways() {
 			text := a.text(round, name, by)
 			switch {
-			case !f.of(a.kind), a.cannot[by], pass && unreadable(by) && a.on:
+			case !f.of(a.kind), a.cannot[by]:
 			case pass:
 				eventually(t, text+" passes: "+f.reason, func() bool {
 					if !a.wire.saw(text) {

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
@@ -170,13 +169,10 @@ func sendByXDP(t *testing.T, ns string, f []byte) (possible bool) {
 		defer func() { must(t, unix.Munmap(ring)) }()
 		ifc, err := net.InterfaceByName("eth1")
 		must(t, err)
-		for range 1000 { // the kernel frees the queue of an earlier socket some time after that was closed
+		eventually(t, "the kernel has released the queue of the socket before", func() bool {
 			err = unix.Bind(fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(ifc.Index)})
-			if !errors.Is(err, unix.EBUSY) {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+			return !errors.Is(err, unix.EBUSY)
+		})
 		must(t, err)
 		*(*unix.XDPDesc)(unsafe.Pointer(&ring[offsets.Tx.Desc])) = unix.XDPDesc{Len: uint32(len(f))}
 		atomic.StoreUint32((*uint32)(unsafe.Pointer(&ring[offsets.Tx.Producer])), 1)
