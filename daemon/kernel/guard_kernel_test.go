@@ -419,6 +419,8 @@ func TestSourceGuardIsKept(t *testing.T) {
 	nft(t, a.host, "flush chain netdev patchbay frame")
 	a.apply(t, true)
 	both("a chain was changed")
+	a.remake(t, vlanSpec("storage.500", 500))
+	both("the link was made anew")
 
 	again.Revoke(a.link.Name, "pod0")
 	passes("the Pod has left", false, own)
@@ -436,6 +438,16 @@ func TestSourceGuardIsKept(t *testing.T) {
 	if tables := nftList(t, a.host); strings.Contains(tables, "netdev") {
 		t.Errorf("left behind: %s", tables)
 	}
+}
+
+// remake makes the link anew, and the first Pod's interface on it.
+func (a *guarded) remake(t *testing.T, spec netwatcher.Spec) {
+	t.Helper()
+	within(t, a.host, func(h *netlink.Handle) { must(t, h.LinkDel(find(t, h, spec.Name))) })
+	must(t, a.kernel.Apply(t.Context(), netwatcher.Change{Op: netwatcher.Create, Link: spec}))
+	within(t, a.host, func(h *netlink.Handle) { a.link.MAC = find(t, h, spec.Name).Attrs().HardwareAddr })
+	a.apply(t, true)
+	a.pod, a.own = a.attach(t, 0)
 }
 
 // kernelSends sends a frame, and returns when one that was sent after it has arrived.
