@@ -110,7 +110,8 @@ func (d *daemon) openRim(ctx context.Context) error {
 }
 
 // openFilters opens what filters packets. The guard knows the Pods that are attached before
-// it guards a link.
+// it guards a link. With a damaged journal no link is looked at, and its table stays as the
+// daemon before left it: this one stays for the DELs.
 func (d *daemon) openFilters() (err error) {
 	if d.firewall, err = firewall.Open(""); err != nil {
 		return err
@@ -119,7 +120,7 @@ func (d *daemon) openFilters() (err error) {
 		return err
 	}
 	records, err := d.journal.List()
-	if err != nil {
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return fmt.Errorf("list attached Pods: %w", err)
 	}
 	d.guard.Load(slave.RecordedSources(records))

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -34,6 +35,10 @@ func TestDamagedJournalRefusesPods(t *testing.T) {
 		options: &options{journal: path}, log: logr.Discard(), journal: j,
 		metrics: metrics.New("v1"), addresses: cluster.NewAddresses(),
 	}
+	if err := d.openFilters(); err != nil {
+		t.Fatalf("the daemon does not start: %v", err)
+	}
+	t.Cleanup(func() { _ = errors.Join(d.firewall.Close(), d.guard.Close()) })
 	opened, err := d.openAddresses(t.Context())
 	if err != nil || opened {
 		t.Fatalf("the daemon ends with %v, or goes on without a record", err)
