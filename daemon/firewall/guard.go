@@ -23,6 +23,9 @@ var _ netwatcher.SourceGuard = (*Guard)(nil)
 type Source struct {
 	// Link is the name of the host link below.
 	Link string
+	// Pod is whose it is: its interfaces on the link may send with each other's addresses,
+	// as the kernel chooses the interface by the destination. Empty for none.
+	Pod string
 	// MAC of the interface; nil is the link's.
 	MAC net.HardwareAddr
 	// V4 and V6 are its addresses, the zero Addr for none.
@@ -99,7 +102,7 @@ func (g *Guard) Permit(name string, s Source, strict bool) error {
 	}
 	err := g.err
 	if err == nil {
-		err = g.change(elementsOf(parent, s), (*nftables.Conn).SetAddElements)
+		err = g.change(g.elementsOf(parent, s), (*nftables.Conn).SetAddElements)
 	}
 	if err != nil { // something else may have removed the table
 		g.err = g.connected(func(c *nftables.Conn) error {
@@ -124,15 +127,16 @@ func (g *Guard) Revoke(link, name string) {
 	if !ok {
 		return
 	}
+	parent, guarded := g.links[link]
+	gone := g.elementsOf(parent, s)
 	delete(g.sources[link], name)
 	if len(g.sources[link]) == 0 {
 		delete(g.sources, link)
 	}
-	parent, guarded := g.links[link]
 	if !guarded || g.err != nil {
 		return
 	}
-	gone := elementsOf(parent, s).without(g.elements(link, parent)) // slaves of an IPVLAN share some
+	gone = gone.without(g.elements(link, parent)) // slaves of an IPVLAN share some
 	_ = g.change(gone, (*nftables.Conn).SetDeleteElements)
 }
 

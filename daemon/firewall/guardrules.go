@@ -106,9 +106,31 @@ func linkLocal(mac net.HardwareAddr, first, fourth, fifth byte) []byte {
 	return []byte{0: 0xfe, 1: 0x80, 8: first, 9: mac[1], 10: mac[2], 11: fourth, 12: fifth, 13: mac[3], 14: mac[4], 15: mac[5]}
 }
 
-func elementsOf(parent net.HardwareAddr, s Source) elements {
+// addPod adds what interfaces of a Pod on one link may name: each other's addresses, too.
+func (e elements) addPod(parent net.HardwareAddr, sources []Source) {
+	for _, s := range sources {
+		e.addSource(parent, s)
+		for _, of := range sources {
+			if of.MAC != nil && s.V4.IsValid() {
+				e.add(setV4, s.Link, of.MAC, s.V4.AsSlice()...)
+			}
+			if of.MAC != nil && s.V6.IsValid() {
+				e.add(setV6, s.Link, of.MAC, s.V6.AsSlice()...)
+			}
+		}
+	}
+}
+
+// elementsOf are those of a source and of the others of its Pod on the link.
+func (g *Guard) elementsOf(parent net.HardwareAddr, s Source) elements {
 	e := elements{}
-	e.addSource(parent, s)
+	list := []Source{s}
+	for _, other := range g.sources[s.Link] {
+		if s.Pod != "" && other.Pod == s.Pod {
+			list = append(list, other)
+		}
+	}
+	e.addPod(parent, list)
 	return e
 }
 
@@ -117,8 +139,16 @@ func (g *Guard) elements(link string, parent net.HardwareAddr) elements {
 	e := elements{}
 	e.add(setMACs, link, parent)
 	e.add(setProbers, link, parent)
-	for _, s := range g.sources[link] {
-		e.addSource(parent, s)
+	pods := map[string][]Source{}
+	for name, s := range g.sources[link] {
+		key := "pod " + s.Pod
+		if s.Pod == "" {
+			key = "source " + name
+		}
+		pods[key] = append(pods[key], s)
+	}
+	for _, list := range pods {
+		e.addPod(parent, list)
 	}
 	return e
 }

@@ -440,6 +440,42 @@ func TestSourceGuardIsKept(t *testing.T) {
 	}
 }
 
+// A Pod's interfaces on one link send with each other's addresses: the kernel chooses the
+// interface by the destination. Those of another Pod stay another's.
+func TestSourceGuardKnowsPods(t *testing.T) {
+	needs(t, "vlan")
+	a := newGuarded(t, MACVLAN, vlanSpec("storage.500", 500), vlanSpec("storage.500", 500))
+	first := firewall.Source{Link: a.link.Name, Pod: "pod", MAC: a.own, V4: a.v4, V6: a.v6}
+	second := firewall.Source{Link: a.link.Name, Pod: "pod", MAC: RandomMAC(), V4: podAddress(5).Addr(), V6: guardedSlave(5).V6.Addr()}
+	permit := func(name string, s firewall.Source) { must(t, a.guard.Permit(name, s, true)) }
+	passes := func(when string, want bool) {
+		t.Helper()
+		for name, frame := range map[string][]byte{
+			"IPv4": ipv4From(a, a.own, second.V4),
+			"IPv6": ipv6From(a.own, second.V6, unix.IPPROTO_UDP, make([]byte, 20)),
+			"ARP":  arpFrom(a.own, a.own, 2, second.V4, a.gateway4),
+		} {
+			text := when + " by " + name
+			a.kernelSends(t, marked(frame, text+"."), text)
+			if a.wire.saw(text+".") != want {
+				t.Errorf("%s on the wire: %v, want %v", text, !want, want)
+			}
+		}
+	}
+	permit("pod0", first)
+	passes("not yet", false)
+	permit("pod0b", second)
+	passes("both interfaces", true)
+	a.apply(t, true)
+	passes("after a round", true)
+	a.guard.Revoke(a.link.Name, "pod0b")
+	passes("the second one is gone", false)
+	second.Pod = "another"
+	permit("pod0b", second)
+	a.apply(t, true)
+	passes("another Pod's", false)
+}
+
 // remake makes the link anew, and the first Pod's interface on it.
 func (a *guarded) remake(t *testing.T, spec netwatcher.Spec) {
 	t.Helper()

@@ -54,7 +54,7 @@ func (b *Backend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.In
 	if b.kind == kernel.MACVLAN {
 		s.MAC = kernel.RandomMAC() // the guard has it before the first frame
 	}
-	if err := b.sources.Permit(SourceName(rec, ifc), source(ifc, s.MAC), ifc.Network.SourceGuardSet); err != nil {
+	if err := b.sources.Permit(SourceName(rec, ifc), source(rec, ifc, s.MAC), ifc.Network.SourceGuardSet); err != nil {
 		return fmt.Errorf("network %s: %w: %w", ifc.Network.Ref, attach.ErrTryAgain, err)
 	}
 	out, err := b.kernel.Attach(ctx, s)
@@ -71,8 +71,8 @@ func SourceName(rec *attach.Record, ifc *attach.Interface) string {
 	return rec.ContainerID + "/" + rec.IfName + "/" + ifc.Name
 }
 
-func source(ifc *attach.Interface, mac net.HardwareAddr) firewall.Source {
-	return firewall.Source{Link: ifc.Parent, MAC: mac, V4: ifc.V4.Addr(), V6: ifc.V6.Addr()}
+func source(rec *attach.Record, ifc *attach.Interface, mac net.HardwareAddr) firewall.Source {
+	return firewall.Source{Link: ifc.Parent, Pod: rec.ContainerID, MAC: mac, V4: ifc.V4.Addr(), V6: ifc.V6.Addr()}
 }
 
 // RecordedSources are the sources of the slaves in the journal's records, by name.
@@ -88,7 +88,7 @@ func RecordedSources(records []*attach.Record) map[string]firewall.Source {
 			if ifc.Network.Type == v1.TypeMACVLAN {
 				mac, _ = net.ParseMAC(ifc.MAC) // as the kernel said it
 			}
-			sources[SourceName(rec, ifc)] = source(ifc, mac)
+			sources[SourceName(rec, ifc)] = source(rec, ifc, mac)
 		}
 	}
 	return sources

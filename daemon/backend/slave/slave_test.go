@@ -186,12 +186,12 @@ func TestSourceOfSlave(t *testing.T) {
 			if !ok {
 				return
 			}
-			if s.Link != "storage.500" || s.MAC.String() != r.asked[0].MAC.String() || s.V4 != ifc.V4.Addr() || s.V6.IsValid() {
+			if s.Link != "storage.500" || s.MAC.String() != r.asked[0].MAC.String() || s.V4 != ifc.V4.Addr() || s.V6.IsValid() || s.Pod != "sandbox" {
 				t.Errorf("%s: got %+v for slave %+v", tc.reason, s, r.asked[0])
 			}
 			rec.Interfaces = []attach.Interface{*ifc}
 			got := slave.RecordedSources([]*attach.Record{rec})["sandbox/eth0/net1"]
-			if got.MAC.String() != ifc.MAC || got.Link != s.Link || got.V4 != s.V4 {
+			if got.MAC.String() != ifc.MAC || got.Link != s.Link || got.V4 != s.V4 || got.Pod != s.Pod {
 				t.Errorf("the journal gives %+v", got)
 			}
 			rec.State = attach.Released
