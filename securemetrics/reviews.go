@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"net/http"
 	"sync"
@@ -35,6 +36,10 @@ const (
 	// reviewsPerSecond bounds what clients with made-up tokens cost the API server, and again
 	// what those cost that were allowed before: the former cannot use up what the latter need.
 	reviewsPerSecond = 10
+	// reviewsPerClient bounds what one address uses up of that for the former. Addresses
+	// share clientShares limiters, by a hash that they cannot foresee.
+	reviewsPerClient = 3
+	clientShares     = 256
 )
 
 // errBusy says that too many clients are to be reviewed. It is no answer of the API server: a
@@ -57,6 +62,9 @@ type reviews struct {
 	now    func() time.Time
 	// known and unknown limit reviews of clients that were allowed before, and of others.
 	known, unknown *rate.Limiter
+	// shares limit those of unknown by client.
+	shares [clientShares]*rate.Limiter
+	seed   maphash.Seed
 
 	mu sync.Mutex
 	// allowed is when a permission was given. Denials are not remembered: a client
@@ -82,17 +90,23 @@ func newReviews(cfg *rest.Config) (*reviews, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for SubjectAccessReviews: %w", err)
 	}
-	return &reviews{
+	r := &reviews{
 		tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(), now: time.Now,
 		known:   rate.NewLimiter(reviewsPerSecond, reviewsPerSecond),
 		unknown: rate.NewLimiter(reviewsPerSecond, reviewsPerSecond),
+		seed:    maphash.MakeSeed(),
 		allowed: map[permission]time.Time{},
-	}, nil
+	}
+	for i := range r.shares {
+		r.shares[i] = rate.NewLimiter(reviewsPerClient, reviewsPerClient)
+	}
+	return r, nil
 }
 
 // review returns nil if the token's owner may get the path, a denial if not, errBusy if there
-// are too many to review, and another error if the API server does not answer.
-func (r *reviews) review(ctx context.Context, token, path string) error {
+// are too many to review, and another error if the API server does not answer. Client is the
+// address that the token comes from.
+func (r *reviews) review(ctx context.Context, client, token, path string) error {
 	if token == "" {
 		return denial{http.StatusUnauthorized, "want a bearer token"}
 	}
@@ -103,11 +117,7 @@ func (r *reviews) review(ctx context.Context, token, path string) error {
 	if known && r.now().Sub(since) < allowedFor {
 		return nil
 	}
-	limiter := r.unknown
-	if known {
-		limiter = r.known
-	}
-	if !limiter.AllowN(r.now(), 1) {
+	if !r.affordable(client, known) {
 		return errBusy
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
@@ -127,6 +137,20 @@ func (r *reviews) review(ctx context.Context, token, path string) error {
 		r.allowed[p] = r.now()
 	}
 	return err
+}
+
+// affordable takes a review of a client out of the budgets, if they have one left.
+func (r *reviews) affordable(client string, known bool) bool {
+	now := r.now()
+	if known {
+		return r.known.AllowN(now, 1)
+	}
+	return r.share(client).AllowN(now, 1) && r.unknown.AllowN(now, 1)
+}
+
+// share is the limiter that an address has with some others.
+func (r *reviews) share(client string) *rate.Limiter {
+	return r.shares[maphash.String(r.seed, client)%clientShares]
 }
 
 // ask sends both reviews.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -172,7 +173,7 @@ func TestPermissionsAge(t *testing.T) {
 	expect := func(when string, asked int32, code int) {
 		t.Helper()
 		before := api.asked.Load()
-		err := r.review(t.Context(), "reader", "/metrics")
+		err := r.review(t.Context(), "192.0.2.1", "reader", "/metrics")
 		got := http.StatusOK
 		var d denial
 		switch {
@@ -214,29 +215,53 @@ func TestFloodOfMadeUpTokens(t *testing.T) {
 	}
 	now := time.Now()
 	r.now = func() time.Time { return now }
-	if err := r.review(t.Context(), "reader", "/metrics"); err != nil {
+	if err := r.review(t.Context(), "192.0.2.1", "reader", "/metrics"); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(allowedFor)
-	for i := range 1000 {
-		if err = r.review(t.Context(), fmt.Sprint("made-up-", i), "/metrics"); errors.Is(err, errBusy) {
-			break
-		}
+	for i := range 1000 { // from everywhere
+		err = r.review(t.Context(), fmt.Sprint("2001:db8::", i), fmt.Sprint("made-up-", i), "/metrics")
 	}
 	if !errors.Is(err, errBusy) || api.asked.Load() > 2+reviewsPerSecond {
 		t.Fatalf("after a flood: got %v and %d requests to the API server, want %v after %d", err, api.asked.Load(), errBusy, reviewsPerSecond)
 	}
-	if err := r.review(t.Context(), "reader", "/metrics"); err != nil {
+	if err := r.review(t.Context(), "192.0.2.1", "reader", "/metrics"); err != nil {
 		t.Errorf("a client that was allowed before: got %v", err)
 	}
 	now = now.Add(allowedFor)
 	api.revoked.Store(true)
 	for range 2 * reviewsPerSecond {
-		_ = r.review(t.Context(), "made-up", "/metrics")
+		_ = r.review(t.Context(), "192.0.2.1", "made-up", "/metrics")
 	}
 	var d denial
-	if err := r.review(t.Context(), "reader", "/metrics"); !errors.As(err, &d) || d.code != http.StatusForbidden {
+	if err := r.review(t.Context(), "192.0.2.1", "reader", "/metrics"); !errors.As(err, &d) || d.code != http.StatusForbidden {
 		t.Errorf("a token that was revoked, during a flood: got %v, want 403", err)
+	}
+}
+
+// A client with made-up tokens keeps no other client from being reviewed for the first time, as
+// all are after a restart of the program.
+func TestFloodOfOneClient(t *testing.T) {
+	t.Parallel()
+	api, cfg := newReviewer(t)
+	r, err := newReviews(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	r.now = func() time.Time { return now }
+	for range 1000 {
+		err = r.review(t.Context(), "192.0.2.66", "made-up", "/metrics")
+	}
+	if !errors.Is(err, errBusy) || api.asked.Load() > reviewsPerClient {
+		t.Fatalf("after a flood: got %v and %d requests to the API server, want %v after %d", err, api.asked.Load(), errBusy, reviewsPerClient)
+	}
+	other := "192.0.2.1"
+	for i := 2; r.share(other) == r.share("192.0.2.66"); i++ { // one in 256
+		other = fmt.Sprint("192.0.2.", i)
+	}
+	if err := r.review(t.Context(), other, "reader", "/metrics"); err != nil {
+		t.Errorf("a client at another address: got %v", err)
 	}
 }
 
@@ -270,6 +295,81 @@ func TestBusyAnswer(t *testing.T) {
 	t.Error("1000 made-up tokens were all reviewed")
 }
 
+// A client that opens connections and says nothing keeps no other out.
+func TestSilentClient(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := newFair(l)
+	defer bound.Close()
+	accepted := make(chan string)
+	go func() {
+		for {
+			c, err := bound.Accept() // and not closed: the client says nothing
+			if err != nil {
+				return
+			}
+			host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+			accepted <- host
+		}
+	}()
+	dial := func(from string) {
+		t.Helper()
+		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(t.Context(), "tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	for range 2 * connections {
+		dial("127.0.0.1")
+	}
+	dial("127.0.0.2")
+	for silent := 0; ; silent++ {
+		select {
+		case from := <-accepted:
+			if from == "127.0.0.2" {
+				if silent != connectionsPerClient {
+					t.Errorf("a silent client has %d connections, want %d", silent, connectionsPerClient)
+				}
+				return
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("a client waits for the %d connections of another", silent)
+		}
+	}
+}
+
+// Closed connections are forgotten, so that clients cost no memory.
+func TestConnectionsAreForgotten(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := newFair(l)
+	defer bound.Close()
+	for range 2 * connectionsPerClient {
+		out, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := bound.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the server may close one twice
+			_ = in.Close()
+		}
+		_ = out.Close()
+	}
+	if len(bound.open) != 0 {
+		t.Errorf("%v are counted, want none", bound.open)
+	}
+}
+
 // Clients with made-up tokens cost no memory.
 func TestDenialsAreNotKept(t *testing.T) {
 	t.Parallel()
@@ -279,7 +379,7 @@ func TestDenialsAreNotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, token := range []string{"a", "b", "stranger"} {
-		if err := r.review(t.Context(), token, "/metrics"); err == nil {
+		if err := r.review(t.Context(), "192.0.2.1", token, "/metrics"); err == nil {
 			t.Errorf("%s may read metrics", token)
 		}
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 	"k8s.io/client-go/rest"
 )
 
@@ -30,8 +29,6 @@ const (
 	headerTimeout = 5 * time.Second
 	headerBytes   = 16 << 10
 	idleTimeout   = 2 * time.Minute
-	// connections that are open at a time; more wait.
-	connections = 256
 )
 
 // Options are where and how the metrics are served.
@@ -77,7 +74,7 @@ func Listen(o Options, cfg *rest.Config, metrics prometheus.Gatherer, logger log
 	if err != nil {
 		return nil, fmt.Errorf("flag --metrics-address: listen for scrapes: %w", err)
 	}
-	s := &Server{listener: netutil.LimitListener(l, connections), server: &http.Server{
+	s := &Server{listener: newFair(l), server: &http.Server{
 		Handler:   reviewed(handler(o, metrics), reviews, logger.WithName("metrics")),
 		TLSConfig: certificates, ReadTimeout: headerTimeout, MaxHeaderBytes: headerBytes, IdleTimeout: idleTimeout,
 		Protocols: &http.Protocols{},          // HTTP/2 has more ways to exhaust a server, and no use here
@@ -108,7 +105,8 @@ func reviewed(next http.Handler, reviews *reviews, logger logr.Logger) http.Hand
 		if !strings.EqualFold(scheme, "Bearer") {
 			token = ""
 		}
-		err := reviews.review(r.Context(), strings.TrimSpace(token), r.URL.Path)
+		client, _, _ := net.SplitHostPort(r.RemoteAddr)
+		err := reviews.review(r.Context(), client, strings.TrimSpace(token), r.URL.Path)
 		denied, is := errors.AsType[denial](err)
 		if err != nil {
 			w.Header().Set("Connection", "close") // others may be waiting for one
