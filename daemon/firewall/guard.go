@@ -128,7 +128,10 @@ func (g *Guard) Revoke(link, name string) {
 		return
 	}
 	parent, guarded := g.links[link]
-	gone := g.elementsOf(parent, s)
+	before := elements{}
+	if guarded { // else, as before the first Apply, the link's MAC is not known
+		before = g.elementsOf(parent, s)
+	}
 	delete(g.sources[link], name)
 	if len(g.sources[link]) == 0 {
 		delete(g.sources, link)
@@ -136,7 +139,7 @@ func (g *Guard) Revoke(link, name string) {
 	if !guarded || g.err != nil {
 		return
 	}
-	gone = gone.without(g.elements(link, parent)) // slaves of an IPVLAN share some
+	gone := before.without(g.elements(link, parent)) // slaves of an IPVLAN share some
 	_ = g.change(gone, (*nftables.Conn).SetDeleteElements)
 }
 

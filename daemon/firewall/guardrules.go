@@ -43,6 +43,9 @@ func guardTable() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyNetdev, Name: tableName}
 }
 
+// macBytes is how long the MAC of an Ethernet link is.
+const macBytes = 6
+
 // elements are keys by the name of their set.
 type elements map[string]map[string]bool
 
@@ -85,6 +88,9 @@ func (e elements) addSource(parent net.HardwareAddr, s Source) {
 	mac := s.MAC
 	if mac == nil {
 		mac = parent
+	}
+	if len(mac) != macBytes { // of no Ethernet link: nothing can be permitted
+		return
 	}
 	e.add(setMACs, s.Link, mac)
 	if s.V4.IsValid() {

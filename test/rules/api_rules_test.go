@@ -50,8 +50,8 @@ func apiRules() []row {
 			name: "OnlyTheOwnDanmEpProves",
 			rule: "only the owner releases: another endpoint's DanmEp of that name proves nothing",
 			file: "daemon/cluster/endpoints.go",
-			old:  "if (uid != \"\" && ep.UID != uid) || (uid == \"\" && ep.Spec.EndpointID != id) {",
-			new:  "if id == \"\" {",
+			old:  "case err == nil && (ep.UID == uid || uid == \"\" && ep.Spec.EndpointID == id):",
+			new:  "case err == nil:",
 			tags: "apiserver", test: "^TestReleaseWithoutEndpoint$",
 		},
 		{
