@@ -5,6 +5,7 @@ package claims
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/patchbay-cni/patchbay/ipam"
 )
@@ -81,9 +82,10 @@ func (p *planner) sweep() {
 	}
 }
 
-// moveSubnets starts new bitmaps where the spec has another subnet and nothing
-// of the former one is held or in use. An invalid spec moves nothing: releases
-// go on with the subnet that was recorded.
+// moveSubnets starts new bitmaps where the spec has another subnet than was recorded, and
+// no address outside of it is held or in use. What lies in it is kept: the subnet may have
+// grown, and a node that was taken over may have recorded any. An invalid spec moves
+// nothing: releases go on with the subnet that was recorded.
 func (p *planner) moveSubnets() error {
 	for _, f := range [...]*family{&p.v4, &p.v6} {
 		if !f.former || p.obj.Invalid != nil {
@@ -93,29 +95,36 @@ func (p *planner) moveSubnets() error {
 		if err != nil {
 			return err
 		}
-		if p.familyInUse(f == &p.v4, entries) {
+		if p.usedOutside(f, entries) {
 			continue // releases go on, claims are refused
 		}
 		if err := f.reset(); err != nil {
+			return err
+		}
+		if f.pool == nil {
+			continue
+		}
+		if err := p.fill(f.pool); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// familyInUse reports whether an entry or a DanmEp has an address of the family.
-func (p *planner) familyInUse(is4 bool, entries []entry) bool {
+// usedOutside reports whether an entry or a DanmEp has an address of the family that is
+// not in the subnet of the spec.
+func (p *planner) usedOutside(f *family, entries []entry) bool {
+	outside := func(a netip.Addr) bool {
+		return a.Is4() == (f == &p.v4) && (f.spec == nil || !f.spec.CIDR.Contains(a))
+	}
 	for i := range entries {
-		if r := entries[i].v4; is4 && !r.Empty() {
-			return true
-		}
-		if r := entries[i].v6; !is4 && !r.Empty() {
+		if slices.ContainsFunc(entries[i].addrs(), outside) {
 			return true
 		}
 	}
 	for _, set := range [...]map[netip.Addr]string{p.owners.mine, p.owners.theirs} {
 		for a := range set {
-			if a.Is4() == is4 {
+			if outside(a) {
 				return true
 			}
 		}

@@ -94,6 +94,35 @@ func TestSubnetChange(t *testing.T) {
 	})
 }
 
+// Any node can write which subnet the bits were written for. Another one than the spec's
+// stops no claims while all that is in use lies in the spec's: the bitmap is built anew.
+func TestOtherSubnetOfTheSameAddresses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason   string
+		recorded v1.AddressBitmap
+	}{
+		"Forged":   {"a node that was taken over recorded what the network never had", v1.AddressBitmap{CIDR: "10.99.0.0/24"}},
+		"Wide":     {"the same, with bits of others", v1.AddressBitmap{CIDR: "0.0.0.0/0", Pages: page(3)}},
+		"Enlarged": {"a netadmin made the subnet larger", v1.AddressBitmap{CIDR: "10.0.0.0/30", Pages: page(1)}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, clusterNetwork("10.0.0.0/29", ""), func(w *world) {
+				w.damaged = true
+				w.store.AddEndpoint(w.net.Ref, w.endpoint("n2", addr("10.0.0.1"), no))
+				w.store.SetIPAM(w.net.Ref, &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{"n2": {UID: "n2-uid", Seq: 3, V4: "10.0.0.2"}}, V4: &tc.recorded})
+				if got, _ := w.claim(w.node("n1"), dynamic, none); got != addr("10.0.0.3") {
+					w.Errorf("%s: claimed %v, want what nobody has", tc.reason, got)
+				}
+				if diff := cmp.Diff([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, w.bits()); diff != "" {
+					w.Errorf("%s: bits, -want +got:\n%s", tc.reason, diff)
+				}
+			})
+		})
+	}
+}
+
 func TestFamilyComesAndGoes(t *testing.T) {
 	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
 		a := w.node("n1")
