@@ -91,7 +91,7 @@ type AddressBitmap struct {
 // HeldAddresses are the addresses of one network that one node covers. There is one way
 // to write each: others write the entry back as their Go types have it, and the API server
 // refuses that as another's change if it is not the same. The bounds keep one node from
-// filling the object, which would stop all claims.
+// filling the object, which would stop all claims: each range may take a page of a bitmap.
 type HeldAddresses struct {
 	// UID of the Node object.
 	// +kubebuilder:validation:MaxLength=64
@@ -104,14 +104,14 @@ type HeldAddresses struct {
 	// V4 are ranges such as "10.0.0.5-10.0.0.9,10.0.0.12".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:MaxLength=16384
 	// +kubebuilder:validation:Pattern=`^[0-9.,-]+$`
 	V4 string `json:"v4,omitempty"`
 
 	// V6 are ranges such as "fd00::5-fd00::9".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:MaxLength=16384
 	// +kubebuilder:validation:Pattern=`^[0-9a-f:.,-]+$`
 	V6 string `json:"v6,omitempty"`
 
@@ -124,14 +124,14 @@ type HeldAddresses struct {
 	// network; no Pod gets them for an hour.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:Pattern=`^[0-9.,-]+$`
 	QuarantinedV4 string `json:"quarantinedV4,omitempty"`
 
 	// QuarantinedV6 are those of V6.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:Pattern=`^[0-9a-f:.,-]+$`
 	QuarantinedV6 string `json:"quarantinedV6,omitempty"`
 }

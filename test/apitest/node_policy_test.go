@@ -112,7 +112,7 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 			"LateHostUID": {reason: "The same afterwards.", refused: "spec.HostUID must be", write: func(ctx context.Context, c client.Client) error {
 				return c.Patch(ctx, kept.DeepCopy(), mergePatch(`{"spec": {"HostUID": null}}`))
 			}},
-			"NoHostUIDNorFinalizer": {reason: "So DANM writes it.", write: func(ctx context.Context, c client.Client) error {
+			"NoHostUIDNorFinalizer": {reason: "Its address would be taken for ever.", refused: "spec.HostUID must be", write: func(ctx context.Context, c client.Client) error {
 				ep := endpoint(ns, "node-1")
 				ep.Spec.HostUID, ep.Finalizers = "", nil
 				return c.Create(ctx, ep)
@@ -255,6 +255,7 @@ func TestNodeWritesWhatOthersRead(t *testing.T) {
 			"EmptyV4":         {reason: "Others leave it out.", refused: "v4", write: entry(`"v4": ""`)},
 			"EmptyV6":         {reason: "Others leave it out.", refused: "v6", write: entry(`"v6": ""`)},
 			"EmptyQuarantine": {reason: "Others leave it out.", refused: "quarantinedV6", write: entry(`"quarantinedV6": ""`)},
+			"NoUID":           {reason: "It would outlive its Node.", refused: "uid must be", write: entry(`"uid": ""`)},
 			"Ranges":          {reason: "As the daemon writes it.", write: entry(`"v4": "10.0.0.1-10.0.0.9,10.0.0.12", "v6": "fd00::5-fd00::9"`)},
 			"Words":           {reason: "Nobody could read it.", refused: "v4", write: entry(`"v4": "all"`)},
 			"Filled":          {reason: "The object would be full, and no node could claim.", refused: "v6", write: entry(`"v6": "` + strings.Repeat("fd00::5,", 10000) + `fd00::5"`)},
