@@ -6,9 +6,11 @@ package hostile
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -111,6 +113,67 @@ func TestNodeFillsNoBitmap(t *testing.T) {
 	if err != nil || len(raw) > most || len(wide.Status.IPAM.V4.Pages) < 100 || len(wide.Status.IPAM.V6.Pages) < 100 {
 		t.Errorf("the object has %d bytes (%v), %d and %d pages; want at most %d bytes, with pages of the other node's entry",
 			len(raw), err, len(wide.Status.IPAM.V4.Pages), len(wide.Status.IPAM.V6.Pages), most)
+	}
+}
+
+// Each node watches the metadata of all networks, and has 512 MiB.
+func TestTenantFillsNoMetadata(t *testing.T) {
+	t.Parallel()
+	w := startTenants(t)
+	many := func(n int) (all map[string]any) {
+		all = map[string]any{}
+		for i := range n {
+			all[fmt.Sprintf("example.com/%d", i)] = strings.Repeat("x", 60)
+		}
+		return all
+	}
+	list := func(n int, each func(i int) any) (all []any) {
+		for i := range n {
+			all = append(all, each(i))
+		}
+		return all
+	}
+	for what, change := range map[string]func(*unstructured.Unstructured){
+		"Labels":      set(many(900), "metadata", "labels"),
+		"Annotations": set(many(900), "metadata", "annotations"),
+		"Finalizers":  set(list(3_000, func(i int) any { return fmt.Sprintf("example.com/finalizer-%d", i) }), "metadata", "finalizers"),
+		"Owners": set(list(1_200, func(i int) any {
+			return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": strconv.Itoa(i), "uid": strconv.Itoa(i)}
+		}), "metadata", "ownerReferences"),
+		"Managed": managed(100 << 10),
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			name := apitest.Name("net")
+			made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"NetworkID": "n" + name[len(name)-8:]}}}
+			made.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(v1.KindTenantNetwork))
+			made.SetNamespace(w.ns)
+			made.SetName(name)
+			if full := made.DeepCopy(); what == "Labels" { // each refused creation reserves an ID for a minute, and two at most
+				change(full)
+				if err := w.attacker.Create(t.Context(), full); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "metadata has") {
+					t.Errorf("create: got %.300v, want it refused for its size", err)
+				}
+			}
+			if err := w.env.Client.Create(t.Context(), made); err != nil {
+				t.Fatal(err)
+			}
+			for how, way := range ways() {
+				from := made.DeepCopy()
+				if err := w.env.Client.Get(t.Context(), client.ObjectKeyFromObject(made), from); err != nil {
+					t.Fatal(err)
+				}
+				to := from.DeepCopy()
+				change(to)
+				_ = way(t.Context(), w.attacker, from, to)
+				if err := w.env.Client.Get(t.Context(), client.ObjectKeyFromObject(made), from); err != nil {
+					t.Fatal(err)
+				}
+				if raw, err := from.MarshalJSON(); err != nil || len(raw) > 70_000 {
+					t.Fatalf("%s: the object has %d bytes (%v)", how, len(raw), err)
+				}
+			}
+		})
 	}
 }
 
