@@ -39,7 +39,7 @@ func TestTenantKeepsWhatIsInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	ep := &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "ep"}, Spec: v1.DanmEpSpec{
-		NetworkName: "own", APIType: v1.KindTenantNetwork, NetworkUID: string(own.UID), EndpointID: "e", Host: "node-1", Pod: "p", CID: "c",
+		NetworkName: "own", APIType: v1.KindTenantNetwork, NetworkUID: string(own.UID), EndpointID: "e", Host: "node-1", HostUID: "node-1-uid", Pod: "p", CID: "c",
 		Interface: v1.DanmEpInterface{Name: "eth1"},
 	}}
 	if err := daemon.Create(t.Context(), ep); err != nil {

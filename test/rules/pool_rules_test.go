@@ -9,25 +9,25 @@ func poolRules() []row {
 	return []row{
 		{
 			name: "SubnetStaysWhileHeld",
-			rule: "a subnet changes only when no entry holds and no DanmEp exists",
+			rule: "a subnet changes only when no entry and no DanmEp has an address outside of it",
 			file: claimsDir + "rebuild.go",
-			old:  "is4 && !r.Empty() {\n\t\t\treturn true\n\t\t}\n\t\tif r := entries[i].v6",
-			new:  "is4 && !r.Empty() {\n\t\t\treturn false\n\t\t}\n\t\tif r := entries[i].v6",
+			old:  "if slices.ContainsFunc(entries[i].addrs(), outside) {",
+			new:  "if len(entries) == 0 && slices.ContainsFunc(entries[i].addrs(), outside) {",
 			test: "^TestSubnetChange$",
 		},
 		{
 			name: "SubnetStaysWhileInUse",
-			rule: "a subnet changes only when no entry holds and no DanmEp exists",
+			rule: "a subnet changes only when no entry and no DanmEp has an address outside of it",
 			file: claimsDir + "rebuild.go",
-			old:  "\t\t\tif a.Is4() == is4 {\n", new: "\t\t\tif !a.IsValid() {\n",
+			old:  "\t\t\tif outside(a) {\n", new: "\t\t\tif !a.IsValid() {\n",
 			test: "^TestSubnetChange$",
 		},
 		{
 			name: "SubnetChangeResetsThePages",
 			rule: "the next write resets the pages",
 			file: claimsDir + "rebuild.go",
-			old:  "\t\tif err := f.reset(); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\treturn nil\n",
-			new:  "\t}\n\treturn nil\n",
+			old:  "\t\tif err := f.reset(); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif f.pool == nil {",
+			new:  "\t\tif f.pool == nil {",
 			test: "^TestSubnetChange$",
 		},
 		{
