@@ -160,9 +160,9 @@ func insecure() *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 }
 
-// A permission lasts a while, longer without an API server, and no longer than that.
-func TestPermissionsAge(t *testing.T) {
-	t.Parallel()
+// reviewsAt returns reviews by a played API server, and their clock.
+func reviewsAt(t *testing.T) (*reviewer, *reviews, *time.Time) {
+	t.Helper()
 	api, cfg := newReviewer(t)
 	r, err := newReviews(cfg)
 	if err != nil {
@@ -170,6 +170,13 @@ func TestPermissionsAge(t *testing.T) {
 	}
 	now := time.Now()
 	r.now = func() time.Time { return now }
+	return api, r, &now
+}
+
+// A permission lasts a while, longer without an API server, and no longer than that.
+func TestPermissionsAge(t *testing.T) {
+	t.Parallel()
+	api, r, now := reviewsAt(t)
 	expect := func(when string, asked int32, code int) {
 		t.Helper()
 		before := api.asked.Load()
@@ -188,17 +195,17 @@ func TestPermissionsAge(t *testing.T) {
 	}
 	expect("first", 2, 200)
 	expect("again", 0, 200)
-	now = now.Add(allowedFor)
+	*now = now.Add(allowedFor)
 	expect("after its time", 2, 200)
 	api.down.Store(true)
-	now = now.Add(allowedFor)
+	*now = now.Add(allowedFor)
 	expect("while the API server is away", 1, 200)
-	now = now.Add(allowedCutOff)
+	*now = now.Add(allowedCutOff)
 	expect("while it is away for long", 1, 503)
 	api.down.Store(false)
 	expect("when it is back", 2, 200)
 	api.revoked.Store(true)
-	now = now.Add(allowedFor)
+	*now = now.Add(allowedFor)
 	expect("after the role was taken away", 2, 403)
 	api.down.Store(true)
 	expect("a denial ends the permission, whatever the API server does later", 1, 503)
@@ -208,17 +215,12 @@ func TestPermissionsAge(t *testing.T) {
 // revoked, nor keep a client out that was allowed before.
 func TestFloodOfMadeUpTokens(t *testing.T) {
 	t.Parallel()
-	api, cfg := newReviewer(t)
-	r, err := newReviews(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	r.now = func() time.Time { return now }
+	api, r, now := reviewsAt(t)
+	var err error
 	if err := r.review(t.Context(), "192.0.2.1", "reader", "/metrics"); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(allowedFor)
+	*now = now.Add(allowedFor)
 	for i := range 1000 { // from everywhere
 		err = r.review(t.Context(), fmt.Sprint("2001:db8::", i), fmt.Sprint("made-up-", i), "/metrics")
 	}
@@ -228,7 +230,7 @@ func TestFloodOfMadeUpTokens(t *testing.T) {
 	if err := r.review(t.Context(), "192.0.2.1", "reader", "/metrics"); err != nil {
 		t.Errorf("a client that was allowed before: got %v", err)
 	}
-	now = now.Add(allowedFor)
+	*now = now.Add(allowedFor)
 	api.revoked.Store(true)
 	for range 2 * reviewsPerSecond {
 		_ = r.review(t.Context(), "192.0.2.1", "made-up", "/metrics")
@@ -243,13 +245,8 @@ func TestFloodOfMadeUpTokens(t *testing.T) {
 // all are after a restart of the program.
 func TestFloodOfOneClient(t *testing.T) {
 	t.Parallel()
-	api, cfg := newReviewer(t)
-	r, err := newReviews(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	r.now = func() time.Time { return now }
+	api, r, _ := reviewsAt(t)
+	var err error
 	for range 1000 {
 		err = r.review(t.Context(), "192.0.2.66", "made-up", "/metrics")
 	}

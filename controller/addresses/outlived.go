@@ -22,9 +22,9 @@ import (
 
 // moveOutlived moves the DanmEps without a Pod that keep a namespace from being deleted into
 // the controller's own namespace. Such a DanmEp may be forged, or of a sandbox that runs on a
-// node that is cut off: only the node knows. So its address stays covered, by a DanmEp that
-// says the same elsewhere and was there before: nobody else gets it, and the node ends that
-// one as it would have ended this one. It goes with its Node, too.
+// node that is cut off: only the node knows. So a DanmEp with the same spec is made in the
+// controller's namespace first, and covers the address: no other Pod gets it. The node ends that
+// DanmEp as it would have ended this one; the deletion of its Node ends it, too.
 func (s *sweeper) moveOutlived(ctx context.Context, eps []v1.DanmEp, known nodes) error {
 	if s.cfg.Namespace == "" {
 		return nil
@@ -72,7 +72,7 @@ func (c *Controller) terminating(ctx context.Context, name string) (bool, error)
 	return ns.DeletionTimestamp != nil, nil
 }
 
-// moveEndpoint moves a DanmEp if the API server, asked now, says that its Pod is gone. It
+// moveEndpoint moves a DanmEp if a read from the API server, not the cache, shows that its Pod is gone. It
 // reports that the DanmEp stays if it has to be where its network is.
 func (c *Controller) moveEndpoint(ctx context.Context, cached *v1.DanmEp, of node) (stays bool, err error) {
 	if runs, err := c.hasPod(ctx, cached); runs || err != nil {
@@ -123,7 +123,7 @@ func (c *Controller) mayLeave(ctx context.Context, ep *v1.DanmEp) (bool, error) 
 	return net.UID == "" || key.UID != "" && string(net.UID) != key.UID, nil
 }
 
-// makeMoved returns the DanmEp in the controller's namespace that says the same as one that
+// makeMoved returns the DanmEp in the controller's namespace with the same spec as one that
 // is to go, and makes it if no earlier attempt did.
 func (c *Controller) makeMoved(ctx context.Context, ep *v1.DanmEp, of node) (*v1.DanmEp, error) {
 	moved := &v1.DanmEp{

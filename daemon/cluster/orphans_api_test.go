@@ -69,7 +69,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 		ep     *v1.DanmEp
 		stays  bool
 	}{
-		"Gone":    {reason: "nobody knows it, its namespace is gone", ep: add(host, "/gone", nothing)},
+		"Gone":    {reason: "no record names it, and its namespace is gone", ep: add(host, "/gone", nothing)},
 		"Alive":   {reason: "the sandbox runs although the journal was lost", ep: add(host, "/alive", nothing), stays: true},
 		"Unknown": {reason: "its namespace is not recorded", ep: add(host, "", nothing), stays: true},
 		"Journal": {reason: "the journal answers for it", ep: add(host, "/gone", nothing), stays: true},
@@ -77,7 +77,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 			ep: add(host, "/gone", func(ep *v1.DanmEp) {
 				ep.Annotations = map[string]string{v1.MovedFromAnnotation: ns + "/before"}
 			})},
-		"MovedGone": {reason: "nobody knows what it was before",
+		"MovedGone": {reason: "no record names the DanmEp that it was before",
 			ep: add(host, "/gone", func(ep *v1.DanmEp) {
 				ep.Annotations = map[string]string{v1.MovedFromAnnotation: ns + "/unknown"}
 			})},

@@ -246,7 +246,7 @@ func TestMovedEndpointIsReleased(t *testing.T) {
 	b.expect(t, orderly()...)
 }
 
-// DEL and the controller's move meet: whoever comes second, nothing covers the address
+// DEL and the controller's move meet: in either order no DanmEp covers the address
 // when it is freed.
 func TestReleaseMeetsMove(t *testing.T) {
 	t.Parallel()

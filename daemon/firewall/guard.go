@@ -51,7 +51,7 @@ type Guard struct {
 	sources map[string]map[string]Source
 	// links are the MACs of links that are to be guarded; nil before the first Apply.
 	links map[string]net.HardwareAddr
-	// err says why the table is not as it should be.
+	// err is the error of the last change of the table; nil when it succeeded.
 	err error
 	// seen are the chains as the kernel described them after the last change; nil before,
 	// and empty when there is no table.

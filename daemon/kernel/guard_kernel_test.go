@@ -369,8 +369,8 @@ func TestSourceGuardPassesProbes(t *testing.T) {
 	})
 }
 
-// The guard outlives its daemon, and one that starts, a ruleset that was flushed, a link that
-// was made anew and a Pod that left bring the table to what the Pods that are there need.
+// The table stays when the daemon ends. After a restart of the daemon, a flush of the ruleset, a
+// new link of the same name and the end of a Pod it has the sources of the running Pods.
 func TestSourceGuardIsKept(t *testing.T) {
 	needs(t, "vlan")
 	a := newGuarded(t, MACVLAN, vlanSpec("storage.500", 500), vlanSpec("storage.500", 500))
