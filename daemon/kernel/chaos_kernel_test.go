@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -107,7 +108,10 @@ func newChaos(t *testing.T) *chaos {
 		parent := find(t, h, "ens5").Attrs().Index
 		must(t, h.LinkAdd(&netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: "mine.77", ParentIndex: parent, TxQLen: -1}, VlanId: 77}))
 		quiet(t, "mine.77")
-		must(t, h.LinkSetUp(find(t, h, "ens5"))) // takes its VLANs up as well
+		must(t, h.LinkSetUp(find(t, h, "ens5")))
+		eventually(t, "mine.77 up with its NIC, which Linux 7.2 does in a work queue", func() bool {
+			return find(t, h, "mine.77").Attrs().Flags&net.FlagUp != 0
+		})
 		must(t, h.LinkAdd(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "mine.vx", TxQLen: -1}, VxlanId: 77, Port: vxlanPort, VtepDevIndex: parent}))
 		must(t, h.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "mine.br", TxQLen: -1}}))
 	})

@@ -6,6 +6,7 @@ package kernel
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -161,6 +162,11 @@ func damages(name string) map[string]damage {
 		"ParentDown": {"set down by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
 			t.Helper()
 			must(t, h.LinkSetDown(find(t, h, "ens4")))
+			if !strings.HasPrefix(name, "vx_") {
+				eventually(t, name+" down with its NIC, which Linux 7.2 does in a work queue", func() bool {
+					return find(t, h, name).Attrs().Flags&net.FlagUp == 0
+				})
+			}
 		}},
 	}
 	if name != "vx_backend" {
