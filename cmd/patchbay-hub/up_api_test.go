@@ -118,6 +118,7 @@ func TestUpEndsDuringStart(t *testing.T) {
 		far    func() bool
 	}{
 		{"nothing runs yet", h.says("Starting a hub in")},
+		{"etcd has files and no entry", has("etcd.first/member/wal")},
 		{"the API server does not answer yet", has("kube-apiserver.log")},
 		{"our kinds are not served yet", has("kube-controller-manager.log")},
 		{"the hub's parts are put together", h.says("The hub is up")},

@@ -8,43 +8,43 @@ import (
 	"strconv"
 )
 
-// Sockets of etcd in DataDir, where programs run: the path is short so. etcd insists on the
-// form host:port, and then takes all of it for the name.
-const (
-	etcdSocket = "etcd.sock:0"
-	peerSocket = "peer.sock:0"
-)
-
-// program is one of those that are started, in order.
+// program is one of those that are started.
 type program struct {
 	name string
 	args []string
 }
 
-// programs returns what makes up the API server itself.
+// programs are all of them, in the order in which they start.
 func (c Config) programs() []program {
+	return []program{c.etcd(etcdFolder), c.apiServer(), c.manager()}
+}
+
+// etcd keeps its data in a folder of DataDir.
+func (Config) etcd(folder string) program {
 	const socket = "unix://" + etcdSocket
-	return []program{
-		{"etcd", []string{
-			"--name=hub", "--data-dir=etcd", "--logger=zap", "--log-level=warn",
-			"--listen-client-urls=" + socket, "--advertise-client-urls=" + socket,
-			"--listen-peer-urls=unix://" + peerSocket, "--initial-advertise-peer-urls=http://localhost:2380",
-			"--initial-cluster=hub=http://localhost:2380",
-		}},
-		{"kube-apiserver", []string{
-			"--etcd-servers=" + socket,
-			"--bind-address=" + c.listen().String(), "--advertise-address=" + c.Address.String(),
-			"--secure-port=" + strconv.Itoa(c.Port),
-			"--endpoint-reconciler-type=none", // nothing here dials the Service "kubernetes"
-			"--tls-cert-file=server.crt", "--tls-private-key-file=server.key", "--client-ca-file=ca.crt",
-			"--authorization-mode=RBAC", "--enable-bootstrap-token-auth=true",
-			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-			"--service-account-key-file=accounts.key", "--service-account-signing-key-file=accounts.key",
-			"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true",
-			// Pods are made for clusters, which have accounts and nodes of their own.
-			"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds",
-		}},
-	}
+	return program{"etcd", []string{
+		"--name=hub", "--data-dir=" + folder, "--logger=zap", "--log-level=warn",
+		"--listen-client-urls=" + socket, "--advertise-client-urls=" + socket,
+		"--listen-peer-urls=unix://" + peerSocket, "--initial-advertise-peer-urls=http://localhost:2380",
+		"--initial-cluster=hub=http://localhost:2380",
+	}}
+}
+
+// apiServer is started when etcd answers: it gives up after 20 seconds.
+func (c Config) apiServer() program {
+	return program{"kube-apiserver", []string{
+		"--etcd-servers=unix://" + etcdSocket,
+		"--bind-address=" + c.listen().String(), "--advertise-address=" + c.Address.String(),
+		"--secure-port=" + strconv.Itoa(c.Port),
+		"--endpoint-reconciler-type=none", // nothing here dials the Service "kubernetes"
+		"--tls-cert-file=server.crt", "--tls-private-key-file=server.key", "--client-ca-file=ca.crt",
+		"--authorization-mode=RBAC", "--enable-bootstrap-token-auth=true",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=accounts.key", "--service-account-signing-key-file=accounts.key",
+		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true",
+		// Pods are made for clusters, which have accounts and nodes of their own.
+		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds",
+	}}
 }
 
 // manager is started when the API server answers: it would not wait for long.

@@ -49,39 +49,51 @@ func (c Config) run(ctx context.Context, serve func(context.Context) error) erro
 	if err := errors.Join(c.free(ctx), c.prepare()); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	// Serve ends first: it has writes to finish, and a Lease to give back.
-	programs, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	for _, p := range c.programs() {
-		if err := c.start(programs, group, lock, p); err != nil {
-			end()
-			return errors.Join(err, group.Wait())
-		}
+	if err := c.bootstrap(ctx, lock); err != nil {
+		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
+	stopEtcd, err := c.start(ctx, group, lock, c.etcd(etcdFolder))
+	if err != nil {
+		return err
+	}
+	// Serve ends first: it has writes to finish, and a Lease to give back. Then each program
+	// ends before that which it needs: without etcd, the API server takes 10 seconds.
 	group.Go(func() error {
-		defer end()
+		defer stopEtcd()
+		if err := c.awaitEtcd(ctx); err != nil {
+			return err
+		}
+		stopServer, err := c.start(ctx, group, lock, c.apiServer())
+		if err != nil {
+			return err
+		}
+		defer stopServer()
 		if err := c.await(ctx); err != nil {
 			return err
 		}
-		if err := c.start(programs, group, lock, c.manager()); err != nil {
+		stopManager, err := c.start(ctx, group, lock, c.manager())
+		if err != nil {
 			return err
 		}
+		defer stopManager()
 		return serve(ctx)
 	})
 	return group.Wait()
 }
 
-// start runs a program until ctx ends; that it ends before is an error.
-func (c Config) start(ctx context.Context, group *errgroup.Group, lock *os.File, p program) error {
+// start runs a program, which is not to end before stop, also when ctx does. Stop waits for
+// the end.
+func (c Config) start(ctx context.Context, group *errgroup.Group, lock *os.File, p program) (stop func(), err error) {
 	path, err := c.find(p.name)
 	if err != nil {
-		return fmt.Errorf("find %s in %s or the PATH: %w", p.name, c.BinDir, err)
+		return nil, fmt.Errorf("find %s in %s or the PATH: %w", p.name, c.BinDir, err)
 	}
 	log, err := c.Log(p.name)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cmd := exec.CommandContext(ctx, path, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.DataDir, log, log
 	cmd.ExtraFiles = []*os.File{lock}
@@ -90,11 +102,13 @@ func (c Config) start(ctx context.Context, group *errgroup.Group, lock *os.File,
 	// A group of its own: Ctrl-C is for us, and we end them in order. When we are killed
 	// the kernel kills them.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
+	started, ended := make(chan error), make(chan struct{})
 	group.Go(func() error {
 		// The death signal follows the thread that forked: it stays until the child is gone.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
+		defer close(ended)
+		defer cancel()
 		defer log.Close()
 		err := cmd.Start()
 		started <- err
@@ -108,9 +122,9 @@ func (c Config) start(ctx context.Context, group *errgroup.Group, lock *os.File,
 		return fmt.Errorf("%s ended (%w): see %s", p.name, err, log.Name())
 	})
 	if err := <-started; err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
-	return nil
+	return func() { cancel(); <-ended }, nil
 }
 
 // await waits until the API server answers.

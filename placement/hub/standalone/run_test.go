@@ -27,27 +27,51 @@ func TestMain(m *testing.M) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if _, err := os.Stat(mute); name == "kube-apiserver" && err != nil {
-		go func() { fmt.Fprintln(os.Stderr, ready(os.Args[1:])) }()
+	_, err := os.Stat(name + mute)
+	switch {
+	case err == nil:
+	case name == "etcd":
+		go func() { fmt.Fprintln(os.Stderr, healthyEtcd(os.Args[1:])) }()
+	case name == "kube-apiserver":
+		go func() { fmt.Fprintln(os.Stderr, readyServer(os.Args[1:])) }()
 	}
 	<-ctx.Done()
 }
 
-// mute is the file that keeps the API server from answering.
-const mute = "mute"
+// mute ends the name of the file that keeps a program from answering.
+const mute = ".mute"
 
-// ready answers as an API server does that is ready.
-func ready(args []string) error {
-	given := map[string]string{}
+// yes answers every request with 200.
+func yes() *http.Server {
+	return &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+}
+
+// healthyEtcd makes its folder and answers as an etcd does that has a leader.
+func healthyEtcd(args []string) error {
+	if err := os.MkdirAll(valueOf(args, "--data-dir"), 0o700); err != nil {
+		return err
+	}
+	l, err := net.Listen("unix", etcdSocket)
+	if err != nil {
+		return err
+	}
+	return yes().Serve(l)
+}
+
+// readyServer answers as an API server does that is ready.
+func readyServer(args []string) error {
+	s := yes()
+	s.Addr = net.JoinHostPort(valueOf(args, "--bind-address"), valueOf(args, "--secure-port"))
+	return s.ListenAndServeTLS(valueOf(args, "--tls-cert-file"), valueOf(args, "--tls-private-key-file"))
+}
+
+func valueOf(args []string, flag string) string {
 	for _, a := range args {
-		name, value, _ := strings.Cut(a, "=")
-		given[name] = value
+		if name, value, _ := strings.Cut(a, "="); name == flag {
+			return value
+		}
 	}
-	s := &http.Server{
-		Addr: net.JoinHostPort(given["--bind-address"], given["--secure-port"]), ReadHeaderTimeout: time.Minute,
-		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
-	}
-	return s.ListenAndServeTLS(given["--tls-cert-file"], given["--tls-private-key-file"])
+	return ""
 }
 
 // running is a configuration whose programs run and do next to nothing.
@@ -58,7 +82,7 @@ func running(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	c := folder(t)
-	for _, p := range append(c.programs(), c.manager()) {
+	for _, p := range c.programs() {
 		path := filepath.Join(c.BinDir, p.name)
 		if err := errors.Join(os.Remove(path), os.Symlink(self, path)); err != nil {
 			t.Fatal(err)
@@ -102,10 +126,17 @@ func TestEndDuringStart(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = l.Close() })
 		}},
-		"Certificates": {reason: "nothing runs yet", at: "ca.crt", prepare: silent},
-		"Etcd":         {reason: "the API server is not even there", at: "etcd.log", prepare: silent},
-		"APIServer":    {reason: "it does not answer: nobody is there yet", at: "kube-apiserver.log", prepare: silent},
-		"Manager":      {reason: "all has started", at: "kube-controller-manager.log", prepare: func(*testing.T, Config) {}},
+		"Certificates": {reason: "nothing runs yet", at: "ca.crt", prepare: silent("etcd")},
+		"FirstEtcd":    {reason: "etcd has no leader yet", at: "etcd.log", prepare: silent("etcd")},
+		"Etcd": {reason: "nor on a later start", at: "etcd.log", prepare: func(t *testing.T, c Config) {
+			t.Helper()
+			silent("etcd")(t, c)
+			if err := os.Mkdir(c.path(etcdFolder), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"APIServer": {reason: "it does not answer: nobody is there yet", at: "kube-apiserver.log", prepare: silent("kube-apiserver")},
+		"Manager":   {reason: "all has started", at: "kube-controller-manager.log", prepare: func(*testing.T, Config) {}},
 		"Serve": {
 			reason: "a question of the hub's was cut off", at: "kube-controller-manager.log", prepare: func(*testing.T, Config) {},
 			serve: func(ctx context.Context) error { <-ctx.Done(); return errServe },
@@ -136,10 +167,13 @@ func TestEndDuringStart(t *testing.T) {
 	}
 }
 
-func silent(t *testing.T, c Config) {
-	t.Helper()
-	if err := os.WriteFile(c.path(mute), nil, 0o600); err != nil {
-		t.Fatal(err)
+// silent keeps a program from answering.
+func silent(name string) func(*testing.T, Config) {
+	return func(t *testing.T, c Config) {
+		t.Helper()
+		if err := os.WriteFile(c.path(name+mute), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -158,6 +192,34 @@ func appears(t *testing.T, path string, ended <-chan error) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within a minute", path)
 		}
+	}
+}
+
+// An unfinished folder of etcd is made anew, a finished one is kept.
+func TestEtcdFolder(t *testing.T) {
+	t.Parallel()
+	c := running(t)
+	if err := errors.Join(os.Mkdir(c.path(firstEtcd), 0o700), os.WriteFile(c.path(firstEtcd+"/left"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	start := func() {
+		if err := Run(t.Context(), c, func(context.Context) error { return errServe }); !errors.Is(err, errServe) {
+			t.Fatalf("got %v, want %v", err, errServe)
+		}
+	}
+	start()
+	for _, name := range []string{firstEtcd, etcdFolder + "/left"} {
+		if _, err := os.Stat(c.path(name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s after the first start: got %v, want that it is gone", name, err)
+		}
+	}
+	kept := c.path(etcdFolder + "/kept")
+	if err := os.WriteFile(kept, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start()
+	if _, err := os.Stat(kept); err != nil {
+		t.Errorf("etcd's folder after the second start: %v", err)
 	}
 }
 
