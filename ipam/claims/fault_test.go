@@ -88,6 +88,26 @@ func TestWritesThatMeetThemselves(t *testing.T) {
 	})
 }
 
+// The same for the write that takes the node's last entry out.
+func TestEntriesThatGoTwice(t *testing.T) {
+	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
+		store, s := w.scripted()
+		a := w.nodeOver(store, "n1")
+		for _, writes := range []int{1, 2, 3} {
+			a4, _ := w.claim(a, dynamic, none)
+			s.set(ipamtest.OpUpdate, faults(writes, ipamtest.Twice, 0))
+			w.release(a, "n1", a4, no)
+			w.idle()
+			if held := w.ipam().Held; len(held) > 0 {
+				w.Errorf("%d writes are sent twice: got the entries %v, want none", writes, held)
+			}
+		}
+		if len(w.reports) > 0 {
+			w.Errorf("the node reports %v", w.reports)
+		}
+	})
+}
+
 // The same for a release: nothing is left, and nothing is freed twice.
 func TestReleaseThroughFaults(t *testing.T) {
 	t.Parallel()

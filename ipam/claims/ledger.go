@@ -185,7 +185,7 @@ func (l *ledger) strays() bool {
 // recognise sees that an entry was written in this life, though the answer was lost (by its
 // seq), or was that of a second copy of the request, which met a conflict with the first one.
 func (l *ledger) recognise(e entry) {
-	if t := l.tried; t != nil && e.present && e.seq == t.seq && e.same(t) {
+	if t := l.tried; t != nil && e.same(t) && (!e.present || e.seq == t.seq) {
 		l.seq = max(l.seq, e.seq)
 		l.wrote(e.clone())
 	}
