@@ -29,8 +29,8 @@ func (c Config) Check() error {
 	case c.DataDir == "":
 		return errors.New("flag --data-dir: want a folder for all that is stored")
 	}
-	for _, p := range c.programs() {
-		if _, err := c.find(p.name); err != nil {
+	for _, p := range programs(c) {
+		if _, err := find(c.BinDir, p.name); err != nil {
 			return fmt.Errorf("flag --bin-dir: %s is neither in %q nor in the PATH: "+
 				"give the folder that has it (`make packages kubernetes` puts them into bin/kubernetes and the PATH)", p.name, c.BinDir)
 		}

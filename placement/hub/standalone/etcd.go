@@ -33,34 +33,34 @@ const (
 // the hub could not start in that folder any more. So the folder gets its name when an etcd
 // has answered with it, and what an earlier start has left under the other name goes. No API
 // server has written there.
-func (c Config) bootstrap(ctx context.Context, lock *os.File) error {
-	if _, err := os.Stat(c.path(etcdFolder)); err == nil || !errors.Is(err, os.ErrNotExist) {
+func (r *runner) bootstrap(ctx context.Context) error {
+	if _, err := os.Stat(r.path(etcdFolder)); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := os.RemoveAll(c.path(firstEtcd)); err != nil {
+	if err := os.RemoveAll(r.path(firstEtcd)); err != nil {
 		return fmt.Errorf("remove an unfinished folder of etcd: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	stop, err := c.start(ctx, group, lock, c.etcd(firstEtcd))
+	stop, err := r.start(ctx, group, etcd(firstEtcd))
 	if err != nil {
 		return err
 	}
 	group.Go(func() error {
 		defer stop()
-		return c.awaitEtcd(ctx)
+		return r.awaitEtcd(ctx)
 	})
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if err := os.Rename(c.path(firstEtcd), c.path(etcdFolder)); err != nil {
+	if err := os.Rename(r.path(firstEtcd), r.path(etcdFolder)); err != nil {
 		return fmt.Errorf("name etcd's folder: %w", err)
 	}
-	return errors.Join(c.sweep(), c.sync())
+	return errors.Join(r.sweep(), r.sync())
 }
 
 // sync keeps the names in DataDir over a loss of power.
-func (c Config) sync() error {
-	dir, err := os.Open(c.DataDir)
+func (r *runner) sync() error {
+	dir, err := os.Open(r.DataDir)
 	if err != nil {
 		return fmt.Errorf("sync the folder: %w", err)
 	}
@@ -68,8 +68,8 @@ func (c Config) sync() error {
 }
 
 // awaitEtcd waits until etcd has a leader and answers reads.
-func (c Config) awaitEtcd(ctx context.Context) error {
-	dir, err := os.Open(c.DataDir)
+func (r *runner) awaitEtcd(ctx context.Context) error {
+	dir, err := os.Open(r.DataDir)
 	if err != nil {
 		return fmt.Errorf("open the folder of etcd's socket: %w", err)
 	}
@@ -91,7 +91,7 @@ func (c Config) awaitEtcd(ctx context.Context) error {
 			return nil
 		}
 		if pause(ctx); ctx.Err() != nil {
-			return fmt.Errorf("wait for etcd (see %s): %w", c.path("etcd.log"), err)
+			return fmt.Errorf("wait for etcd (see %s): %w", r.path("etcd.log"), err)
 		}
 	}
 }

@@ -15,12 +15,12 @@ type program struct {
 }
 
 // programs are all of them, in the order in which they start.
-func (c Config) programs() []program {
-	return []program{c.etcd(etcdFolder), c.apiServer(), c.manager()}
+func programs(c Config) []program {
+	return []program{etcd(etcdFolder), apiServer(c), manager()}
 }
 
 // etcd keeps its data in a folder of DataDir.
-func (Config) etcd(folder string) program {
+func etcd(folder string) program {
 	const socket = "unix://" + etcdSocket
 	return program{"etcd", []string{
 		"--name=hub", "--data-dir=" + folder, "--logger=zap", "--log-level=warn",
@@ -31,7 +31,7 @@ func (Config) etcd(folder string) program {
 }
 
 // apiServer is started when etcd answers: it gives up after 20 seconds.
-func (c Config) apiServer() program {
+func apiServer(c Config) program {
 	return program{"kube-apiserver", []string{
 		"--etcd-servers=unix://" + etcdSocket,
 		"--bind-address=" + c.listen().String(), "--advertise-address=" + c.Address.String(),
@@ -48,7 +48,7 @@ func (c Config) apiServer() program {
 }
 
 // manager is started when the API server answers: it would not wait for long.
-func (c Config) manager() program {
+func manager() program {
 	return program{"kube-controller-manager", []string{
 		"--kubeconfig=admin.kubeconfig", "--controllers=" + inert, "--leader-elect=false", "--secure-port=0",
 		"--service-account-private-key-file=accounts.key", "--root-ca-file=ca.crt",
@@ -58,8 +58,8 @@ func (c Config) manager() program {
 }
 
 // find is where a program is: beside the others, or in the PATH.
-func (c Config) find(name string) (string, error) {
-	if path, err := exec.LookPath(filepath.Join(c.BinDir, name)); err == nil {
+func find(dir, name string) (string, error) {
+	if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 		return filepath.Abs(path)
 	}
 	return exec.LookPath(name)

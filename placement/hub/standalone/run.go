@@ -31,7 +31,7 @@ func Run(ctx context.Context, c Config, serve func(context.Context) error) error
 	if err := c.Check(); err != nil {
 		return err
 	}
-	err := c.run(ctx, serve)
+	err := start(ctx, c, serve)
 	select {
 	case <-ctx.Done():
 		return nil
@@ -40,7 +40,8 @@ func Run(ctx context.Context, c Config, serve func(context.Context) error) error
 	}
 }
 
-func (c Config) run(ctx context.Context, serve func(context.Context) error) error {
+// start takes the folder, prepares it and runs the programs.
+func start(ctx context.Context, c Config, serve func(context.Context) error) error {
 	lock, err := c.lock(ctx)
 	if err != nil {
 		return err
@@ -49,11 +50,24 @@ func (c Config) run(ctx context.Context, serve func(context.Context) error) erro
 	if err := errors.Join(c.free(ctx), c.prepare()); err != nil {
 		return err
 	}
-	if err := c.bootstrap(ctx, lock); err != nil {
+	r := &runner{Config: c, lock: lock}
+	if err := r.bootstrap(ctx); err != nil {
 		return err
 	}
+	return r.run(ctx, serve)
+}
+
+// runner runs the programs of a hub whose folder is taken.
+type runner struct {
+	Config
+
+	lock *os.File
+}
+
+// run starts the programs in order, and calls serve when the API server answers.
+func (r *runner) run(ctx context.Context, serve func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	stopEtcd, err := c.start(ctx, group, lock, c.etcd(etcdFolder))
+	stopEtcd, err := r.start(ctx, group, etcd(etcdFolder))
 	if err != nil {
 		return err
 	}
@@ -61,18 +75,18 @@ func (c Config) run(ctx context.Context, serve func(context.Context) error) erro
 	// ends before that which it needs: without etcd, the API server takes 10 seconds.
 	group.Go(func() error {
 		defer stopEtcd()
-		if err := c.awaitEtcd(ctx); err != nil {
+		if err := r.awaitEtcd(ctx); err != nil {
 			return err
 		}
-		stopServer, err := c.start(ctx, group, lock, c.apiServer())
+		stopServer, err := r.start(ctx, group, apiServer(r.Config))
 		if err != nil {
 			return err
 		}
 		defer stopServer()
-		if err := c.await(ctx); err != nil {
+		if err := r.await(ctx); err != nil {
 			return err
 		}
-		stopManager, err := c.start(ctx, group, lock, c.manager())
+		stopManager, err := r.start(ctx, group, manager())
 		if err != nil {
 			return err
 		}
@@ -84,19 +98,19 @@ func (c Config) run(ctx context.Context, serve func(context.Context) error) erro
 
 // start runs a program, which is not to end before stop, also when ctx does. Stop waits for
 // the end.
-func (c Config) start(ctx context.Context, group *errgroup.Group, lock *os.File, p program) (stop func(), err error) {
-	path, err := c.find(p.name)
+func (r *runner) start(ctx context.Context, group *errgroup.Group, p program) (stop func(), err error) {
+	path, err := find(r.BinDir, p.name)
 	if err != nil {
-		return nil, fmt.Errorf("find %s in %s or the PATH: %w", p.name, c.BinDir, err)
+		return nil, fmt.Errorf("find %s in %s or the PATH: %w", p.name, r.BinDir, err)
 	}
-	log, err := c.Log(p.name)
+	log, err := r.Log(p.name)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cmd := exec.CommandContext(ctx, path, p.args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = c.DataDir, log, log
-	cmd.ExtraFiles = []*os.File{lock}
+	cmd.Dir, cmd.Stdout, cmd.Stderr = r.DataDir, log, log
+	cmd.ExtraFiles = []*os.File{r.lock}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = endTimeout
 	// A group of its own: Ctrl-C is for us, and we end them in order. When we are killed
@@ -128,8 +142,8 @@ func (c Config) start(ctx context.Context, group *errgroup.Group, lock *os.File,
 }
 
 // await waits until the API server answers.
-func (c Config) await(ctx context.Context) error {
-	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+func (r *runner) await(ctx context.Context) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", r.Kubeconfig())
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
@@ -145,7 +159,7 @@ func (c Config) await(ctx context.Context) error {
 			return nil
 		}
 		if pause(ctx); ctx.Err() != nil {
-			return fmt.Errorf("wait for the API server at %s: %w", c.url(), err)
+			return fmt.Errorf("wait for the API server at %s: %w", r.url(), err)
 		}
 	}
 }

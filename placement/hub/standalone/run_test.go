@@ -82,7 +82,7 @@ func running(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	c := folder(t)
-	for _, p := range c.programs() {
+	for _, p := range programs(c) {
 		path := filepath.Join(c.BinDir, p.name)
 		if err := errors.Join(os.Remove(path), os.Symlink(self, path)); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestEndDuringStart(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		"APIServer": {reason: "it does not answer: nobody is there yet", at: "kube-apiserver.log", prepare: silent("kube-apiserver")},
+		"APIServer": {reason: "the API server does not answer yet", at: "kube-apiserver.log", prepare: silent("kube-apiserver")},
 		"Manager":   {reason: "all has started", at: "kube-controller-manager.log", prepare: func(*testing.T, Config) {}},
 		"Serve": {
 			reason: "a question of the hub's was cut off", at: "kube-controller-manager.log", prepare: func(*testing.T, Config) {},
@@ -195,7 +195,7 @@ func appears(t *testing.T, path string, ended <-chan error) {
 	}
 }
 
-// An unfinished folder of etcd is made anew, a finished one is kept.
+// A start removes an unfinished folder of etcd, and keeps a finished one.
 func TestEtcdFolder(t *testing.T) {
 	t.Parallel()
 	c := running(t)
