@@ -43,7 +43,7 @@ func printClusters(out io.Writer, clusters []v1alpha1.Cluster) error {
 		return err
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	rows := []string{"NAME\tACCEPTED\tREACHABLE\tOBJECTS\tREPLICAS\tLEAVES\tVERSION\tNOTE"}
+	rows := []string{"NAME\tACCEPTED\tREACHABLE\tOBJECTS\tREPLICAS\tVERSION\tNOTE"}
 	for i := range clusters {
 		rows = append(rows, rowOf(&clusters[i]))
 	}
@@ -62,9 +62,9 @@ func rowOf(c *v1alpha1.Cluster) string {
 	if c.Status.Versions != nil {
 		versions = *c.Status.Versions
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s", c.Name,
+	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%s\t%s", c.Name,
 		conditionOf(c, v1alpha1.ConditionAccepted), conditionOf(c, v1alpha1.ConditionReachable),
-		assigned.Objects, assigned.Replicas, c.Status.Leaves, versions.Kubernetes, noteOf(c))
+		assigned.Objects, assigned.Replicas, versions.Kubernetes, noteOf(c))
 }
 
 // conditionOf is a condition's status, Unknown when nobody has said it.
@@ -86,7 +86,7 @@ func noteOf(c *v1alpha1.Cluster) string {
 	case c.Spec.Unschedulable:
 		notes = append(notes, "takes nothing new")
 	}
-	for _, kind := range []string{v1alpha1.ConditionHubMismatch, v1alpha1.ConditionConflicting} {
+	for _, kind := range []string{v1alpha1.ConditionHubMismatch} {
 		if found := meta.FindStatusCondition(c.Status.Conditions, kind); found != nil && found.Status == metav1.ConditionTrue {
 			notes = append(notes, kind+": "+found.Message)
 		}

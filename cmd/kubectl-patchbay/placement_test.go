@@ -155,17 +155,17 @@ func TestClustersAreListed(t *testing.T) {
 			Spec:       v1alpha1.ClusterSpec{Accepted: true, Drain: &v1alpha1.Drain{Mode: v1alpha1.DrainMove}},
 			Status: v1alpha1.ClusterStatus{
 				Conditions: []metav1.Condition{said(v1alpha1.ConditionAccepted, "True"), said(v1alpha1.ConditionReachable, "False"), said(v1alpha1.ConditionHubMismatch, "True")},
-				Assigned:   &v1alpha1.Assigned{Objects: 4, Replicas: 12}, Versions: &v1alpha1.Versions{Kubernetes: "v1.35.4"}, Leaves: 1,
+				Assigned:   &v1alpha1.Assigned{Objects: 4, Replicas: 12}, Versions: &v1alpha1.Versions{Kubernetes: "v1.35.4"},
 			},
 		},
 		{ObjectMeta: metav1.ObjectMeta{Name: "west"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "south"}, Spec: v1alpha1.ClusterSpec{Accepted: true, Unschedulable: true}},
 	}
 	want := []string{
-		"NAME ACCEPTED REACHABLE OBJECTS REPLICAS LEAVES VERSION NOTE",
-		"east True False 4 12 1 v1.35.4 is being drained; HubMismatch: because",
-		"west Unknown Unknown 0 0 0 kubectl patchbay cluster accept west",
-		"south Unknown Unknown 0 0 0 takes nothing new",
+		"NAME ACCEPTED REACHABLE OBJECTS REPLICAS VERSION NOTE",
+		"east True False 4 12 v1.35.4 is being drained; HubMismatch: because",
+		"west Unknown Unknown 0 0 kubectl patchbay cluster accept west",
+		"south Unknown Unknown 0 0 takes nothing new",
 	}
 	var out bytes.Buffer
 	if err := printClusters(&out, clusters); err != nil {

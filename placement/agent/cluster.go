@@ -48,7 +48,7 @@ func (f *figures) status(hubUID string) v1alpha1.ClusterStatus {
 	}
 	versions := f.versions
 	return v1alpha1.ClusterStatus{
-		Allocatable: allocatable, Requested: requested, Versions: &versions, Leaves: 1, HubUID: hubUID,
+		Allocatable: allocatable, Requested: requested, Versions: &versions, HubUID: hubUID,
 		Conditions: []metav1.Condition{mismatched},
 	}
 }

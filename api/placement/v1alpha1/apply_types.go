@@ -34,14 +34,14 @@ type AssociatedMode string
 const (
 	// AssociatedCounts: how many there are by phase and reason, and the broken Pods.
 	AssociatedCounts AssociatedMode = "Counts"
-	// AssociatedMirror: the Pods themselves, to be read at the hub; not served yet,
-	// counts come instead.
+	// AssociatedMirror: the Pods themselves, to be read at the hub; not served yet.
 	AssociatedMirror AssociatedMode = "Mirror"
 	// AssociatedNone: nothing.
 	AssociatedNone AssociatedMode = "None"
 )
 
 // StatusPolicy says what comes back to the hub.
+// +kubebuilder:validation:XValidation:rule=`!has(self.associated) || self.associated != "Mirror"`,fieldPath=`.associated`,reason=FieldValueForbidden,message=`mirroring associated objects is not served yet: use Counts`
 type StatusPolicy struct {
 	// Mode of the object's own status.
 	// +optional
@@ -107,6 +107,18 @@ const (
 	OnDeleteDelete OnDelete = "Delete"
 	// OnDeleteOrphan keeps them, without owner.
 	OnDeleteOrphan OnDelete = "Orphan"
+)
+
+// OnUnselected says what happens in clusters to an object that its policy no longer selects.
+// +kubebuilder:validation:Enum=Keep;Remove
+type OnUnselected string
+
+// What happens to an object that its policy no longer selects.
+const (
+	// OnUnselectedKeep keeps it in its clusters.
+	OnUnselectedKeep OnUnselected = "Keep"
+	// OnUnselectedRemove removes it from them, as OnDelete says.
+	OnUnselectedRemove OnUnselected = "Remove"
 )
 
 // VolumePolicy says what happens to volumes in a move.

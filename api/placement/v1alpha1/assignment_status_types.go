@@ -24,6 +24,11 @@ type AssignmentStatus struct {
 	// +kubebuilder:validation:MaxItems=500
 	Clusters []ClusterReport `json:"clusters,omitempty"`
 
+	// Truncated says that messages and broken Pods were left out, as the whole would be
+	// larger than MaxObjectBytes.
+	// +optional
+	Truncated bool `json:"truncated,omitempty"`
+
 	// ObservedGeneration is the Assignment's generation that this speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -33,6 +38,10 @@ type AssignmentStatus struct {
 type ClusterReport struct {
 	// Cluster by name.
 	Cluster ClusterName `json:"cluster"`
+
+	// Term of the cluster's Work when this was written.
+	// +optional
+	Term int64 `json:"term,omitempty"`
 
 	// Revision of the cluster's Work when this was written. A Work that was lost
 	// starts well above it.

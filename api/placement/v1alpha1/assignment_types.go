@@ -5,6 +5,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Assignment says where one object at the hub runs, and what each cluster reports of
@@ -90,6 +91,11 @@ type Decision struct {
 	// Requests of the Pod of one replica; with them the limits of clusters are kept.
 	// +optional
 	Requests corev1.ResourceList `json:"requests,omitempty"`
+
+	// PolicyUID is the UID of the policy in Source. A policy of the same name that was made
+	// anew is another one.
+	// +optional
+	PolicyUID types.UID `json:"policyUID,omitempty"`
 
 	// OnDelete is frozen here, so that an object whose policy is gone is still removed
 	// as the policy said.

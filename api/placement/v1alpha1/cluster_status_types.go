@@ -8,9 +8,9 @@ import (
 )
 
 // ClusterStatus is what is known of a cluster. The agent applies allocatable,
-// requested, versions, leaves, hubUID and the condition HubMismatch; the hub the rest.
+// requested, versions, hubUID and the condition HubMismatch; the hub the rest.
 type ClusterStatus struct {
-	// Conditions: Accepted, Reachable, Drained, HubMismatch, Conflicting.
+	// Conditions: Accepted, Reachable, Drained, HubMismatch.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -31,11 +31,6 @@ type ClusterStatus struct {
 	// Versions of the programs there.
 	// +optional
 	Versions *Versions `json:"versions,omitempty"`
-
-	// Leaves is how many clusters stand behind this one: 1 for a cluster with nodes,
-	// the sum of those below it for a hub.
-	// +optional
-	Leaves int32 `json:"leaves,omitempty"`
 
 	// HubUID is the hub that the cluster's agent works for: the UID of that hub's
 	// namespace kube-system.

@@ -10,11 +10,10 @@ const (
 	ConditionReachable = "Reachable"
 	// ConditionDrained: nothing is placed on a cluster that is being drained.
 	ConditionDrained = "Drained"
-	// ConditionHubMismatch: the agent works for another hub, or for a later state of
-	// this one, and touches nothing.
+	// ConditionHubMismatch: some Works are of another hub, or of an earlier state of this
+	// one. Their objects stay as they are, and the agent removes nothing, until a person
+	// runs kubectl patchbay hub resume.
 	ConditionHubMismatch = "HubMismatch"
-	// ConditionConflicting: fields of some objects belong to somebody else there.
-	ConditionConflicting = "Conflicting"
 )
 
 // Conditions of an Assignment.
@@ -48,6 +47,33 @@ const (
 const (
 	// ReasonUnschedulable: no cluster, or too few, have room. The message counts.
 	ReasonUnschedulable = "Unschedulable"
+	// ReasonNoPolicy: no policy and no annotation selects the object any more. It stays
+	// where it is until a person orders its removal.
+	ReasonNoPolicy = "NoPolicy"
+	// ReasonNoClustersRequested: the annotation is empty: no cluster is to have the object.
+	ReasonNoClustersRequested = "NoClustersRequested"
+	// ReasonNoClusterSelected: the policy selects no cluster that exists and may be used.
+	ReasonNoClusterSelected = "NoClusterSelected"
+	// ReasonWaitingForCluster: a cluster that is to have the object has not been seen yet,
+	// or does not report. The message names it.
+	ReasonWaitingForCluster = "WaitingForCluster"
+	// ReasonVolumesRefused: the object has volumes of its own in a cluster, and stays there.
+	// The message names the claim.
+	ReasonVolumesRefused = "VolumesRefused"
+	// ReasonTooManyTargets: more than MaxTargets clusters are to have the object.
+	ReasonTooManyTargets = "TooManyTargets"
+	// ReasonAssignmentLost: the Assignment of an object that takes this one along was
+	// deleted by somebody. This one stays until the hub has made that Assignment again.
+	ReasonAssignmentLost = "AssignmentLost"
+	// ReasonDrainBlocked: objects cannot leave a cluster that is being drained. The message
+	// names some of them.
+	ReasonDrainBlocked = "DrainBlocked"
+	// ReasonRecordLost: the cluster has no record of an object that is to be removed, and
+	// what is there cannot be told to be that object.
+	ReasonRecordLost = "RecordLost"
+	// ReasonRemovalBlocked: the object is being deleted in the cluster, and something there
+	// holds it, such as a finalizer. The message names it.
+	ReasonRemovalBlocked = "RemovalBlocked"
 	// ReasonPolicyTie: two policies of the same rank select the object.
 	ReasonPolicyTie = "PolicyTie"
 	// ReasonUnknownCluster: a cluster that is named does not exist.
@@ -80,4 +106,9 @@ const (
 	MaxTargets = 500
 	// MaxManifestBytes is the largest rendered manifest, as JSON.
 	MaxManifestBytes = 192 << 10
+	// MaxStatusBytes is the largest status of an object that comes back exactly, as JSON. Of
+	// a larger one come the conditions and the counts.
+	MaxStatusBytes = 48 << 10
+	// MaxObjectBytes is the largest object that our programs write, as JSON.
+	MaxObjectBytes = 256 << 10
 )

@@ -10,6 +10,8 @@ const (
 	// SystemNamespace holds the Assignments of cluster-scoped objects, and the
 	// Customizations that are for all namespaces.
 	SystemNamespace = "patchbay-system"
+	// TermConfigMap in SystemNamespace has the hub's epoch and term.
+	TermConfigMap = "patchbay-hub-term"
 	// HeartbeatLease is the name of the agent's Lease in its cluster's namespace.
 	HeartbeatLease = "agent"
 )
@@ -26,6 +28,12 @@ const (
 	VersionAnnotation = "placement.patchbay.io/version"
 	// HubUIDAnnotation on an object in a cluster is the UID of its hub.
 	HubUIDAnnotation = "placement.patchbay.io/hub-uid"
+	// ResumeAnnotation on a Work that does not fit its cluster's record is a person's answer:
+	// TakeHub or TakeCluster, a colon, and the record as HaltedWork names it.
+	// kubectl patchbay hub resume sets it.
+	ResumeAnnotation = "placement.patchbay.io/resume"
+	// AppliedWorksAnnotation on a heartbeat is how many AppliedWorks the cluster has.
+	AppliedWorksAnnotation = "placement.patchbay.io/applied-works"
 )
 
 // Labels that our programs set.
@@ -53,6 +61,14 @@ const (
 	AccessAdopt = "adopt"
 	// AccessUse, on a ServiceAccount: Pods from the hub may run as it.
 	AccessUse = "use"
+)
+
+// Answers of ResumeAnnotation.
+const (
+	// TakeHub: the cluster takes over what the hub's Work says.
+	TakeHub = "hub"
+	// TakeCluster: the cluster keeps what its record says, until the hub next changes the Work.
+	TakeCluster = "cluster"
 )
 
 // Finalizers.

@@ -38,13 +38,20 @@ type PlacementSpec struct {
 	// +optional
 	Apply ApplyPolicy `json:"apply,omitempty"`
 
-	// OnDelete says what happens in the clusters when the object at the hub is
-	// deleted or the policy leaves it out.
+	// OnDelete says what happens in the clusters when the object at the hub is deleted, or
+	// a person orders its removal. Default: Delete; Orphan for PersistentVolumeClaims.
 	// +optional
-	// +kubebuilder:default=Delete
 	OnDelete OnDelete `json:"onDelete,omitempty"`
 
-	// Volumes says what happens to volumes in a move. Only Refuse is served yet.
+	// OnUnselected says what happens in the clusters when this policy, which placed an
+	// object, no longer selects it: by other labels of the object or its namespace, or by
+	// other objects or namespaceSelector here. Deleting the policy never removes anything.
+	// +optional
+	// +kubebuilder:default=Keep
+	OnUnselected OnUnselected `json:"onUnselected,omitempty"`
+
+	// Volumes says what happens to volumes in a move. Only Refuse is served yet: an object
+	// with PersistentVolumeClaims stays in the clusters that it is in.
 	// +optional
 	// +kubebuilder:default=Refuse
 	Volumes VolumePolicy `json:"volumes,omitempty"`

@@ -11,21 +11,47 @@ import (
 // WorkStatus is what the cluster has.
 type WorkStatus struct {
 	// Conditions: Applied, Ready. Applied is False with the reason Ordered when an
-	// order for removal is carried out: then the hub deletes the Work.
+	// order for removal is carried out: then the hub deletes the Work. It is False with the
+	// reason HubMismatch while Halted is there.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
+	// Term of the spec that the agent has last carried out.
+	// +optional
+	Term int64 `json:"term,omitempty"`
+
 	// Revision of the spec that the agent has last carried out.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
+
+	// Halted says why the agent does not carry out the spec.
+	// +optional
+	Halted *HaltedWork `json:"halted,omitempty"`
 
 	// Manifests have an entry each, in the order of the spec.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Manifests []ManifestStatus `json:"manifests,omitempty"`
+}
+
+// HaltedWork says how a Work and its cluster's record differ.
+type HaltedWork struct {
+	// Record names the state of the record, for ResumeAnnotation:
+	// "<hub UID>/<epoch>/<term>/<revision>". Empty when the cluster has no record: the Work
+	// waits until no other Work of the cluster is halted.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Record string `json:"record,omitempty"`
+
+	// Differences are fields that the Work would change in the cluster, at most 20, such as
+	// "Deployment shop/web: spec.replicas: 3 in the cluster, 2 at the hub".
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Differences []string `json:"differences,omitempty"`
 }
 
 // ManifestStatus is what the cluster has of one manifest.
@@ -65,6 +91,11 @@ type ManifestStatus struct {
 	// Replicas is the object's spec.replicas in the cluster, whoever set it.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Truncated says that Status has only conditions and counts: the whole would be larger
+	// than MaxStatusBytes.
+	// +optional
+	Truncated bool `json:"truncated,omitempty"`
 
 	// Status of the object, exactly.
 	// +optional

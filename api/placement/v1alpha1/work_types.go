@@ -38,10 +38,31 @@ type WorkSpec struct {
 	// HubUID is the UID of the hub's namespace kube-system.
 	HubUID types.UID `json:"hubUID"`
 
+	// Epoch is the hub's, from its ConfigMap TermConfigMap: random, made when the hub first
+	// ran there.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Epoch string `json:"epoch,omitempty"`
+
+	// Term of the leader that wrote this spec. Each leader of a hub has a greater one than
+	// all before it, also when the hub was restored from a backup.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Term int64 `json:"term,omitempty"`
+
 	// Revision grows with each change of this spec, also over deletion and new
-	// creation of the Work. An agent that has seen a greater one stops.
+	// creation of the Work.
 	// +kubebuilder:validation:Minimum=1
 	Revision int64 `json:"revision"`
+
+	// History has, for earlier terms, the last revision that the next leader knew of. An
+	// agent whose record is of a term that is missing here, or of a later revision, knows
+	// that this hub went back in time.
+	// +optional
+	// +listType=map
+	// +listMapKey=term
+	// +kubebuilder:validation:MaxItems=64
+	History []WorkPosition `json:"history,omitempty"`
 
 	// Source is the object at the hub.
 	Source ObjectReference `json:"source"`
@@ -76,6 +97,15 @@ type WorkSpec struct {
 	// Nothing else removes any.
 	// +optional
 	Removal *Removal `json:"removal,omitempty"`
+}
+
+// WorkPosition is a state of a Work's spec.
+type WorkPosition struct {
+	// Term of the leader that wrote it.
+	Term int64 `json:"term"`
+
+	// Revision of the spec.
+	Revision int64 `json:"revision"`
 }
 
 // PodSecurityLevel is a level of the Pod Security Standards.
@@ -123,6 +153,14 @@ type Removal struct {
 	// SourceUID must be the UID of the source that the agent has recorded for what it
 	// made: an order for another life of the object is refused.
 	SourceUID types.UID `json:"sourceUID"`
+
+	// UIDs of the objects in the cluster, in the order of the manifests, as the Work's status
+	// had them when the order was given; empty for one that was not reported. An agent that
+	// has lost its record removes by them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	UIDs []types.UID `json:"uids,omitempty"`
 }
 
 // WorkList is a list of Works.
