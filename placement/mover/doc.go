@@ -21,6 +21,9 @@
 //
 // Break before make gives the order first, and starts nothing before it is carried out.
 //
+// A cluster that is wanted again while its order is not carried out gets it taken back. What
+// is not in the inventory gets no order at all, unless nothing is wanted anywhere.
+//
 // What cannot be reached is not lost: it counts as asked, not as available, and is
 // not shrunk as it would do so at an hour that nobody chose.
 //

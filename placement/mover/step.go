@@ -31,8 +31,10 @@ func newStep(in Input) *step {
 	for i, r := range in.Rows {
 		m := Move{Cluster: r.Cluster, State: r.State, Asked: r.Asked, Since: r.Since}
 		switch {
-		case r.State == Removing && !r.Gone: // an order is an order
-			m.Asked = 0
+		case r.State == Removing && !r.Gone:
+			if m.Asked = 0; r.Wanted { // the order is taken back
+				m.State = Active
+			}
 		case r.Gone, r.State == None:
 			m.State, m.Asked = None, 0
 			if r.Wanted {

@@ -90,8 +90,23 @@ func TestStep(t *testing.T) {
 		},
 		"wanted again while removed": {
 			in:     Input{Counted: true, Surge: 3, Rows: []Row{at("east", Removing, 3, 0)}},
-			want:   []move{{Removing, 0}},
-			reason: "an order that is given is carried out first",
+			want:   []move{{Active, 3}},
+			reason: "an order that is not carried out is taken back",
+		},
+		"whole, wanted again while removed": {
+			in:      Input{Rows: []Row{with(at("east", Removing, 0, 0), func(r *Row) { r.Wanted = true }), at("west", Active, 0, 0)}},
+			want:    []move{{Active, 0}, {Draining, 0}},
+			blocked: "east is not ready (Active)",
+			reason:  "and the other stays until it is back",
+		},
+		"not in the inventory": {
+			in: Input{Rows: []Row{
+				with(at("east", Draining, 0, 0), func(r *Row) { r.Absent, r.Reachable = true, false }),
+				with(at("west", Active, 0, 0), func(r *Row) { r.Wanted = true }),
+			}},
+			want:    []move{{Draining, 0}, {Active, 0}},
+			blocked: "east is not in the inventory: what it has stays there",
+			reason:  "a Cluster that is made again removes nothing",
 		},
 		"unreachable": {
 			in: Input{Counted: true, Surge: 3, Rows: []Row{

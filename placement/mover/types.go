@@ -47,6 +47,9 @@ type Row struct {
 	Available, Total int32
 	// Gone says that the cluster has carried out the order to remove.
 	Gone bool
+	// Absent says that the inventory does not have the cluster: it may come back, and keeps
+	// what it has.
+	Absent bool
 }
 
 // Input is all that a step depends on.

@@ -46,6 +46,10 @@ func (s *step) remove() {
 		if m.State != Draining || r.Wanted {
 			continue
 		}
+		if r.Absent {
+			s.blockf("%s is not in the inventory: what it has stays there", r.Cluster)
+			continue
+		}
 		if r.State != Draining || m.Asked != r.Asked { // stored first, so that Since is right
 			if s.Settle > 0 || s.Counted && r.Asked > 0 {
 				s.after = soonest(s.after, s.Settle)

@@ -20,6 +20,36 @@ type Cluster struct {
 	Spec *v1alpha1.ClusterSpec
 	// Leaving says that the Cluster is being deleted, or counts as lost.
 	Leaving bool
+	// Reach says whether the cluster reports.
+	Reach Reach
+	// Full says that as many objects leave the cluster as its drain allows at a time: this one
+	// stays until another has left.
+	Full bool
+}
+
+// Reach says whether a cluster reports to the hub.
+type Reach int
+
+const (
+	// Reachable: its heartbeat is fresh.
+	Reachable Reach = iota
+	// Silent: it has reported, and does not any more. It keeps what it has, and gets nothing
+	// new.
+	Silent
+	// NeverSeen: no agent has reported for this Cluster yet. It gets nothing.
+	NeverSeen
+)
+
+// waiting says why the cluster cannot take anything; "" when it can.
+func (c *Cluster) waiting() string {
+	switch c.Reach {
+	case Silent:
+		return c.Name + " does not report"
+	case NeverSeen:
+		return c.Name + " has not reported yet"
+	case Reachable:
+	}
+	return ""
 }
 
 // fitness is what a cluster may be used for.
@@ -98,12 +128,17 @@ func (w *Wish) fitness(c *Cluster) fitness {
 	switch {
 	case !c.Spec.Accepted && !w.Named:
 		return unfit
-	case c.Leaving, c.Spec.Drain != nil && c.Spec.Drain.Mode == v1alpha1.DrainMove, w.repelled(c, v1alpha1.TaintNoExecute):
+	case c.Leaving, c.Drains() && !c.Full, w.repelled(c, v1alpha1.TaintNoExecute):
 		return leaving
-	case c.Spec.Unschedulable, w.repelled(c, v1alpha1.TaintNoSchedule):
+	case c.Drains(), c.Spec.Unschedulable, w.repelled(c, v1alpha1.TaintNoSchedule), c.Reach != Reachable:
 		return staying
 	}
 	return fit
+}
+
+// Drains says that the cluster is to be emptied.
+func (c *Cluster) Drains() bool {
+	return c.Spec.Drain != nil && c.Spec.Drain.Mode == v1alpha1.DrainMove
 }
 
 // repelled says that the cluster has a taint of this effect that the wish does not

@@ -75,6 +75,19 @@ func defaultMode(kind schema.GroupKind) v1alpha1.ReplicaMode {
 	return v1alpha1.ReplicasDuplicate
 }
 
+// IsClaim says that an object of this kind is a volume's claim: with it the data go.
+func IsClaim(kind schema.GroupKind) bool {
+	return kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
+}
+
+// DefaultOnDelete is what happens to an object of this kind in its clusters when no policy says.
+func DefaultOnDelete(kind schema.GroupKind) v1alpha1.OnDelete {
+	if IsClaim(kind) {
+		return v1alpha1.OnDeleteOrphan
+	}
+	return v1alpha1.OnDeleteDelete
+}
+
 // breaksFirst says that a kind must not run twice unless somebody says it may.
 func breaksFirst(kind schema.GroupKind) bool {
 	return kind == schema.GroupKind{Group: "apps", Kind: "StatefulSet"} || RunsOnce(kind)

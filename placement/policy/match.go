@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -21,7 +22,7 @@ func find(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlaceme
 		if p.Namespace != o.Namespace || !o.Namespaced || p.DeletionTimestamp != nil {
 			continue
 		}
-		w := Wish{Source: "Placement " + p.Namespace + "/" + p.Name, Spec: p.Spec}
+		w := Wish{Source: "Placement " + p.Namespace + "/" + p.Name, UID: p.UID, Spec: p.Spec}
 		ok, err := meant(w, o)
 		if err != nil {
 			return nil, err
@@ -38,7 +39,7 @@ func find(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlaceme
 		if p.DeletionTimestamp != nil {
 			continue
 		}
-		w := Wish{Source: "ClusterPlacement " + p.Name, Spec: p.Spec.PlacementSpec}
+		w := Wish{Source: "ClusterPlacement " + p.Name, UID: p.UID, Spec: p.Spec.PlacementSpec}
 		if o.Namespaced {
 			ok, err := selects(p.Spec.NamespaceSelector, o.NamespaceLabels)
 			if err != nil {
@@ -60,6 +61,26 @@ func find(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlaceme
 		return nil, nil
 	}
 	return one(found)
+}
+
+// RemovesUnselected says that the policy which placed an object, known by its UID, is still
+// there, and says that what it no longer selects is to be removed. A policy that was deleted,
+// or is being deleted, says nothing.
+func RemovesUnselected(uid types.UID, local []v1alpha1.Placement, global []v1alpha1.ClusterPlacement) bool {
+	removes := func(o *metav1.ObjectMeta, spec *v1alpha1.PlacementSpec) bool {
+		return uid != "" && o.UID == uid && o.DeletionTimestamp == nil && spec.OnUnselected == v1alpha1.OnUnselectedRemove
+	}
+	for i := range local {
+		if removes(&local[i].ObjectMeta, &local[i].Spec) {
+			return true
+		}
+	}
+	for i := range global {
+		if removes(&global[i].ObjectMeta, &global[i].Spec.PlacementSpec) {
+			return true
+		}
+	}
+	return false
 }
 
 // one returns the only one, and an error for a tie: the same one whatever the order.

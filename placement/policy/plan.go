@@ -4,6 +4,8 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -23,6 +25,9 @@ type Situation struct {
 	Has map[string]int64
 	// Same says that the wish is the one that Has was planned from.
 	Same bool
+	// Volumes names, by cluster, a claim with data of the object there: it does not leave that
+	// cluster.
+	Volumes map[string]string
 	// Room of each cluster.
 	Room Room
 }
@@ -35,27 +40,69 @@ type Plan struct {
 	Counted bool
 	// Short says what has no room, where and why; empty: all has.
 	Short string
+	// Reason of Short: Unschedulable, NoClusterSelected or WaitingForCluster.
+	Reason string
 }
 
-// Plan decides. What has no room elsewhere stays where it is.
+// Plan decides. What has no room elsewhere stays where it is. An error, of the type *Error,
+// leaves everything where it is.
 func (w *Wish) Plan(s Situation) (Plan, error) {
+	if w.Source == SourceAnnotation && len(w.Spec.Clusters.Names) == 0 {
+		return Plan{Wanted: map[string]int64{}}, nil // the order to remove it everywhere
+	}
 	found, err := w.candidates(s.Clusters)
 	if err != nil {
 		return Plan{}, err
 	}
+	if len(found) == 0 {
+		return Plan{}, &Error{
+			Reason: v1alpha1.ReasonNoClusterSelected, Object: w.Source, Field: "spec.clusters",
+			Message: "no Cluster that is accepted is selected: the object stays where it is. To remove it, run kubectl patchbay remove",
+		}
+	}
 	p := &planning{Wish: w, Situation: s, Plan: Plan{Wanted: map[string]int64{}}}
-	nowhere := len(w.Spec.Clusters.Names) == 0 && w.Spec.Clusters.Selector == nil
+	for i, c := range found {
+		if s.Volumes[c.Name] != "" && c.fitness == leaving {
+			found[i].fitness = staying // its data cannot leave with it
+		}
+		if why := c.waiting(); why != "" {
+			p.silent = append(p.silent, why)
+		}
+	}
 	switch {
-	case nowhere:
-		return p.Plan, nil
 	case w.Spec.Replicas.Mode == v1alpha1.ReplicasSingle:
 		p.single(p.ordered(found))
 	case w.Spec.Replicas.Mode == v1alpha1.ReplicasDivide && s.Replicas != nil:
 		err = p.divide(p.limited(p.ordered(found)))
 	default:
-		p.duplicate(p.limited(p.ordered(found)))
+		p.duplicate(p.limited(p.ordered(found)), found)
+	}
+	if err == nil && len(p.Wanted) == 0 {
+		p.keep() // only an order removes it everywhere
+	}
+	if err == nil {
+		err = p.keepVolumes(found)
 	}
 	return p.Plan, err
+}
+
+// keepVolumes keeps the object in clusters that have its volumes: without replicas where it
+// may still run, and by refusing the plan where it may not.
+func (p *planning) keepVolumes(found []candidate) error {
+	for _, name := range slices.Sorted(maps.Keys(p.Volumes)) {
+		if _, ok := p.Wanted[name]; ok {
+			continue
+		}
+		if p.Counted && slices.ContainsFunc(found, func(c candidate) bool { return c.Name == name }) {
+			p.Wanted[name] = 0
+			continue
+		}
+		return &Error{
+			Reason: v1alpha1.ReasonVolumesRefused, Object: p.Source, Field: "spec.volumes",
+			Message: fmt.Sprintf("PersistentVolumeClaim %s has data in %s, and volumes are not moved yet: the object stays where it is", p.Volumes[name], name),
+		}
+	}
+	return nil
 }
 
 // planning is a plan in the making.
@@ -64,6 +111,18 @@ type planning struct {
 	Situation
 	Plan
 	reasons []string
+	silent  []string // what selected clusters that do not report say of themselves
+}
+
+// short notes what has no place, and why.
+func (p *planning) short(format string, args ...any) {
+	p.Short, p.Reason = fmt.Sprintf(format, args...), v1alpha1.ReasonUnschedulable
+	if len(p.silent) > 0 {
+		p.Reason = v1alpha1.ReasonWaitingForCluster
+	}
+	if reasons := append(slices.Clone(p.silent), p.reasons...); len(reasons) > 0 {
+		p.Short += ": " + strings.Join(reasons, ", ")
+	}
 }
 
 // whole is the number of replicas of an object that is not divided.
@@ -87,41 +146,49 @@ func (p *planning) fits(c candidate) bool {
 	return true
 }
 
-// single takes the first cluster that will do.
+// single takes the cluster that has the object, else the first that will do.
 func (p *planning) single(found []candidate) {
-	for _, level := range []fitness{fit, staying} {
-		for _, c := range found {
-			_, has := p.Has[c.Name]
-			if c.fitness >= level && (level == fit || has) && p.fits(c) {
-				p.Wanted[c.Name] = 0
-				return
-			}
+	for _, c := range found {
+		if _, has := p.Has[c.Name]; has && c.fitness >= staying {
+			p.Wanted[c.Name] = 0
+			return
 		}
 	}
-	p.keep("no cluster")
+	for _, c := range found {
+		if c.fitness == fit && p.fits(c) {
+			p.Wanted[c.Name] = 0
+			return
+		}
+	}
 }
 
-// duplicate takes all clusters that will do.
-func (p *planning) duplicate(found []candidate) {
+// duplicate takes all clusters that will do, and names those of all candidates that do not
+// report.
+func (p *planning) duplicate(found, all []candidate) {
 	for _, c := range found {
 		if c.fitness != leaving && p.fits(c) {
 			p.Wanted[c.Name] = 0
 		}
 	}
-	if len(p.Wanted) == 0 {
-		p.keep("no cluster")
-	} else if len(p.reasons) > 0 {
-		p.Short = "some clusters have no room for it: " + strings.Join(p.reasons, ", ")
+	missing := slices.ContainsFunc(all, func(c candidate) bool {
+		_, wanted := p.Wanted[c.Name]
+		return c.waiting() != "" && !wanted
+	})
+	switch {
+	case missing && p.Spec.Clusters.Count == nil:
+		p.short("some clusters do not have it yet")
+	case len(p.reasons) > 0:
+		p.silent = nil // they have it
+		p.short("some clusters have no room for it")
 	}
 }
 
 // keep leaves what has no replacement where it is.
-func (p *planning) keep(what string) {
+func (p *planning) keep() {
 	for name := range p.Has {
 		p.Wanted[name] = 0
 	}
-	p.Short = what + " takes it"
-	if len(p.reasons) > 0 {
-		p.Short += ": " + strings.Join(p.reasons, ", ")
+	if p.Short == "" {
+		p.short("no cluster takes it")
 	}
 }

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -36,6 +37,10 @@ func TestPlan(t *testing.T) {
 	stateful := object(func(o *Object) { o.Kind.Kind = "StatefulSet" })
 	daemons := object(func(o *Object) { o.Kind.Kind = "DaemonSet" })
 	drain := func(s *v1alpha1.ClusterSpec) { s.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainMove} }
+	full := func(s *v1alpha1.ClusterSpec) {
+		drain(s)
+		s.Properties = map[string]v1alpha1.PropertyValue{"full": "true"}
+	}
 	cordon := func(s *v1alpha1.ClusterSpec) { s.Unschedulable = true }
 	type m = map[string]int64
 	for name, tc := range map[string]struct {
@@ -46,8 +51,11 @@ func TestPlan(t *testing.T) {
 		same     bool
 		room     m
 		change   map[string]func(*v1alpha1.ClusterSpec)
+		reach    map[string]Reach
+		volumes  map[string]string
 		want     m
 		short    string
+		because  string // the plan's reason, or its error's
 		reason   string
 	}{
 		"one":             {text: "east", replicas: 3, want: m{"east": 3}},
@@ -87,6 +95,67 @@ func TestPlan(t *testing.T) {
 		"single, first full": {object: stateful, text: "east,west", replicas: 3, room: m{"east": 2}, want: m{"west": 0}},
 		"single, all full":   {object: stateful, text: "east", replicas: 3, room: m{"east": 2}, want: m{}, short: "no cluster takes it: east has room for 2"},
 		"duplicate":          {object: daemons, text: "east,west", replicas: -1, want: m{"east": 0, "west": 0}},
+		"never seen": {
+			text: "east,west", replicas: 6, reach: map[string]Reach{"east": NeverSeen}, want: m{"west": 6},
+			reason: "a cluster without an agent runs nothing",
+		},
+		"only one, never seen": {
+			text: "east", replicas: 3, reach: map[string]Reach{"east": NeverSeen}, want: m{},
+			short: "3 of 3 replicas have no room: east has not reported yet", because: v1alpha1.ReasonWaitingForCluster,
+			reason: "the reason names what is waited for",
+		},
+		"moved to one never seen": {
+			text: "east", replicas: 3, has: m{"west": 3}, reach: map[string]Reach{"east": NeverSeen}, want: m{"west": 3},
+			short: "3 of 3 replicas have no room: east has not reported yet", because: v1alpha1.ReasonWaitingForCluster,
+			reason: "nothing leaves for a cluster that cannot take it",
+		},
+		"no replicas, moved to one never seen": {
+			text: "east", replicas: 0, has: m{"west": 0}, reach: map[string]Reach{"east": NeverSeen}, want: m{"west": 0},
+			short: "no cluster takes it", because: v1alpha1.ReasonWaitingForCluster,
+			reason: "an object without replicas is not removed either",
+		},
+		"re-created Cluster": {
+			text: "east,west", replicas: 6, has: m{"east": 3, "west": 3}, same: true,
+			reach: map[string]Reach{"east": NeverSeen}, want: m{"east": 3, "west": 3}, reason: "what is there stays there",
+		},
+		"silent, grows": {
+			text: "east,north,west", replicas: 9, has: m{"east": 2, "north": 2, "west": 2}, same: true,
+			reach: map[string]Reach{"north": Silent}, want: m{"east": 4, "north": 2, "west": 3}, reason: "growth goes elsewhere",
+		},
+		"single, silent": {
+			object: stateful, text: "east,west", replicas: 3, has: m{"east": 3}, reach: map[string]Reach{"east": Silent},
+			want: m{"east": 0}, reason: "a StatefulSet does not leave a cluster because that does not report",
+		},
+		"single, never seen": {
+			object: stateful, text: "east,west", replicas: 3, reach: map[string]Reach{"east": NeverSeen}, want: m{"west": 0},
+			reason: "it starts where it can",
+		},
+		"duplicate, one never seen": {
+			object: daemons, text: "east,west", replicas: -1, reach: map[string]Reach{"east": NeverSeen}, want: m{"west": 0},
+			short: "some clusters do not have it yet: east has not reported yet", because: v1alpha1.ReasonWaitingForCluster,
+			reason: "each cluster is to have it, and one does not",
+		},
+		"drain that is full": {
+			text: "east,west", replicas: 4, has: m{"east": 2, "west": 2}, same: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": full}, want: m{"east": 2, "west": 2},
+			reason: "it leaves when another object has left",
+		},
+		"volumes stay": {
+			text: "west", replicas: 3, has: m{"east": 3}, volumes: map[string]string{"east": "data"}, want: m{"east": 3},
+			because: v1alpha1.ReasonVolumesRefused, reason: "the data are in east",
+		},
+		"volumes and a drain": {
+			text: "east,west", replicas: 4, has: m{"east": 4}, same: true, volumes: map[string]string{"east": "data"},
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"east": 4}, reason: "a drain does not move data either",
+		},
+		"volumes without replicas": {
+			text: "east,west", replicas: 1, has: m{"east": 1, "west": 1}, volumes: map[string]string{"east": "data", "west": "data"},
+			want: m{"east": 1, "west": 0}, reason: "a claim is not left behind because a replica is",
+		},
+		"volumes, removed": {
+			text: "", replicas: 1, has: m{"east": 1}, volumes: map[string]string{"east": "data"}, want: m{},
+			reason: "a person ordered it",
+		},
 		"duplicate, one drains": {
 			object: daemons, text: "east,west", replicas: -1, has: m{"east": 0, "west": 0},
 			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"west": 0},
@@ -108,9 +177,18 @@ func TestPlan(t *testing.T) {
 				s.Replicas = &tc.replicas
 			}
 			for _, c := range []string{"east", "north", "west"} {
-				s.Clusters = append(s.Clusters, accepted(c, tc.change[c]))
+				cluster := accepted(c, tc.change[c])
+				cluster.Reach, cluster.Full = tc.reach[c], cluster.Spec.Properties["full"] != ""
+				s.Clusters = append(s.Clusters, cluster)
 			}
+			s.Volumes = tc.volumes
 			plan, err := annotated(t, o, tc.text).Plan(s)
+			if mistake, ok := errors.AsType[*Error](err); ok && mistake.Reason == tc.because {
+				return
+			}
+			if tc.because != "" && plan.Reason != tc.because {
+				t.Errorf("%s: reason %q, want %q", tc.reason, plan.Reason, tc.because)
+			}
 			if diff := cmp.Diff(tc.want, plan.Wanted); err != nil || diff != "" {
 				t.Errorf("%s: %v, -want +got\n%s", tc.reason, err, diff)
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/patchbay-cni/patchbay/placement/divide"
 )
@@ -53,7 +52,9 @@ func (p *planning) row(c candidate) divide.Row {
 	case c.fitness == leaving:
 		room, why = new(int64(0)), "it is being emptied"
 	case c.fitness == staying && (room == nil || *room > p.Has[c.Name]):
-		room, why = new(p.Has[c.Name]), "it takes nothing new"
+		if room, why = new(p.Has[c.Name]), "it takes nothing new"; c.waiting() != "" {
+			why = "it does not report"
+		}
 	}
 	row.Capacity = room
 	if room != nil {
@@ -79,10 +80,7 @@ func (p *planning) stay(unplaced int64) {
 	if unplaced == 0 {
 		return
 	}
-	p.Short = fmt.Sprintf("%d of %d replicas have no room", unplaced, *p.Replicas)
-	if len(p.reasons) > 0 {
-		p.Short += ": " + strings.Join(p.reasons, ", ")
-	}
+	p.short("%d of %d replicas have no room", unplaced, *p.Replicas)
 	for _, name := range slices.Sorted(maps.Keys(p.Has)) {
 		more := min(unplaced, max(0, p.Has[name]-p.Wanted[name]))
 		if more > 0 {

@@ -9,6 +9,7 @@ import (
 	"errors"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -33,12 +34,17 @@ type Object struct {
 type Wish struct {
 	// Source says who wants it: "annotation", "Placement shop/all" or "ClusterPlacement all".
 	Source string
+	// UID of that policy; empty for the annotation.
+	UID types.UID
 	// Spec is the policy, with the defaults of the object's kind, and with the
 	// annotation's clusters and weights.
 	Spec v1alpha1.PlacementSpec
 	// Named says that clusters are chosen by name: then each of them must exist.
 	Named bool
 }
+
+// SourceAnnotation is the Source of a wish that stands on the object itself.
+const SourceAnnotation = "annotation"
 
 // Digest is the same as long as clusters, weights, bounds and mode are.
 func (w *Wish) Digest() string {
@@ -85,7 +91,7 @@ func (w *Wish) annotate(text string) error {
 	if err != nil {
 		return err
 	}
-	w.Source, w.Named = "annotation", true
+	w.Source, w.UID, w.Named = SourceAnnotation, "", true
 	tolerations := w.Spec.Clusters.Tolerations
 	w.Spec.Clusters = v1alpha1.ClusterChoice{Tolerations: tolerations}
 	for _, n := range names {
@@ -117,7 +123,7 @@ func (w *Wish) fill(kind schema.GroupKind) {
 		}
 	}
 	if s.OnDelete == "" {
-		s.OnDelete = v1alpha1.OnDeleteDelete
+		s.OnDelete = DefaultOnDelete(kind)
 	}
 	if s.Apply.Conflict == "" {
 		s.Apply.Conflict = v1alpha1.ConflictRefuse
