@@ -75,7 +75,15 @@ func (c *clusters) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, fmt.Errorf("look for the heartbeat of %s: %w", cluster.Name, err)
 	}
 	left := c.left(lease)
-	if err := c.write(ctx, cluster, c.conditions(cluster, lease, left > 0)); err != nil {
+	conditions := c.conditions(cluster, lease, left > 0)
+	if drained(cluster) {
+		progress, err := c.drain(ctx, cluster, lease, left > 0)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		conditions = append(conditions, progress)
+	}
+	if err := c.write(ctx, cluster, conditions); err != nil {
 		return reconcile.Result{}, err
 	}
 	if left == 0 || left > assignedPace {

@@ -20,6 +20,9 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
+// reasonNeverSeen is why a Cluster is not reachable that no agent has reported for.
+const reasonNeverSeen = "NeverSeen"
+
 // conditions are the hub's, Accepted and Reachable, as they are now.
 func (c *clusters) conditions(cluster *v1alpha1.Cluster, lease *coordinationv1.Lease, alive bool) []metav1.Condition {
 	accepted := metav1.Condition{
@@ -34,20 +37,13 @@ func (c *clusters) conditions(cluster *v1alpha1.Cluster, lease *coordinationv1.L
 	switch {
 	case alive:
 	case lease.Spec.RenewTime == nil:
-		reachable.Status, reachable.Reason = metav1.ConditionFalse, "NeverSeen"
+		reachable.Status, reachable.Reason = metav1.ConditionFalse, reasonNeverSeen
 		reachable.Message = "no agent has joined yet"
 	default:
 		reachable.Status, reachable.Reason = metav1.ConditionFalse, "Silent"
 		reachable.Message = "no heartbeat since " + lease.Spec.RenewTime.UTC().Format(time.RFC3339) + "; what runs there is not taken for lost"
 	}
-	list := []metav1.Condition{accepted, reachable}
-	for i := range list {
-		list[i].LastTransitionTime = metav1.NewTime(c.now())
-		if old := meta.FindStatusCondition(cluster.Status.Conditions, list[i].Type); old != nil && old.Status == list[i].Status {
-			list[i].LastTransitionTime = old.LastTransitionTime
-		}
-	}
-	return list
+	return []metav1.Condition{accepted, reachable}
 }
 
 // assigned sums up what the hub has placed on a cluster.
@@ -65,11 +61,22 @@ func (c *clusters) assigned(name string) *v1alpha1.Assigned {
 
 // write applies what the hub says of a Cluster, if that is not what it says already.
 func (c *clusters) write(ctx context.Context, before *v1alpha1.Cluster, conditions []metav1.Condition) error {
+	for i := range conditions {
+		conditions[i].LastTransitionTime = metav1.NewTime(c.now())
+		if old := meta.FindStatusCondition(before.Status.Conditions, conditions[i].Type); old != nil && old.Status == conditions[i].Status {
+			conditions[i].LastTransitionTime = old.LastTransitionTime
+		}
+	}
 	status := &v1alpha1.ClusterStatus{Conditions: conditions, Assigned: c.assigned(before.Name)}
-	changed := !equality.Semantic.DeepEqual(before.Status.Assigned, status.Assigned)
+	ended := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionDrained) != nil &&
+		meta.FindStatusCondition(conditions, v1alpha1.ConditionDrained) == nil
+	changed := ended || !equality.Semantic.DeepEqual(before.Status.Assigned, status.Assigned)
 	for _, n := range conditions {
 		old := meta.FindStatusCondition(before.Status.Conditions, n.Type)
 		changed = changed || old == nil || *old != n
+		if n.Reason == v1alpha1.ReasonDrainBlocked && (old == nil || old.Reason != n.Reason) {
+			c.events.Event(before, corev1.EventTypeWarning, n.Reason, n.Message)
+		}
 	}
 	if !changed {
 		return nil

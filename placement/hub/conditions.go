@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,18 +59,26 @@ func (p *pass) saidPlaced(mistake error, w wanted) {
 	}
 	switch {
 	case w.short != "":
-		p.said.add(v1alpha1.ConditionPlaced, false, v1alpha1.ReasonUnschedulable, w.short)
+		p.said.add(v1alpha1.ConditionPlaced, false, w.reason, w.short)
 	case len(w.replicas) == 0:
-		p.said.add(v1alpha1.ConditionPlaced, true, "Nowhere", "no cluster is asked for")
+		p.said.add(v1alpha1.ConditionPlaced, true, v1alpha1.ReasonNoClustersRequested, "no cluster is asked for")
 	default:
 		p.said.add(v1alpha1.ConditionPlaced, true, v1alpha1.ReasonSettled, "by "+w.source)
 	}
 }
 
-// saidBlocked says what a move waits for.
-func (p *pass) saidBlocked(why string) {
+// blockedAfter is how long a move waits before that is reported: a healthy one waits for Pods
+// to start.
+const blockedAfter = 30 * time.Second
+
+// saidBlocked says what a move waits for, once it has made no step for a while.
+func (p *pass) saidBlocked(why string, since time.Time) {
+	left := blockedAfter - p.now().Sub(since)
+	if why != "" && left > 0 {
+		p.again(left)
+	}
 	switch {
-	case why != "":
+	case why != "" && left <= 0:
 		p.said.add(v1alpha1.ConditionMoveBlocked, true, "Waiting", why)
 	case p.done:
 		p.said.add(v1alpha1.ConditionMoveBlocked, false, v1alpha1.ReasonSettled, "")

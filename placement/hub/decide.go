@@ -5,6 +5,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +33,7 @@ func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment,
 	}
 	w := p.wantedBefore(next)
 	if mistake == nil {
-		planned, err := p.plan(next, followed)
+		planned, err := p.plan(ctx, next, followed)
 		if _, ok := errors.AsType[*policy.Error](err); err != nil && !ok {
 			return nil, err
 		}
@@ -48,6 +49,7 @@ func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment,
 		}
 	}
 	p.step(ctx, next, w)
+	p.drains.finish(p.key, func(cluster string) bool { return p.leaves(next, cluster) })
 	p.ledger.put(p.key, claimOf(next))
 	return next, nil
 }
@@ -59,15 +61,22 @@ func (p *pass) note(a *v1alpha1.Assignment, w wanted) {
 	changed := !equality.Semantic.DeepEqual(before.replicas, w.replicas) || d.Digest != w.digest
 	d.Source, d.Digest = w.source, w.digest
 	if p.wish != nil {
-		d.OnDelete = p.wish.Spec.OnDelete
+		d.OnDelete, d.PolicyUID = p.wish.Spec.OnDelete, p.wish.UID
 	}
 	if d.OnDelete == "" {
-		d.OnDelete = v1alpha1.OnDeleteDelete
+		d.OnDelete = policy.DefaultOnDelete(p.key.GroupKind)
 	}
 	if changed || d.Since == nil {
 		d.Number++
 		d.Since = &metav1.MicroTime{Time: p.now()}
 	}
+}
+
+// leaves says that the object still leaves a cluster that is being drained.
+func (p *pass) leaves(a *v1alpha1.Assignment, cluster string) bool {
+	return drained(p.clusters[cluster]) && slices.ContainsFunc(a.Spec.Targets, func(t v1alpha1.Target) bool {
+		return string(t.Cluster) == cluster && (t.State != v1alpha1.TargetActive || deref(t.Asked) > deref(t.Replicas))
+	})
 }
 
 func deref(n *int32) int64 {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -23,6 +24,8 @@ type facts struct {
 	message string
 	refused string // the reason, when trying again does not help
 
+	uids       []types.UID // of the objects there, one for each manifest
+	replicas   *int32      // spec.replicas there
 	counts     v1alpha1.ReplicaCounts
 	observed   int64
 	generation int64
@@ -41,7 +44,11 @@ func factsOf(gk schema.GroupKind, w *v1alpha1.Work) facts {
 	if len(w.Status.Manifests) == 0 {
 		return f
 	}
+	for i := range w.Status.Manifests {
+		f.uids = append(f.uids, w.Status.Manifests[i].UID)
+	}
 	m := &w.Status.Manifests[0]
+	f.replicas = m.Replicas
 	if c := meta.FindStatusCondition(m.Conditions, v1alpha1.ConditionApplied); c != nil && c.Status != metav1.ConditionTrue {
 		f.message, f.refused, f.gone = c.Message, refusal(c.Reason), c.Reason == v1alpha1.ReasonGone
 	}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,6 +70,42 @@ func (p *pass) followedTo(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return clusters, nil
+}
+
+// leaderWait is how soon an object is looked at again whose leader's Assignment is missing.
+const leaderWait = time.Second
+
+// losesLeader refuses to take an object from where it is needed when that may only seem so: an
+// object of the namespace that a cluster has is without its Assignment, which was deleted by
+// somebody, and takes along what nobody knows until the hub has made it again.
+func (p *pass) losesLeader(ctx context.Context) error {
+	for _, k := range p.kinds.all() {
+		if !k.namespaced || !render.CanLead(k.GroupKind()) {
+			continue
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
+		if err := p.cached.List(ctx, list, client.InNamespace(p.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list %ss in %s: %w", k.Kind, p.key.Namespace, err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			leader := Key{GroupKind: k.GroupKind(), Namespace: o.Namespace, Name: o.Name}
+			if leader == p.key || !slices.Contains(o.Finalizers, v1alpha1.PlacedFinalizer) {
+				continue
+			}
+			err := p.cached.Get(ctx, leader.assignment(), &v1alpha1.Assignment{})
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("look for the Assignment of %s: %w", leader, err)
+			}
+			if err != nil {
+				p.again(leaderWait)
+				return &policy.Error{Reason: v1alpha1.ReasonAssignmentLost, Message: fmt.Sprintf(
+					"the Assignment of %s is missing: this object stays until it is there again", leader)}
+			}
+		}
+	}
+	return nil
 }
 
 // follow records what the object takes along.

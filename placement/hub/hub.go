@@ -49,12 +49,14 @@ type hub struct {
 
 	kinds    *kinds
 	ledger   *ledger
+	drains   *drains
 	recent   sync.Map // of Key: memory
 	compiled sync.Map // of namespace: *ruleSet
 
 	loading sync.Mutex
 	loaded  bool
 	uid     types.UID     // of the hub
+	term    term          // of this leader
 	probed  chan struct{} // closed: nobody else runs workloads here
 
 	probeLife, freshWait time.Duration
@@ -73,6 +75,20 @@ func (h *hub) load(ctx context.Context) error {
 		return fmt.Errorf("read the hub's UID: %w", err)
 	}
 	h.uid = system.UID
+	var works v1alpha1.WorkList
+	if err := h.cached.List(ctx, &works, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Works: %w", err)
+	}
+	known := ""
+	for i := range works.Items {
+		if known = works.Items[i].Spec.Epoch; known != "" {
+			break
+		}
+	}
+	var err error
+	if h.term, err = nextTerm(ctx, h.direct, known, h.now()); err != nil {
+		return err
+	}
 	var list v1alpha1.AssignmentList
 	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Assignments: %w", err)
@@ -84,6 +100,7 @@ func (h *hub) load(ctx context.Context) error {
 	}
 	for i := range list.Items {
 		h.ledger.put(keyOf(list.Items[i].Spec.Object), claimOf(&list.Items[i]))
+		h.drains.resume(&list.Items[i])
 	}
 	h.loaded = true
 	return nil

@@ -44,7 +44,8 @@ type mortal struct {
 
 func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	ours := r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/events") &&
-		!strings.Contains(r.URL.Path, v1alpha1.SystemNamespace+"/deployments") // the probe comes first each time
+		!strings.Contains(r.URL.Path, v1alpha1.SystemNamespace+"/deployments") && // the probe and the term come first each time
+		!strings.Contains(r.URL.Path, v1alpha1.SystemNamespace+"/configmaps")
 	if ours && m.wrote.Load() {
 		return nil, errDead
 	}

@@ -24,6 +24,15 @@ import (
 // says waits until an object's Assignment has a condition, and an Event tells the same.
 func (b *bench) says(k Key, kind, reason, text string) {
 	b.t.Helper()
+	b.states(k, kind, reason, text)
+	if reason != v1alpha1.ReasonSettled {
+		b.tells(k.Namespace, k.Kind, k.Name, reason, text)
+	}
+}
+
+// states waits until an object's Assignment has a condition.
+func (b *bench) states(k Key, kind, reason, text string) {
+	b.t.Helper()
 	b.eventually(fmt.Sprintf("%s of %s to say %s %q", kind, k, reason, text), func(ctx context.Context) error {
 		a := &v1alpha1.Assignment{}
 		if err := b.client.Get(ctx, k.assignment(), a); err != nil {
@@ -35,10 +44,6 @@ func (b *bench) says(k Key, kind, reason, text string) {
 		}
 		return nil
 	})
-	if reason == v1alpha1.ReasonSettled {
-		return
-	}
-	b.tells(k.Namespace, k.Kind, k.Name, reason, text)
 }
 
 // The API server refuses rules whose path leads to what rules may not change.

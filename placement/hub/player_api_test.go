@@ -114,6 +114,7 @@ func (b *bench) cluster(name string, spec v1alpha1.ClusterSpec) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.HeartbeatLease},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}, LeaseDurationSeconds: new(int32(3600))},
 	})
+	b.reached(name)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -127,6 +128,21 @@ func (b *bench) cluster(name string, spec v1alpha1.ClusterSpec) {
 		}
 	}()
 	b.t.Cleanup(func() { cancel(); <-done })
+}
+
+// reached waits until the hub takes a cluster for reachable: before that it places nothing there.
+func (b *bench) reached(name string) {
+	b.t.Helper()
+	b.eventually(name+" to be reachable", func(ctx context.Context) error {
+		c := &v1alpha1.Cluster{}
+		if err := b.client.Get(ctx, client.ObjectKey{Name: name}, c); err != nil {
+			return err
+		}
+		if !reachable(c) {
+			return errNotYet
+		}
+		return nil
+	})
 }
 
 // play carries out all Works of a cluster.

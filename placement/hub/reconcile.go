@@ -20,6 +20,8 @@ import (
 const (
 	// staleWait is how long to wait for a cache that is behind our own writes.
 	staleWait = 20 * time.Millisecond
+	// drainRetry is how long to wait for another object to leave a cluster.
+	drainRetry = time.Second
 	// namespaceWait is how long to wait for the namespace of a new Cluster.
 	namespaceWait = 500 * time.Millisecond
 )
@@ -27,6 +29,8 @@ const (
 var (
 	// errNoNamespace says that a Cluster's namespace is not there yet.
 	errNoNamespace = errors.New("the cluster's namespace is not there yet")
+	// errDrainFull says that as many objects leave a cluster as its drain allows at a time.
+	errDrainFull = errors.New("spec.drain.maxConcurrentMoves objects leave the cluster already")
 	// errStale says that a Work is not what the cache has.
 	errStale = errors.New("it has been changed since")
 )
@@ -41,11 +45,14 @@ type pass struct {
 	works    map[string]*v1alpha1.Work    // by cluster
 	facts    map[string]facts             // by cluster: what the Works report
 	clusters map[string]*v1alpha1.Cluster // all that exist
-	wish     *policy.Wish                 // nil: nobody wants it placed
-	after    time.Duration                // when to look again
-	done     bool                         // all is as wanted, as far as orders go
-	said     conditions                   // what Assignment.status is to say
-	ordered  atomic.Bool                  // a Work was written: there will be news soon
+	wish     *policy.Wish                 // nil: no policy and no annotation is for it
+	// unselected says that the policy which placed it no longer selects it, and that this is an
+	// order to remove it.
+	unselected bool
+	after      time.Duration // when to look again
+	done       bool          // all is as wanted, as far as orders go
+	said       conditions    // what Assignment.status is to say
+	ordered    atomic.Bool   // a Work was written: there will be news soon
 }
 
 // Reconcile takes one object through placement.
@@ -74,6 +81,8 @@ func (h *hub) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) 
 		return reconcile.Result{RequeueAfter: p.after}, nil
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), errors.Is(err, errStale):
 		return reconcile.Result{RequeueAfter: staleWait}, nil
+	case errors.Is(err, errDrainFull):
+		return reconcile.Result{RequeueAfter: drainRetry}, nil
 	case errors.Is(err, errNoNamespace): // the Cluster is new
 		return reconcile.Result{RequeueAfter: namespaceWait}, nil
 	}

@@ -50,8 +50,11 @@ func (p *pass) render(ctx context.Context) error {
 // order brings one target's Work to what is asked now. A mistake is a person's.
 func (p *pass) order(ctx context.Context, t *v1alpha1.Target, rules *ruleSet) (mistake, err error) {
 	w := p.works[string(t.Cluster)]
+	if w != nil && w.Annotations[v1alpha1.ResumeAnnotation] != "" && w.Status.Halted == nil && p.facts[string(t.Cluster)].applied {
+		return nil, p.dropAnswer(ctx, w)
+	}
 	switch {
-	case w != nil && (t.State == v1alpha1.TargetRemoving || w.Spec.Removal != nil || p.otherLife(w)):
+	case w != nil && (t.State == v1alpha1.TargetRemoving || removed(w) || p.otherLife(w)):
 		return nil, p.remove(ctx, w)
 	case t.State == v1alpha1.TargetRemoving, t.State == v1alpha1.TargetPending, p.object == nil:
 		return nil, nil
@@ -88,6 +91,7 @@ func (p *pass) sync(ctx context.Context, t *v1alpha1.Target, w *v1alpha1.Work, r
 	s := v1alpha1.WorkSpec{}
 	if w != nil {
 		s = *w.Spec.DeepCopy()
+		s.Removal = nil // an order that is not carried out is taken back
 	}
 	if s.PodSecurity, err = p.podSecurity(ctx); err != nil {
 		return mistake, err
@@ -137,9 +141,14 @@ func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, s 
 		}
 		return p.change(ctx, w, s)
 	}
-	if s.Revision = 1; p.lastRevision(string(t.Cluster)) > 0 {
-		s.Revision = p.lastRevision(string(t.Cluster)) + reviveBy
+	before := p.lastPosition(string(t.Cluster))
+	if s.Revision = 1; before.Revision > 0 { // it was lost
+		s.Revision = before.Revision + reviveBy
+		before.Revision = s.Revision
+	} else {
+		before.Term = p.term.number
 	}
+	p.term.sign(&s, before, 0)
 	p.ordered.Store(true)
 	key := p.key.work(string(t.Cluster))
 	err := p.direct.Create(ctx, &v1alpha1.Work{Spec: s, ObjectMeta: metav1.ObjectMeta{
@@ -154,12 +163,12 @@ func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, s 
 	return nil
 }
 
-// lastRevision is the revision that a cluster's Work last had, as far as is known.
-func (p *pass) lastRevision(cluster string) int64 {
+// lastPosition is what a cluster's Work last had, as far as is known.
+func (p *pass) lastPosition(cluster string) v1alpha1.WorkPosition {
 	for _, c := range p.record.Status.Clusters {
 		if string(c.Cluster) == cluster {
-			return c.Revision
+			return v1alpha1.WorkPosition{Term: c.Term, Revision: c.Revision}
 		}
 	}
-	return 0
+	return v1alpha1.WorkPosition{}
 }

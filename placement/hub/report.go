@@ -4,6 +4,7 @@ package hub
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -30,6 +31,7 @@ func (p *pass) report(ctx context.Context) error {
 			rows = append(rows, p.summaryRow(t, f))
 		}
 	}
+	bound(&status)
 	mistaken := p.tell()
 	status.Conditions = p.said.merge(p.record.Status.Conditions, p.record.Generation)
 	if !equality.Semantic.DeepEqual(p.record.Status, status) && (mistaken || p.due()) {
@@ -45,6 +47,30 @@ func (p *pass) report(ctx context.Context) error {
 	return p.summarise(ctx, rows)
 }
 
+// maxReports is how large the rows of all clusters may be, as JSON: an Assignment has its
+// targets and conditions besides.
+const maxReports = v1alpha1.MaxObjectBytes - 128<<10
+
+// bound leaves out what does not fit: first the broken Pods, then the messages.
+func bound(s *v1alpha1.AssignmentStatus) {
+	for _, drop := range []func(*v1alpha1.ClusterReport){
+		func(r *v1alpha1.ClusterReport) {
+			if r.Associated != nil {
+				r.Associated = &v1alpha1.Associated{Pods: r.Associated.Pods}
+			}
+		},
+		func(r *v1alpha1.ClusterReport) { r.Associated, r.Message = nil, "" },
+	} {
+		if raw, err := json.Marshal(s.Clusters); err != nil || len(raw) <= maxReports {
+			return
+		}
+		s.Truncated = true
+		for i := range s.Clusters {
+			drop(&s.Clusters[i])
+		}
+	}
+}
+
 // lostPod says that the cluster which is to run a Pod has lost it. That of an earlier Pod
 // of the same name says nothing of this one.
 func (p *pass) lostPod(t *v1alpha1.Target, f facts) bool {
@@ -54,10 +80,12 @@ func (p *pass) lostPod(t *v1alpha1.Target, f facts) bool {
 
 // clusterReport is what the Assignment says of one cluster.
 func (p *pass) clusterReport(t *v1alpha1.Target) v1alpha1.ClusterReport {
-	r := v1alpha1.ClusterReport{Cluster: t.Cluster, Revision: p.lastRevision(string(t.Cluster))}
+	last := p.lastPosition(string(t.Cluster))
+	r := v1alpha1.ClusterReport{Cluster: t.Cluster, Term: last.Term, Revision: last.Revision}
 	if w := p.works[string(t.Cluster)]; w != nil {
 		f := p.facts[string(t.Cluster)]
-		r.Revision, r.Applied, r.Ready, r.Message, r.Associated = w.Spec.Revision, f.applied, f.ready, f.message, f.associated
+		r.Term, r.Revision = w.Spec.Term, w.Spec.Revision
+		r.Applied, r.Ready, r.Message, r.Associated = f.applied, f.ready, f.message, f.associated
 		if t.Replicas != nil && f.status != nil {
 			r.Replicas = &f.counts
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,21 +16,21 @@ import (
 )
 
 // concerns says whether an object that has no Assignment is to have one.
-func (p *pass) concerns(ctx context.Context, meta *metav1.PartialObjectMetadata) (bool, error) {
-	if meta.UID == "" {
+func (p *pass) concerns(ctx context.Context, o *metav1.PartialObjectMetadata) (bool, error) {
+	if o.UID == "" {
 		return false, nil
 	}
-	if slices.Contains(meta.Finalizers, v1alpha1.PlacedFinalizer) {
+	if slices.Contains(o.Finalizers, v1alpha1.PlacedFinalizer) {
 		return true, nil
 	}
-	if meta.DeletionTimestamp != nil {
+	if o.DeletionTimestamp != nil {
 		return false, nil
 	}
 	leaders, err := p.leaders(ctx)
 	if err != nil || len(leaders) > 0 {
 		return len(leaders) > 0, err
 	}
-	wish, err := p.find(ctx, meta)
+	wish, err := p.find(ctx, o)
 	return wish != nil || err != nil, nil // a mistake is told, later
 }
 
@@ -57,6 +58,9 @@ func (p *pass) find(ctx context.Context, o metav1.Object) (*policy.Wish, error) 
 	var global v1alpha1.ClusterPlacementList
 	if err := p.cached.List(ctx, &global, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list ClusterPlacements: %w", err)
+	}
+	if p.record != nil {
+		p.unselected = policy.RemovesUnselected(p.record.Spec.Decision.PolicyUID, local.Items, global.Items)
 	}
 	return policy.Find(policy.Object{
 		Kind: p.key.GroupKind, Namespace: p.key.Namespace, Name: p.key.Name, Namespaced: p.kind.namespaced,
@@ -88,14 +92,14 @@ func (p *pass) inventory(ctx context.Context) error {
 	return nil
 }
 
-// candidates are the clusters as the policy sees them.
-func (p *pass) candidates() []policy.Cluster {
-	all := make([]policy.Cluster, 0, len(p.clusters))
-	for _, c := range p.clusters {
-		all = append(all, policy.Cluster{
-			Name: c.Name, Labels: c.Labels, Spec: &c.Spec,
-			Leaving: c.DeletionTimestamp != nil || p.lost(c),
-		})
+// reach says whether a cluster reports.
+func reach(c *v1alpha1.Cluster) policy.Reach {
+	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
+	switch {
+	case condition == nil || condition.Reason == reasonNeverSeen:
+		return policy.NeverSeen
+	case condition.Status != metav1.ConditionTrue:
+		return policy.Silent
 	}
-	return all
+	return policy.Reachable
 }

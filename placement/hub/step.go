@@ -36,13 +36,19 @@ func (p *pass) step(ctx context.Context, a *v1alpha1.Assignment, w wanted) {
 	if p.done = out.Done; out.After > 0 {
 		p.again(out.After)
 	}
-	p.saidBlocked(out.Blocked)
 	a.Spec.Targets = nil
 	for _, m := range out.Moves {
 		if m.State != mover.None {
 			a.Spec.Targets = append(a.Spec.Targets, p.target(m, w))
 		}
 	}
+	last := in.Since // the last step
+	for _, t := range a.Spec.Targets {
+		if t.Since.After(last) {
+			last = t.Since.Time
+		}
+	}
+	p.saidBlocked(out.Blocked, last)
 }
 
 // target is a row of the Assignment.
@@ -65,7 +71,7 @@ func (p *pass) row(ctx context.Context, t v1alpha1.Target, w wanted) mover.Row {
 	want, isWanted := w.replicas[name]
 	r := mover.Row{ // the states of package mover and of the API have the same names
 		Cluster: name, Wanted: isWanted, State: mover.State(t.State), Asked: int32(deref(t.Asked)),
-		Reachable: c != nil && reachable(c),
+		Reachable: c != nil && reachable(c), Absent: c == nil,
 	}
 	if w.counted {
 		r.Want = int32(want)
@@ -84,8 +90,8 @@ func (p *pass) row(ctx context.Context, t v1alpha1.Target, w wanted) mover.Row {
 		if f.gone { // it is never made again there, whatever is asked
 			r.Current, r.Available, r.Total = true, 0, 0
 		}
-	} else if t.State == v1alpha1.TargetRemoving {
-		r.Gone = c == nil || p.gone(ctx, name)
+	} else if t.State == v1alpha1.TargetRemoving || c == nil && t.State != "" {
+		r.Gone = p.gone(ctx, name)
 	}
 	return r
 }

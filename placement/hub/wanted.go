@@ -3,17 +3,31 @@
 package hub
 
 import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/policy"
+	"github.com/patchbay-cni/patchbay/placement/render"
 )
 
 // wanted is the outcome of a plan.
 type wanted struct {
 	replicas map[string]int64
 	counted  bool
-	short    string
+	short    string // what is missing
+	reason   string // of that
 	source   string
 	digest   string
+}
+
+// has says that a cluster is to have the object.
+func (w *wanted) has(cluster string) bool {
+	_, ok := w.replicas[cluster]
+	return ok
 }
 
 // wantedBefore is what was wanted by the stored Assignment.
@@ -28,16 +42,20 @@ func (p *pass) wantedBefore(a *v1alpha1.Assignment) wanted {
 	return w
 }
 
-// plan asks the policy which clusters are to have what, and claims the room.
-func (p *pass) plan(a *v1alpha1.Assignment, followed map[string]bool) (wanted, error) {
+// sourceFollowed is the Source of a decision that only what the object is needed for decides.
+const sourceFollowed = "followed"
+
+// plan decides which clusters are to have what, and claims the room.
+func (p *pass) plan(ctx context.Context, a *v1alpha1.Assignment, followed map[string]bool) (wanted, error) {
 	result := wanted{replicas: map[string]int64{}}
-	if p.alive() {
-		for name := range followed {
-			result.replicas[name], result.source = 0, "followed"
-		}
+	if !p.alive() {
+		return result, nil // its deletion is the order to remove it everywhere
+	}
+	for name := range followed {
+		result.replicas[name], result.source = 0, sourceFollowed
 	}
 	if p.wish == nil {
-		return result, nil
+		return p.withoutPolicy(ctx, a, result)
 	}
 	s := p.situation(a)
 	each := usage{}
@@ -50,7 +68,7 @@ func (p *pass) plan(a *v1alpha1.Assignment, followed map[string]bool) (wanted, e
 		if err != nil {
 			return claim{}, err
 		}
-		result.counted, result.short = plan.Counted, plan.Short
+		result.counted, result.short, result.reason = plan.Counted, plan.Short, plan.Reason
 		result.source, result.digest = p.wish.Source, p.wish.Digest()
 		c := claim{each: each, replicas: map[string]int64{}}
 		for name, n := range plan.Wanted {
@@ -65,14 +83,62 @@ func (p *pass) plan(a *v1alpha1.Assignment, followed map[string]bool) (wanted, e
 		}
 		return c, nil
 	})
+	if err == nil {
+		err = p.tooMany(a, result)
+	}
+	if err == nil {
+		err = p.startDrains(s, result)
+	}
 	return result, err
+}
+
+// tooMany refuses a plan for which an Assignment has no room, with the clusters that the object
+// leaves.
+func (p *pass) tooMany(a *v1alpha1.Assignment, w wanted) error {
+	n := len(w.replicas)
+	for _, t := range a.Spec.Targets {
+		if !w.has(string(t.Cluster)) {
+			n++
+		}
+	}
+	if n <= v1alpha1.MaxTargets {
+		return nil
+	}
+	return &policy.Error{Reason: v1alpha1.ReasonTooManyTargets, Object: w.source, Field: "spec.clusters", Message: fmt.Sprintf(
+		"%d clusters are to have the object or are being left by it, and at most %d can: select fewer", n, v1alpha1.MaxTargets)}
+}
+
+// withoutPolicy decides for an object that no policy and no annotation is for. Losing them
+// is no order to remove it: it stays in its clusters, and follows what needs it.
+func (p *pass) withoutPolicy(ctx context.Context, a *v1alpha1.Assignment, followed wanted) (wanted, error) {
+	before := p.wantedBefore(a)
+	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(before.replicas)), followed.has)
+	placed := len(before.replicas) > 0 && before.source != sourceFollowed // by a policy or an annotation
+	switch {
+	case p.unselected, !placed && len(missing) == 0:
+		return followed, nil
+	case !placed && !policy.IsClaim(p.key.GroupKind):
+		return followed, p.losesLeader(ctx)
+	}
+	where := slices.Sorted(maps.Keys(before.replicas))
+	for name := range followed.replicas {
+		if !before.has(name) {
+			before.replicas[name] = 0
+		}
+	}
+	if placed { // a claim that nothing needs any more stays without a word
+		before.reason = v1alpha1.ReasonNoPolicy
+		before.short = "no policy and no annotation selects it any more: it stays in " + strings.Join(where, ", ") +
+			". To remove it there, run kubectl patchbay remove"
+	}
+	return before, nil
 }
 
 // situation is what the plan depends on beside the wish.
 func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
 	s := policy.Situation{
-		Clusters: p.candidates(), Has: map[string]int64{},
-		Same: a.Spec.Decision.Digest == p.wish.Digest(),
+		Has:  map[string]int64{},
+		Same: a.Spec.Decision.Digest == p.wish.Digest(), Volumes: p.volumes(a),
 	}
 	if n, ok := replicasOf(p.object); ok {
 		s.Replicas = new(int64(n))
@@ -80,11 +146,52 @@ func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
 	for _, t := range a.Spec.Targets {
 		switch t.State {
 		case v1alpha1.TargetActive, v1alpha1.TargetPending:
-			s.Has[string(t.Cluster)] = deref(t.Replicas)
+			s.Has[string(t.Cluster)] = p.has(t)
 		case v1alpha1.TargetDraining:
 			s.Has[string(t.Cluster)] = deref(t.Asked)
 		case v1alpha1.TargetRemoving:
 		}
 	}
+	for _, c := range p.clusters {
+		_, has := s.Has[c.Name]
+		s.Clusters = append(s.Clusters, policy.Cluster{
+			Name: c.Name, Labels: c.Labels, Spec: &c.Spec, Reach: reach(c),
+			Leaving: c.DeletionTimestamp != nil || p.lost(c), Full: has && p.waits(c),
+		})
+	}
 	return s
+}
+
+// has is how many replicas a target counts with. What a cluster was asked for before it fell
+// silent and has not confirmed is growth that goes elsewhere.
+func (p *pass) has(t v1alpha1.Target) int64 {
+	name := string(t.Cluster)
+	c, f := p.clusters[name], p.facts[name]
+	if c == nil || reach(c) == policy.Reachable || f.applied || t.Replicas == nil {
+		return deref(t.Replicas)
+	}
+	return min(deref(t.Replicas), deref(f.replicas))
+}
+
+// volumes names, by cluster, a volume claim that the object has there.
+func (p *pass) volumes(a *v1alpha1.Assignment) map[string]string {
+	claims := render.Claims(p.object)
+	if policy.IsClaim(p.key.GroupKind) {
+		claims = []string{p.key.Name}
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	found := map[string]string{}
+	for _, t := range a.Spec.Targets {
+		name := string(t.Cluster)
+		made := p.works[name] == nil && p.lastPosition(name).Revision > 0 // its Work was lost
+		for _, uid := range p.facts[name].uids {
+			made = made || uid != ""
+		}
+		if made && t.State != v1alpha1.TargetRemoving {
+			found[name] = claims[0]
+		}
+	}
+	return found
 }

@@ -60,6 +60,10 @@ func (h *hub) watch(ctl controller.TypedController[Key]) error {
 			return h.assigned(ctx, o.GetNamespace())
 		})
 	}
+	sources["drains"] = source.TypedFunc[Key](func(_ context.Context, q queue) error {
+		h.drains.wake(q)
+		return nil
+	})
 	for name, s := range sources {
 		if err := ctl.Watch(s); err != nil {
 			return fmt.Errorf("watch %s: %w", name, err)

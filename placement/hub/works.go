@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/policy"
 )
 
 // byName is the index of Works by their names: one object's Works share it.
@@ -66,7 +67,8 @@ func (p *pass) remove(ctx context.Context, w *v1alpha1.Work) error {
 	if w.Spec.Removal == nil {
 		s := w.Spec.DeepCopy()
 		s.Removal = &v1alpha1.Removal{
-			Policy: cmp.Or(p.record.Spec.Decision.OnDelete, v1alpha1.OnDeleteDelete), SourceUID: w.Spec.Source.UID,
+			Policy:    cmp.Or(p.record.Spec.Decision.OnDelete, policy.DefaultOnDelete(p.key.GroupKind)),
+			SourceUID: w.Spec.Source.UID, UIDs: factsOf(p.key.GroupKind, w).uids,
 		}
 		return p.change(ctx, w, *s)
 	}
@@ -87,6 +89,7 @@ func (p *pass) remove(ctx context.Context, w *v1alpha1.Work) error {
 // reports meanwhile does not matter.
 func (p *pass) change(ctx context.Context, w *v1alpha1.Work, s v1alpha1.WorkSpec) error {
 	s.Revision = w.Spec.Revision + 1
+	p.term.sign(&s, v1alpha1.WorkPosition{Term: w.Spec.Term, Revision: w.Spec.Revision}, w.Status.Term)
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": w.UID},
 		{"op": "test", "path": "/spec/revision", "value": w.Spec.Revision},
@@ -103,6 +106,17 @@ func (p *pass) change(ctx context.Context, w *v1alpha1.Work, s v1alpha1.WorkSpec
 	}
 	if err != nil {
 		return fmt.Errorf("change Work %s/%s: %w", w.Namespace, w.Name, err)
+	}
+	return nil
+}
+
+// dropAnswer takes the answer off a Work whose agent has carried it out.
+func (p *pass) dropAnswer(ctx context.Context, w *v1alpha1.Work) error {
+	next := w.DeepCopy()
+	delete(next.Annotations, v1alpha1.ResumeAnnotation)
+	err := p.direct.Patch(ctx, next, client.MergeFromWithOptions(w, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("take the answer off Work %s/%s: %w", w.Namespace, w.Name, err)
 	}
 	return nil
 }

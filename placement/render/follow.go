@@ -42,6 +42,38 @@ func Follow(object *unstructured.Unstructured) []Reference {
 	return slices.Compact(f.found)
 }
 
+// Claims returns the names of the volume claims that the Pods of an object use: those that it
+// names, and the templates of those that a StatefulSet makes for each Pod. Sorted.
+func Claims(object *unstructured.Unstructured) []string {
+	var names []string
+	for _, r := range Follow(object) {
+		if r.Group == "" && r.Kind == "PersistentVolumeClaim" {
+			names = append(names, r.Name)
+		}
+	}
+	if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Group: "apps", Kind: "StatefulSet"}) {
+		templates, _, _ := unstructured.NestedSlice(object.Object, "spec", "volumeClaimTemplates")
+		for _, t := range templates {
+			t, _ := t.(map[string]any)
+			if name, _, _ := unstructured.NestedString(t, "metadata", "name"); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// CanLead tells whether objects of a kind may name others that they need, so that those follow
+// them: all kinds that are not known to name none.
+func CanLead(kind schema.GroupKind) bool {
+	switch kind {
+	case schema.GroupKind{Kind: "ConfigMap"}, schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Kind: "Service"}:
+		return false
+	}
+	return true
+}
+
 // follower collects references in one namespace.
 type follower struct {
 	namespace string
