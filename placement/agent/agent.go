@@ -55,7 +55,7 @@ type Agent struct {
 	hub       *hub
 	worker    *worker
 	figures   *figures
-	discovery discovery.ServerVersionInterface
+	discovery discovery.DiscoveryInterface
 	informers []toolscache.SharedIndexInformer
 }
 
@@ -119,11 +119,11 @@ func (a *Agent) connect(config *rest.Config) error {
 		account: types.NamespacedName{Namespace: a.config.Guard.Namespace, Name: a.config.Account},
 	}
 	a.worker = &worker{
-		hub: a.hub, records: newRecords(local), halt: &halt{}, pods: found, all: a.enqueueAll,
-		applier: &applier{dynamic: objects, guard: a.config.Guard, namespaces: spaces},
+		hub: a.hub, records: newRecords(local), halt: &halt{}, cluster: a.config.Cluster, pods: found, all: a.enqueueAll,
+		applier: &applier{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: spaces},
 		watcher: newWatcher(meta, a.changed, spaces.gone),
 	}
-	a.figures = &figures{nodes: nodes.GetStore(), pods: found.pods, halt: a.worker.halt}
+	a.figures = &figures{nodes: nodes.GetStore(), pods: found.pods, halt: a.worker.halt, cluster: a.config.Cluster}
 	return nil
 }
 

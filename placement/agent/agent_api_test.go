@@ -436,54 +436,6 @@ func TestAgentRemoves(t *testing.T) {
 	})
 }
 
-// A hub that went back in time, or another one, stops the agent and removes nothing.
-func TestAgentHalts(t *testing.T) {
-	b := start(t)
-	w := b.work(t, "first", func(s *v1alpha1.WorkSpec) { s.Revision = 5 }, manifest(t, "configmaps", configMap("first", "v")))
-	b.awaitWork(t, w, "applied", applied(5))
-	b.stop()
-
-	set := func(revision int64, hub types.UID, value string) {
-		b.change(t, w, func(s *v1alpha1.WorkSpec) {
-			s.Revision, s.HubUID, s.Manifests = revision, hub, []v1alpha1.Manifest{manifest(t, "configmaps", configMap("first", value))}
-		})
-	}
-	cases := []struct {
-		name, reason, part string
-		revision           int64
-		hub                types.UID
-		value              string
-	}{
-		{"older", "A smaller revision.", "has seen 5", 3, "hub-1", "old"},
-		{"same", "The same revision, another content.", "another content", 5, "hub-1", "other"},
-		{"otherHub", "Another hub.", "is of hub hub-2", 9, "hub-2", "new"},
-	}
-	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			set(tc.revision, tc.hub, tc.value)
-			b.clear(t, w) // the case before left the same
-			b.run(t)
-			b.awaitWork(t, w, tc.reason, failed(v1alpha1.ConditionHubMismatch, tc.part))
-			eventually(t, "the record says so", func() error { return b.condition(t, "first", v1alpha1.ConditionHubMismatch) })
-			b.stop()
-			if got := field(b.object(t, "v1", "ConfigMap", "default", "first"), "data", "key"); got != "v" {
-				t.Errorf("data: got %s, want v: nothing is written", got)
-			}
-		})
-	}
-	t.Run("Recovered", func(t *testing.T) {
-		b.run(t)
-		second := b.work(t, "second", nil, manifest(t, "configmaps", configMap("second", "v")))
-		b.awaitWork(t, second, "a Work without a record stands still, too", failed(v1alpha1.ConditionHubMismatch, "is of hub hub-2"))
-		set(6, "hub-1", "good")
-		b.awaitWork(t, second, "and goes on, too", applied(1))
-		b.awaitWork(t, w, "applied again", applied(6))
-		if got := field(b.object(t, "v1", "ConfigMap", "default", "first"), "data", "key"); got != "good" {
-			t.Errorf("data: got %s, want good", got)
-		}
-	})
-}
-
 // Works that were there before the agent are carried out, too.
 func TestAgentFindsWorks(t *testing.T) {
 	b := start(t)
@@ -513,21 +465,6 @@ func TestAgentFindsRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.awaitWork(t, b.work(t, "lost", nil, m), "applied", applied(1))
-}
-
-// clear takes away what an agent that has ended told of a Work: its status, and the
-// conditions of its record.
-func (b *bench) clear(t *testing.T, w *v1alpha1.Work) {
-	t.Helper()
-	fresh, rec := &v1alpha1.Work{}, &v1alpha1.AppliedWork{}
-	err1 := b.Get(t.Context(), client.ObjectKeyFromObject(w), fresh)
-	err2 := b.Get(t.Context(), client.ObjectKey{Name: w.Name}, rec)
-	fresh.Status, rec.Status.Conditions = v1alpha1.WorkStatus{}, nil
-	err3 := b.Status().Update(t.Context(), fresh)
-	err4 := b.Status().Update(t.Context(), rec)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // condition is an error until the record has the condition.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -21,6 +22,7 @@ import (
 // applier writes objects in the cluster.
 type applier struct {
 	dynamic    dynamic.Interface
+	discovery  discovery.DiscoveryInterface
 	guard      Guard
 	namespaces *namespaces
 }

@@ -26,6 +26,7 @@ type figures struct {
 	nodes, pods toolscache.Store
 	versions    v1alpha1.Versions
 	halt        *halt
+	cluster     string
 }
 
 // status computes the agent's part of the Cluster's status.
@@ -43,8 +44,10 @@ func (f *figures) status(hubUID string) v1alpha1.ClusterStatus {
 		}
 	}
 	mismatched := condition(v1alpha1.ConditionHubMismatch, false, v1alpha1.ReasonSettled, "")
-	if why := f.halt.why(); why != "" {
-		mismatched = condition(v1alpha1.ConditionHubMismatch, true, v1alpha1.ConditionHubMismatch, why)
+	if name, all := f.halt.first(); all > 0 {
+		mismatched = condition(v1alpha1.ConditionHubMismatch, true, v1alpha1.ConditionHubMismatch, fmt.Sprintf(
+			"%d Works, such as %s, do not fit this cluster's records: the hub was restored, or is another one. What runs here stays as it is, "+
+				"and nothing is removed. Run at the hub: kubectl patchbay hub resume --in %s", all, name, f.cluster))
 	}
 	versions := f.versions
 	return v1alpha1.ClusterStatus{

@@ -8,67 +8,196 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// halt remembers the Works that say that this hub is not the one, or not the state of
-// it, that the agent has worked for. While there is one the agent writes no object.
+// halt remembers the Works that do not fit their records: their hub was restored from a
+// backup, or is another one. Each of these stands still. While there is one the agent removes
+// nothing, and begins nothing that it has no record of.
 type halt struct {
-	mu      sync.Mutex
-	reasons map[string]string // by Work
+	mu    sync.Mutex
+	works map[string]bool
 }
 
-// set notes what is wrong with a Work; "" says that nothing is. It tells whether the
-// agent may write again, or may no longer.
-func (h *halt) set(work, reason string) (changed bool) {
+// set notes whether a Work fits its record. It tells whether other Works may go on now, or
+// may no longer.
+func (h *halt) set(work string, halted bool) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := len(h.reasons) > 0
-	if reason == "" {
-		delete(h.reasons, work)
+	before := len(h.works) > 0
+	if halted {
+		if h.works == nil {
+			h.works = map[string]bool{}
+		}
+		h.works[work] = true
 	} else {
-		if h.reasons == nil {
-			h.reasons = map[string]string{}
-		}
-		h.reasons[work] = reason
+		delete(h.works, work)
 	}
-	return before != (len(h.reasons) > 0)
+	return before != (len(h.works) > 0)
 }
 
-// why says what is wrong with the first Work by name; "" when nothing is.
-func (h *halt) why() string {
+// first returns the first halted Work by name, and how many there are.
+func (h *halt) first() (name string, all int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.reasons) == 0 {
-		return ""
+	if len(h.works) == 0 {
+		return "", 0
 	}
-	return h.reasons[slices.Sorted(maps.Keys(h.reasons))[0]]
+	return slices.Min(slices.Collect(maps.Keys(h.works))), len(h.works)
 }
 
-// mismatch says in which way a Work contradicts the records: its own, and for one
-// without a record some other. It is "" when all is well.
-func mismatch(work *v1alpha1.Work, rec, other *v1alpha1.AppliedWork) string {
-	if rec == nil {
-		if other != nil && other.Spec.Work.HubUID != work.Spec.HubUID {
-			return fmt.Sprintf("Work %s is of hub %s, but the AppliedWorks here are of hub %s: if the hub was made anew on purpose, "+
-				"delete the AppliedWorks (objects stay)", work.Name, work.Spec.HubUID, other.Spec.Work.HubUID)
-		}
+// position names the state of a record, as v1alpha1.HaltedWork does.
+func position(s *v1alpha1.WorkSpec) string {
+	return fmt.Sprintf("%s/%s/%d/%d", s.HubUID, s.Epoch, s.Term, s.Revision)
+}
+
+// follows tells whether a Work's spec is what a record has seen, or a later state of the same
+// history: the hub whose leader wrote it knew of what the record has.
+func follows(s, record *v1alpha1.WorkSpec) bool {
+	switch {
+	case s.HubUID != record.HubUID, record.Term > 0 && s.Epoch != record.Epoch, s.Term < record.Term:
+		return false
+	case s.Term == record.Term, record.Term == 0: // a hub without terms only counted
+		return s.Revision >= record.Revision
+	}
+	return slices.ContainsFunc(s.History, func(p v1alpha1.WorkPosition) bool {
+		return p.Term == record.Term && p.Revision >= record.Revision
+	})
+}
+
+// fits tells whether a Work can be carried out by its record. Equal positions must have equal
+// contents, unless a person has said that the cluster's stay.
+func fits(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
+	s, record := &work.Spec, &rec.Spec.Work
+	return follows(s, record) && (position(s) != position(record) || keeps(rec) || same(s, record))
+}
+
+// keeps tells whether a record has manifests of its own, which are not the Work's: a person
+// said so for this state of the Work.
+func keeps(rec *v1alpha1.AppliedWork) bool {
+	return rec.Annotations[v1alpha1.ResumeAnnotation] == v1alpha1.TakeCluster+":"+position(&rec.Spec.Work)
+}
+
+// changed tells whether a Work that fits its record says something else than that.
+func changed(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
+	if position(&work.Spec) == position(&rec.Spec.Work) && keeps(rec) {
+		return false
+	}
+	return !same(rec.Spec.Work, work.Spec)
+}
+
+// answerTo is what a person says to a Work that does not fit its record; "" when nothing, or
+// when that was about another state of the record.
+func answerTo(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) string {
+	take, about, _ := strings.Cut(work.Annotations[v1alpha1.ResumeAnnotation], ":")
+	if about != position(&rec.Spec.Work) {
 		return ""
 	}
-	known := rec.Spec.Work
-	switch {
-	case known.HubUID != work.Spec.HubUID:
-		return fmt.Sprintf("Work %s is of hub %s, its AppliedWork of hub %s", work.Name, work.Spec.HubUID, known.HubUID)
-	case work.Spec.Revision < known.Revision:
-		return fmt.Sprintf("Work %s has revision %d, its AppliedWork has seen %d: the hub went back in time",
-			work.Name, work.Spec.Revision, known.Revision)
-	case work.Spec.Revision == known.Revision && !same(work.Spec, known):
-		return fmt.Sprintf("Work %s has revision %d with another content than its AppliedWork: the hub went back in time",
-			work.Name, work.Spec.Revision)
+	return take
+}
+
+// resumed is the spec that a record gets by an answer.
+func resumed(take string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) v1alpha1.WorkSpec {
+	next := *work.Spec.DeepCopy()
+	if take == v1alpha1.TakeCluster {
+		next.Manifests, next.Apply, next.Removal = rec.Spec.Work.DeepCopy().Manifests, rec.Spec.Work.Apply, nil
 	}
-	return ""
+	return next
+}
+
+// maxDifferences is how many differences a report names.
+const maxDifferences = 20
+
+// differences names what a Work would change in the cluster, by comparing manifests: what a
+// cluster's own people changed is not the hub's. No value of a Secret is among them.
+func differences(work, record *v1alpha1.WorkSpec) []string {
+	if work.Removal != nil {
+		return []string{fmt.Sprintf("%s %s/%s: would be removed", work.Source.Kind, work.Source.Namespace, work.Source.Name)}
+	}
+	var found []string
+	for i := range max(len(work.Manifests), len(record.Manifests)) {
+		var theirs, ours *unstructured.Unstructured
+		if i < len(work.Manifests) {
+			theirs = manifestObject(work.Manifests[i])
+		}
+		if i < len(record.Manifests) {
+			ours = manifestObject(record.Manifests[i])
+		}
+		name := named(theirs, ours)
+		differ("", content(ours), content(theirs), func(path, there, hub string) {
+			found = append(found, shorten(fmt.Sprintf("%s: %s: %s in the cluster, %s at the hub", name, path, there, hub)))
+		})
+		if theirs != nil && ours != nil && !same(work.Manifests[i].Secret, record.Manifests[i].Secret) {
+			found = append(found, name+": data: another version at the hub")
+		}
+	}
+	return found[:min(len(found), maxDifferences)]
+}
+
+// manifestObject reads a manifest; nil when it cannot be read.
+func manifestObject(m v1alpha1.Manifest) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	if json.Unmarshal(m.Object.Raw, &o.Object) != nil {
+		return nil
+	}
+	return o
+}
+
+// named names the first object that is there.
+func named(objects ...*unstructured.Unstructured) string {
+	for _, o := range objects {
+		if o != nil {
+			return o.GetKind() + " " + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
+		}
+	}
+	return "object"
+}
+
+func content(o *unstructured.Unstructured) any {
+	if o == nil {
+		return nil
+	}
+	return o.Object
+}
+
+// differ calls note for each field, at whatever depth, that two values have not alike.
+func differ(path string, a, b any, note func(path, a, b string)) {
+	x, isMap := a.(map[string]any)
+	y, alsoMap := b.(map[string]any)
+	if !isMap || !alsoMap {
+		if !reflect.DeepEqual(a, b) {
+			note(strings.TrimPrefix(path, "."), brief(a), brief(b))
+		}
+		return
+	}
+	keys := slices.Collect(maps.Keys(x))
+	for key := range y {
+		if _, ok := x[key]; !ok {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		differ(path+"."+key, x[key], y[key], note)
+	}
+}
+
+// brief is a value in few words.
+func brief(value any) string {
+	const longest = 40
+	if value == nil {
+		return "nothing"
+	}
+	raw, err := json.Marshal(value)
+	if err != nil || len(raw) > longest {
+		return "another value"
+	}
+	return string(raw)
 }
 
 // same compares what two values say, however their manifests are written.

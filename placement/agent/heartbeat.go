@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -25,6 +26,7 @@ const (
 type heartbeat struct {
 	client              client.Client
 	namespace, identity string
+	records             func() int // how many there are
 	lease               *coordinationv1.Lease
 }
 
@@ -65,4 +67,5 @@ func (h *heartbeat) fill(lease *coordinationv1.Lease) {
 		lease.Spec.HolderIdentity, lease.Spec.AcquireTime = &h.identity, &now
 	}
 	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &seconds, &now
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AppliedWorksAnnotation, strconv.Itoa(h.records()))
 }

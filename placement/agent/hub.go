@@ -79,6 +79,16 @@ func (h *hub) get(ctx context.Context, name string) (*v1alpha1.Work, bool) {
 	return work, true
 }
 
+// peek returns a Work as the cache has it now, also before it has all; nil when there is none.
+// It is not to be changed.
+func (h *hub) peek(ctx context.Context, name string) *v1alpha1.Work {
+	work := &v1alpha1.Work{}
+	if h.cache.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, work, client.UnsafeDisableDeepCopy) != nil {
+		return nil
+	}
+	return work
+}
+
 // secretWait is how long the hub may take to answer: other Works wait for the worker.
 const secretWait = 5 * time.Second
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -132,16 +133,45 @@ func (n *namespaces) bind(ctx context.Context, name string, now access) error {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: workloadRole},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: n.account.Namespace, Name: n.account.Name}},
 		})
-		now.bound = time.Now()
-		if apierrors.IsAlreadyExists(err) {
-			now.bound = now.bound.Add(-bindingLife)
-		} else if err != nil {
+		now.bound = time.Now() // one that exists already may be as new: other Works are carried out beside this one
+		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create RoleBinding %s in namespace %s: %w", bindingName, name, err)
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.known[name] = now
+	return nil
+}
+
+// handOver makes the namespaces that the agent made for a record's hub those of another one, to
+// which a person has said that the record belongs now.
+func (n *namespaces) handOver(ctx context.Context, from, to *v1alpha1.WorkSpec) error {
+	if from.HubUID == to.HubUID {
+		return nil
+	}
+	for _, m := range slices.Concat(from.Manifests, to.Manifests) {
+		t, err := readManifest(*to, m)
+		if err != nil || t.object.GetNamespace() == "" {
+			continue
+		}
+		ns := &corev1.Namespace{}
+		err = n.client.Get(ctx, client.ObjectKey{Name: t.object.GetNamespace()}, ns)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("get namespace %s: %w", t.object.GetNamespace(), err)
+		case ns.Labels[v1alpha1.AccessLabel] != v1alpha1.AccessMade, ns.Annotations[v1alpha1.HubUIDAnnotation] != string(from.HubUID):
+			continue
+		}
+		before := ns.DeepCopy()
+		ns.Annotations[v1alpha1.HubUIDAnnotation] = string(to.HubUID)
+		if err := n.client.Patch(ctx, ns, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return fmt.Errorf("annotate namespace %s: %w", ns.Name, err)
+		}
+		n.forget(ns.Name)
+	}
 	return nil
 }
 

@@ -3,12 +3,16 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -16,7 +20,7 @@ import (
 // removal takes over an order, if it is for what the record has.
 func (w *worker) removal(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (time.Duration, error) {
 	if rec == nil {
-		return w.ordered(ctx, work)
+		return w.unrecorded(ctx, work)
 	}
 	order := work.Spec.Removal
 	if source := rec.Spec.Work.Source.UID; order.SourceUID != source {
@@ -27,7 +31,7 @@ func (w *worker) removal(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1
 	}
 	if !same(rec.Spec.Work, work.Spec) {
 		var err error
-		if rec, err = w.records.putSpec(ctx, work.Name, work.Spec); err != nil {
+		if rec, err = w.records.putSpec(ctx, work.Name, work.Spec, ""); err != nil {
 			return 0, err
 		}
 	}
@@ -40,9 +44,9 @@ const recheck = 2 * time.Second
 
 // carryOut removes what an order in the record names, and reports when all is gone.
 func (w *worker) carryOut(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (time.Duration, error) {
-	done, err := w.applier.remove(ctx, rec, rec.Spec.Work.Removal.Policy)
+	held, done, err := w.applier.remove(ctx, rec, rec.Spec.Work.Removal.Policy)
 	if err != nil || !done {
-		return recheck, err
+		return w.unfinished(ctx, work, held, err)
 	}
 	if err := w.records.remove(ctx, rec); err != nil {
 		return 0, err
@@ -58,7 +62,57 @@ func (w *worker) carryOut(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 
 // ordered reports that an order is carried out.
 func (w *worker) ordered(ctx context.Context, work *v1alpha1.Work) (time.Duration, error) {
-	return w.hub.report(ctx, work, v1alpha1.WorkStatus{Revision: work.Spec.Revision, Conditions: []metav1.Condition{
+	return w.hub.report(ctx, work, v1alpha1.WorkStatus{Term: work.Spec.Term, Revision: work.Spec.Revision, Conditions: []metav1.Condition{
 		condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonOrdered, "the hub ordered the removal, and it is done"),
 	}})
+}
+
+// unfinished reports what keeps an order from being carried out, and says when to look again.
+func (w *worker) unfinished(ctx context.Context, work *v1alpha1.Work, held string, err error) (time.Duration, error) {
+	why := &refusal{reason: v1alpha1.ReasonRemovalBlocked, message: held}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		why = r
+	}
+	if work == nil || why.message == "" {
+		return recheck, err
+	}
+	status := *work.Status.DeepCopy()
+	status.Halted = nil
+	meta.SetStatusCondition(&status.Conditions, condition(v1alpha1.ConditionApplied, false, why.reason, why.message))
+	if _, reportErr := w.hub.report(ctx, work, status); reportErr != nil {
+		err = errors.Join(err, reportErr)
+	}
+	if why.reason == v1alpha1.ReasonRecordLost { // a person must look
+		return lostRecheck, nil
+	}
+	return recheck, err
+}
+
+// lostRecheck is how soon an object is looked at again that no record is of.
+const lostRecheck = 15 * time.Second
+
+// unrecorded carries out an order that there is no record for: the record was lost, or nothing
+// was ever made. Only what is known to be the object of the order is removed.
+func (w *worker) unrecorded(ctx context.Context, work *v1alpha1.Work) (time.Duration, error) {
+	order, held := work.Spec.Removal, ""
+	all := true
+	for i, m := range slices.Backward(work.Spec.Manifests) {
+		t, err := readManifest(work.Spec, m)
+		if err != nil {
+			continue // what cannot be read was not made
+		}
+		var uid types.UID
+		if i < len(order.UIDs) {
+			uid = order.UIDs[i]
+		}
+		why, done, err := w.applier.removeUnrecorded(ctx, t, &work.Spec, uid)
+		if err != nil {
+			return w.unfinished(ctx, work, "", err)
+		}
+		held, all = cmp.Or(held, why), all && done
+	}
+	if !all {
+		return w.unfinished(ctx, work, held, nil)
+	}
+	return w.ordered(ctx, work)
 }

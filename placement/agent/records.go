@@ -62,14 +62,11 @@ func (r *records) all() []*v1alpha1.AppliedWork {
 	return slices.Collect(maps.Values(r.byName))
 }
 
-// any returns some record; nil when there is none.
-func (r *records) any() *v1alpha1.AppliedWork {
+// count is how many records there are.
+func (r *records) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, rec := range r.byName {
-		return rec
-	}
-	return nil
+	return len(r.byName)
 }
 
 // workOf names the Work that an object of the cluster belongs to, by what it is called
@@ -85,8 +82,8 @@ func (r *records) workOf(key string, uid types.UID) (string, bool) {
 }
 
 // putSpec stores what a Work says. It is the promise to create what it names, and is
-// stored before that is done.
-func (r *records) putSpec(ctx context.Context, name string, spec v1alpha1.WorkSpec) (*v1alpha1.AppliedWork, error) {
+// stored before that is done. A mark tells of manifests that are not the Work's (see keeps).
+func (r *records) putSpec(ctx context.Context, name string, spec v1alpha1.WorkSpec, mark string) (*v1alpha1.AppliedWork, error) {
 	old := r.get(name)
 	if old == nil {
 		rec := &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -98,6 +95,9 @@ func (r *records) putSpec(ctx context.Context, name string, spec v1alpha1.WorkSp
 	}
 	rec := old.DeepCopy()
 	spec.DeepCopyInto(&rec.Spec.Work)
+	if delete(rec.Annotations, v1alpha1.ResumeAnnotation); mark != "" {
+		metav1.SetMetaDataAnnotation(&rec.ObjectMeta, v1alpha1.ResumeAnnotation, mark)
+	}
 	if err := r.client.Update(ctx, rec); err != nil {
 		return nil, r.failed(ctx, "update", rec, err)
 	}

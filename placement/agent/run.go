@@ -25,7 +25,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	if !a.load(ctx) {
 		return nil // it ends on request: that is no error
 	}
-	if err := a.hub.follow(ctx, func(name string) { a.queue.Add(name) }); err != nil {
+	if err := a.hub.follow(ctx, func(name string) {
+		a.worker.arrived(ctx, name)
+		a.queue.Add(name)
+	}); err != nil {
 		return err
 	}
 	var all sync.WaitGroup
@@ -96,7 +99,7 @@ func (a *Agent) one(ctx context.Context, name string) {
 
 // beat renews the heartbeat.
 func (a *Agent) beat(ctx context.Context) {
-	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity}
+	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity, records: a.worker.records.count}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, heartbeatEvery)
 		defer cancel()

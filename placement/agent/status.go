@@ -36,7 +36,7 @@ func (w *worker) manifestStatus(t target, live *unstructured.Unstructured, entry
 		replicas := int32(n)
 		ms.Replicas = &replicas
 	}
-	ms.Status = exactStatus(live)
+	ms.Status, ms.Truncated = exactStatus(live)
 	ms.Ready = ready(live)
 	if associated != v1alpha1.AssociatedNone && runsPods(live) {
 		ms.Associated = w.pods.of(live.GetUID())
@@ -65,11 +65,12 @@ func lastWords(now, before v1alpha1.ManifestStatus) v1alpha1.ManifestStatus {
 }
 
 // exactStatus is the object's status as it is. Of our own networks only what does not
-// change with every address that a Pod gets: else each claim were a write at the hub.
-func exactStatus(live *unstructured.Unstructured) *runtime.RawExtension {
+// change with every address that a Pod gets: else each claim were a write at the hub. Of a
+// status that is too large come conditions and counts.
+func exactStatus(live *unstructured.Unstructured) (status *runtime.RawExtension, truncated bool) {
 	value, _ := live.Object["status"].(map[string]any)
 	if len(value) == 0 {
-		return nil
+		return nil, false
 	}
 	if live.GroupVersionKind().Group == danm.GroupName {
 		kept := map[string]any{}
@@ -81,10 +82,49 @@ func exactStatus(live *unstructured.Unstructured) *runtime.RawExtension {
 		value = kept
 	}
 	raw, err := json.Marshal(value)
-	if err != nil {
-		return nil // cannot be: it was decoded from JSON
+	if err == nil && len(raw) > v1alpha1.MaxStatusBytes {
+		truncated = true
+		raw, err = json.Marshal(truncate(value))
 	}
-	return &runtime.RawExtension{Raw: raw}
+	if err != nil {
+		return nil, false // cannot be: it was decoded from JSON
+	}
+	return &runtime.RawExtension{Raw: raw}, truncated
+}
+
+// maxConditions is how many conditions of a truncated status are kept.
+const maxConditions = 32
+
+// truncate keeps a status' numbers and its conditions, with messages cut short.
+func truncate(status map[string]any) map[string]any {
+	kept := map[string]any{}
+	for field, value := range status {
+		switch value.(type) {
+		case int64, float64:
+			if len(kept) < maxConditions {
+				kept[field] = value
+			}
+		}
+	}
+	conditions, _ := status["conditions"].([]any)
+	var list []any
+	for _, c := range conditions[:min(len(conditions), maxConditions)] {
+		c, _ := c.(map[string]any)
+		cut := map[string]any{}
+		for _, field := range []string{"type", "status", "reason", "message", "lastTransitionTime", "observedGeneration"} {
+			switch value := c[field].(type) {
+			case string:
+				cut[field] = shorten(value)
+			case int64:
+				cut[field] = value
+			}
+		}
+		list = append(list, cut)
+	}
+	if list != nil {
+		kept["conditions"] = list
+	}
+	return kept
 }
 
 // ready is kstatus' answer.

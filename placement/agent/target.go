@@ -104,7 +104,7 @@ func condition(kind string, ok bool, reason, message string) metav1.Condition {
 	if ok {
 		status = metav1.ConditionTrue
 	}
-	const longest = 32 << 10
+	const longest = 1 << 10
 	if len(message) > longest {
 		message = message[:longest]
 	}

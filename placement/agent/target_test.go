@@ -44,59 +44,6 @@ func TestReadManifest(t *testing.T) {
 	}
 }
 
-func TestMismatch(t *testing.T) {
-	t.Parallel()
-	record := func(hub string, revision int64, text string) *v1alpha1.AppliedWork {
-		r := &v1alpha1.AppliedWork{}
-		r.Spec.Work = v1alpha1.WorkSpec{HubUID: "hub", Revision: revision, Manifests: []v1alpha1.Manifest{raw(text)}}
-		if hub != "" {
-			r.Spec.Work.HubUID = "other"
-		}
-		return r
-	}
-	work := &v1alpha1.Work{Spec: record("", 5, `{"a":1,"b":2}`).Spec.Work}
-	cases := map[string]struct {
-		reason     string
-		rec, other *v1alpha1.AppliedWork
-		want       string
-	}{
-		"First":     {"Nothing is known.", nil, nil, ""},
-		"Known":     {"The same, written in another order.", record("", 5, `{"b":2,"a":1}`), nil, ""},
-		"Newer":     {"A greater revision may say anything.", record("", 4, `{"c":3}`), nil, ""},
-		"Older":     {"The record has seen more.", record("", 6, `{"a":1,"b":2}`), nil, "has seen 6"},
-		"Rewritten": {"One revision, two contents.", record("", 5, `{"a":2}`), nil, "another content"},
-		"OtherHub":  {"Its record is another hub's.", record("x", 5, `{"a":1,"b":2}`), nil, "its AppliedWork of hub other"},
-		"OtherHubs": {"All records are another hub's.", nil, record("x", 1, `{}`), "delete the AppliedWorks"},
-		"SameHub":   {"A new Work of the same hub.", nil, record("", 1, `{}`), ""},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := mismatch(work, tc.rec, tc.other); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
-			}
-		})
-	}
-}
-
-func TestHalt(t *testing.T) {
-	t.Parallel()
-	h := &halt{}
-	steps := []struct {
-		work, reason string
-		changed      bool
-		why          string
-	}{
-		{"b", "", false, ""}, {"b", "no", true, "no"}, {"a", "neither", false, "neither"},
-		{"a", "", false, "no"}, {"b", "", true, ""},
-	}
-	for i, s := range steps {
-		if got := h.set(s.work, s.reason); got != s.changed || h.why() != s.why {
-			t.Errorf("step %d: got changed %t, why %q; want %t, %q", i, got, h.why(), s.changed, s.why)
-		}
-	}
-}
-
 // Of our own networks only what does not change with every address travels.
 func TestExactStatus(t *testing.T) {
 	t.Parallel()
@@ -104,15 +51,26 @@ func TestExactStatus(t *testing.T) {
 		"apiVersion": "danm.io/v1", "kind": "ClusterNetwork",
 		"status": map[string]any{"allocated": int64(3), "capacity": int64(9), "conditions": []any{}, "ipam": map[string]any{"v4": "bitmap"}},
 	}}
-	if got := string(exactStatus(o).Raw); got != `{"allocated":3,"capacity":9,"conditions":[]}` {
-		t.Errorf("network: got %s", got)
+	if got, _ := exactStatus(o); string(got.Raw) != `{"allocated":3,"capacity":9,"conditions":[]}` {
+		t.Errorf("network: got %s", got.Raw)
 	}
 	o.SetAPIVersion("example.com/v1")
-	if got := string(exactStatus(o).Raw); !strings.Contains(got, "bitmap") {
-		t.Errorf("others: got %s, want all", got)
+	if got, _ := exactStatus(o); !strings.Contains(string(got.Raw), "bitmap") {
+		t.Errorf("others: got %s, want all", got.Raw)
 	}
-	if exactStatus(&unstructured.Unstructured{Object: map[string]any{}}) != nil {
+	if got, _ := exactStatus(&unstructured.Unstructured{Object: map[string]any{}}); got != nil {
 		t.Error("no status: got one")
+	}
+	var conditions, parts []any
+	for range 100 {
+		conditions = append(conditions, map[string]any{"type": "Ready", "status": "True", "message": strings.Repeat("m", 2000), "extra": "x"})
+		parts = append(parts, strings.Repeat("p", 1000))
+	}
+	o.Object["status"] = map[string]any{"replicas": int64(3), "observedGeneration": int64(7), "conditions": conditions, "parts": parts}
+	got, truncated := exactStatus(o)
+	if text := string(got.Raw); !truncated || len(text) > v1alpha1.MaxStatusBytes || !strings.Contains(text, `"observedGeneration":7`) ||
+		!strings.Contains(text, `"replicas":3`) || strings.Contains(text, "ppp") || strings.Contains(text, "extra") {
+		t.Errorf("large: got truncated %t, %d bytes: %.200s", truncated, len(text), text)
 	}
 }
 

@@ -25,7 +25,7 @@ func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.
 		old.of = nil // of another manifest
 	}
 	fresh := digests{revision: spec.Revision, of: map[string]string{}}
-	status := v1alpha1.WorkStatus{Revision: spec.Revision}
+	status := v1alpha1.WorkStatus{Term: spec.Term, Revision: spec.Revision}
 	var errs []error
 	for _, m := range spec.Manifests {
 		ms, err := w.manifest(ctx, work, next, m, old, fresh)
@@ -37,8 +37,18 @@ func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.
 	w.digests.Store(rec.Name, fresh)
 	applied := appliedCondition(errs)
 	next.Status.Revision = spec.Revision
+	mismatched := condition(v1alpha1.ConditionHubMismatch, false, v1alpha1.ReasonSettled, "")
+	if work != nil && !fits(work, rec) {
+		applied, status.Halted = w.mismatch(work, rec)
+		mismatched = applied
+		mismatched.Type, mismatched.Status = v1alpha1.ConditionHubMismatch, metav1.ConditionTrue
+	}
 	meta.SetStatusCondition(&next.Status.Conditions, applied)
-	meta.RemoveStatusCondition(&next.Status.Conditions, v1alpha1.ConditionHubMismatch)
+	if mismatched.Status == metav1.ConditionTrue {
+		meta.SetStatusCondition(&next.Status.Conditions, mismatched)
+	} else {
+		meta.RemoveStatusCondition(&next.Status.Conditions, v1alpha1.ConditionHubMismatch)
+	}
 	switch {
 	case work != nil:
 		meta.RemoveStatusCondition(&next.Status.Conditions, v1alpha1.ConditionOrphaned)
@@ -60,6 +70,23 @@ func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.
 		}
 	}
 	return later, errors.Join(errs...)
+}
+
+// mismatch says how a Work does not fit its record.
+func (w *worker) mismatch(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (metav1.Condition, *v1alpha1.HaltedWork) {
+	record := &rec.Spec.Work
+	message := fmt.Sprintf("the Work is of term %d, revision %d, and this cluster's record of term %d, revision %d, of the same hub",
+		work.Spec.Term, work.Spec.Revision, record.Term, record.Revision)
+	if work.Spec.HubUID != record.HubUID || work.Spec.Epoch != record.Epoch {
+		message = fmt.Sprintf("the Work is of hub %s (epoch %s), and this cluster's record of hub %s (epoch %s)",
+			work.Spec.HubUID, work.Spec.Epoch, record.HubUID, record.Epoch)
+	}
+	message += fmt.Sprintf(": the hub was restored, or is another one. The objects stay as they are. Run at the hub: kubectl patchbay hub resume --in %s", w.cluster)
+	if text := work.Annotations[v1alpha1.ResumeAnnotation]; text != "" {
+		message += fmt.Sprintf(". The answer %q is about another record", shorten(text))
+	}
+	return condition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, message),
+		&v1alpha1.HaltedWork{Record: position(record), Differences: differences(&work.Spec, record)}
 }
 
 // manifest upholds one object, and says what became of it in record and report.

@@ -49,7 +49,6 @@ func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment,
 		}
 	}
 	p.step(ctx, next, w)
-	p.drains.finish(p.key, func(cluster string) bool { return p.leaves(next, cluster) })
 	p.ledger.put(p.key, claimOf(next))
 	return next, nil
 }

@@ -107,7 +107,13 @@ func (p *pass) run(ctx context.Context) error {
 		}
 	}
 	for _, step := range []func(context.Context) error{
-		func(ctx context.Context) error { return p.assign(ctx, next) }, p.render, p.report, p.release,
+		func(ctx context.Context) error {
+			if err := p.assign(ctx, next); err != nil {
+				return err
+			}
+			p.drains.finish(p.key, func(cluster string) bool { return p.leaves(next, cluster) })
+			return nil
+		}, p.render, p.report, p.release,
 	} {
 		if err := step(ctx); err != nil {
 			return err

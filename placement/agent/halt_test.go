@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// at is a spec at a position, with manifests.
+func at(hub types.UID, epoch string, term, revision int64, manifests ...string) v1alpha1.WorkSpec {
+	s := v1alpha1.WorkSpec{HubUID: hub, Epoch: epoch, Term: term, Revision: revision}
+	for _, text := range manifests {
+		s.Manifests = append(s.Manifests, v1alpha1.Manifest{Resource: "configmaps", Object: runtime.RawExtension{Raw: []byte(text)}})
+	}
+	return s
+}
+
+func TestFits(t *testing.T) {
+	t.Parallel()
+	history := func(s v1alpha1.WorkSpec, h ...v1alpha1.WorkPosition) v1alpha1.WorkSpec {
+		s.History = h
+		return s
+	}
+	const one, other = `{"a":1,"b":2}`, `{"a":2}`
+	record := at("hub", "e", 5, 10, one)
+	for name, tc := range map[string]struct {
+		reason string
+		work   v1alpha1.WorkSpec
+		want   bool
+	}{
+		"same":         {"It is what was seen, written in another order.", at("hub", "e", 5, 10, `{"b":2,"a":1}`), true},
+		"rewritten":    {"One position has one content.", at("hub", "e", 5, 10, other), false},
+		"next":         {"The same leader goes on.", at("hub", "e", 5, 11, other), true},
+		"older":        {"The hub forgot three changes.", at("hub", "e", 5, 7, one), false},
+		"next leader":  {"It knew of what was seen.", history(at("hub", "e", 6, 11, other), v1alpha1.WorkPosition{Term: 5, Revision: 10}), true},
+		"knew of more": {"Changes were missed while the agent was away.", history(at("hub", "e", 6, 15, other), v1alpha1.WorkPosition{Term: 5, Revision: 14}), true},
+		"overtaken":    {"A restored hub has counted past what was seen.", history(at("hub", "e", 6, 15, other), v1alpha1.WorkPosition{Term: 5, Revision: 7}), false},
+		"away": {
+			"Several leaders of a restored hub do not make up for it.",
+			history(at("hub", "e", 9, 40, other), v1alpha1.WorkPosition{Term: 5, Revision: 7}, v1alpha1.WorkPosition{Term: 6, Revision: 30}), false,
+		},
+		"forgotten":   {"The restored hub does not know of the term.", history(at("hub", "e", 9, 40, other), v1alpha1.WorkPosition{Term: 4, Revision: 39}), false},
+		"earlier":     {"A leader from before the restore is back.", at("hub", "e", 4, 50, other), false},
+		"other epoch": {"The hub was uninstalled and installed.", at("hub", "f", 6, 11, other), false},
+		"other hub":   {"It is another hub.", at("other", "e", 6, 11, other), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := fits(&v1alpha1.Work{Spec: tc.work}, &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: record}}); got != tc.want {
+				t.Errorf("%s\nfits: got %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+	before := &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "", 0, 10, one)}}
+	for revision, want := range map[int64]bool{9: false, 11: true} {
+		if got := fits(&v1alpha1.Work{Spec: at("hub", "e", 5, revision, other)}, before); got != want {
+			t.Errorf("record without a term, revision %d: got %t, want %t", revision, got, want)
+		}
+	}
+}
+
+func TestResumed(t *testing.T) {
+	t.Parallel()
+	rec := &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "e", 5, 10, `{"mine":true}`)}}
+	work := &v1alpha1.Work{Spec: at("other", "f", 9, 3, `{"mine":false}`)}
+	work.Spec.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete}
+	for text, want := range map[string]string{
+		"hub:hub/e/5/10": v1alpha1.TakeHub, "cluster:hub/e/5/10": v1alpha1.TakeCluster, "hub:hub/e/5/9": "", "hub": "", "": "",
+	} {
+		work.Annotations = map[string]string{v1alpha1.ResumeAnnotation: text}
+		if got := answerTo(work, rec); got != want {
+			t.Errorf("answer %q: got %q, want %q", text, got, want)
+		}
+	}
+	if got := resumed(v1alpha1.TakeHub, work, rec); !same(got, work.Spec) {
+		t.Errorf("take the hub's: got %+v, want what the Work says", got)
+	}
+	got := resumed(v1alpha1.TakeCluster, work, rec)
+	if position(&got) != position(&work.Spec) || string(got.Manifests[0].Object.Raw) != `{"mine":true}` || got.Removal != nil {
+		t.Errorf("take the cluster's: got %+v, want the record's manifests at the Work's position, and no removal", got)
+	}
+	rec.Spec.Work = got
+	metav1.SetMetaDataAnnotation(&rec.ObjectMeta, v1alpha1.ResumeAnnotation, v1alpha1.TakeCluster+":"+position(&got))
+	if !fits(work, rec) || changed(work, rec) {
+		t.Error("the Work that was answered must fit, and change nothing")
+	}
+	work.Spec.Revision++
+	if !fits(work, rec) || !changed(work, rec) {
+		t.Error("the next change of the hub must be taken over")
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	t.Parallel()
+	const head = `{"kind":"Deployment","metadata":{"name":"web","namespace":"shop"},"spec":`
+	record := at("hub", "e", 5, 10, head+`{"replicas":3,"paused":true,"template":{"image":"b"}}}`)
+	work := at("hub", "e", 5, 7, head+`{"replicas":2,"template":{"image":"`+strings.Repeat("a", 100)+`"}}}`)
+	want := []string{
+		"Deployment shop/web: spec.paused: true in the cluster, nothing at the hub",
+		"Deployment shop/web: spec.replicas: 3 in the cluster, 2 at the hub",
+		`Deployment shop/web: spec.template.image: "b" in the cluster, another value at the hub`,
+	}
+	if diff := cmp.Diff(want, differences(&work, &record)); diff != "" {
+		t.Errorf("differences: -want +got\n%s", diff)
+	}
+	work.Source = v1alpha1.ObjectReference{Kind: "Deployment", Namespace: "shop", Name: "web"}
+	work.Removal = &v1alpha1.Removal{}
+	if diff := cmp.Diff([]string{"Deployment shop/web: would be removed"}, differences(&work, &record)); diff != "" {
+		t.Errorf("removal: -want +got\n%s", diff)
+	}
+}
+
+func TestHalt(t *testing.T) {
+	t.Parallel()
+	h := &halt{}
+	for i, s := range []struct {
+		work            string
+		halted, changed bool
+		first           string
+		all             int
+	}{
+		{"b", false, false, "", 0}, {"b", true, true, "b", 1}, {"a", true, false, "a", 2}, {"a", false, false, "b", 1}, {"b", false, true, "", 0},
+	} {
+		got := h.set(s.work, s.halted)
+		if first, all := h.first(); got != s.changed || first != s.first || all != s.all {
+			t.Errorf("step %d: got changed %t, first %q of %d; want %t, %q of %d", i, got, first, all, s.changed, s.first, s.all)
+		}
+	}
+}
