@@ -25,11 +25,11 @@ const fieldOwner = "kubectl-patchbay"
 func newHub(ctx context.Context, a *access) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hub",
-		Short: "Let clusters join a hub, and objects go",
+		Short: "Let clusters join a hub, go on after it was restored, and objects go",
 		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return errors.New("want token or release; see --help") },
+		RunE:  func(*cobra.Command, []string) error { return errors.New("want token, release or resume; see --help") },
 	}
-	cmd.AddCommand(newToken(ctx, a), newRelease(ctx, a))
+	cmd.AddCommand(newToken(ctx, a), newRelease(ctx, a), newResume(ctx, a))
 	return cmd
 }
 
@@ -54,15 +54,30 @@ func (a *access) openPlacement() (client.Client, *rest.Config, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
+	c, err := placementClient(cfg)
+	return c, cfg, err
+}
+
+// openUnlimited returns such a client that writes as fast as the API server takes it.
+func (a *access) openUnlimited() (client.Client, error) {
+	_, cfg, err := a.openPlacement()
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS = -1
+	return placementClient(cfg)
+}
+
+func placementClient(cfg *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			return nil, nil, fmt.Errorf("register kinds: %w", err)
+			return nil, fmt.Errorf("register kinds: %w", err)
 		}
 	}
 	c, err := client.New(cfg, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("make client: %w", err)
 	}
-	return c, cfg, nil
+	return c, nil
 }

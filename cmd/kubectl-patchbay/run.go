@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/version"
@@ -17,6 +19,7 @@ import (
 
 // run is the plugin from its arguments to its end.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	log.SetLogger(logr.Discard()) // libraries would say after a while that there is none
 	cmd := newRoot(ctx)
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
@@ -37,7 +40,7 @@ func newRoot(ctx context.Context) *cobra.Command {
 	}
 	a := &access{rules: clientcmd.NewDefaultClientConfigLoadingRules()}
 	a.bind(cmd)
-	cmd.AddCommand(newIPAM(ctx, a), newHub(ctx, a), newCluster(ctx, a))
+	cmd.AddCommand(newIPAM(ctx, a), newHub(ctx, a), newCluster(ctx, a), newRemove(ctx, a))
 	return cmd
 }
 
@@ -74,6 +77,15 @@ func (a *access) open() (client.Client, string, error) {
 		return nil, "", fmt.Errorf("make client: %w", err)
 	}
 	return c, namespace, nil
+}
+
+// namespace returns the namespace that the user is in.
+func (a *access) namespace() (string, error) {
+	name, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(a.rules, &a.overrides).Namespace()
+	if err != nil {
+		return "", fmt.Errorf("read namespace of the kubeconfig: %w", err)
+	}
+	return name, nil
 }
 
 // oneNamespace returns the namespace that was asked for by flag, if any.

@@ -11,10 +11,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -55,8 +55,7 @@ type hub struct {
 
 	loading sync.Mutex
 	loaded  bool
-	uid     types.UID     // of the hub
-	term    term          // of this leader
+	signer  signer
 	probed  chan struct{} // closed: nobody else runs workloads here
 
 	probeLife, freshWait time.Duration
@@ -74,7 +73,6 @@ func (h *hub) load(ctx context.Context) error {
 	if err := h.direct.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
 		return fmt.Errorf("read the hub's UID: %w", err)
 	}
-	h.uid = system.UID
 	var works v1alpha1.WorkList
 	if err := h.cached.List(ctx, &works, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Works: %w", err)
@@ -85,10 +83,12 @@ func (h *hub) load(ctx context.Context) error {
 			break
 		}
 	}
-	var err error
-	if h.term, err = nextTerm(ctx, h.direct, known, h.now()); err != nil {
+	next, err := nextTerm(ctx, h.direct, h.signer.current(), known, h.now())
+	if err != nil {
 		return err
 	}
+	next.hub = system.UID
+	h.signer.begin(next)
 	var list v1alpha1.AssignmentList
 	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Assignments: %w", err)
@@ -104,6 +104,17 @@ func (h *hub) load(ctx context.Context) error {
 	}
 	h.loaded = true
 	return nil
+}
+
+// restored begins another term, after a Work was found to be older than this leader has left
+// it: the hub was restored from a backup while it ran. All that depends on what is stored is
+// read again.
+func (h *hub) restored(ctx context.Context, work client.ObjectKey) error {
+	log.FromContext(ctx).Info("A Work is older than it was left: the hub's state was restored, or the Work was deleted", "work", work)
+	h.loading.Lock()
+	defer h.loading.Unlock()
+	h.loaded = false
+	return errStale
 }
 
 // reachable says that the cluster's heartbeat is fresh.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/render"
@@ -131,7 +132,7 @@ func (p *pass) podSecurity(ctx context.Context) (map[string]v1alpha1.PodSecurity
 
 // put creates the Work or updates it.
 func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, s v1alpha1.WorkSpec) error {
-	s.HubUID, s.Source = p.uid, p.reference()
+	s.HubUID, s.Source = p.signer.current().hub, p.reference()
 	if p.wish != nil {
 		s.Apply, s.Associated = p.wish.Spec.Apply, p.wish.Spec.Status.Associated
 	}
@@ -141,16 +142,19 @@ func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, s 
 		}
 		return p.change(ctx, w, s)
 	}
-	before := p.lastPosition(string(t.Cluster))
+	key := p.key.work(string(t.Cluster))
+	if p.signer.last(key) > 0 {
+		return p.missing(ctx, key)
+	}
+	before, now := p.lastPosition(string(t.Cluster)), p.signer.current()
 	if s.Revision = 1; before.Revision > 0 { // it was lost
 		s.Revision = before.Revision + reviveBy
 		before.Revision = s.Revision
 	} else {
-		before.Term = p.term.number
+		before.Term = now.number
 	}
-	p.term.sign(&s, before, 0)
+	now.sign(&s, before, 0)
 	p.ordered.Store(true)
-	key := p.key.work(string(t.Cluster))
 	err := p.direct.Create(ctx, &v1alpha1.Work{Spec: s, ObjectMeta: metav1.ObjectMeta{
 		Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{v1alpha1.SourceUIDLabel: string(p.object.GetUID())},
 	}})
@@ -160,7 +164,21 @@ func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, s 
 	if err != nil {
 		return fmt.Errorf("create Work %s: %w", key, err)
 	}
+	p.signer.wrote(key, s.Revision)
 	return nil
+}
+
+// missing finds out why a Work is missing that this leader has written: the cache is behind, or
+// the Work was deleted by somebody, or the hub was restored.
+func (p *pass) missing(ctx context.Context, key client.ObjectKey) error {
+	err := p.direct.Get(ctx, key, &v1alpha1.Work{})
+	if absent(err) {
+		return p.restored(ctx, key)
+	}
+	if err != nil {
+		return fmt.Errorf("read Work %s: %w", key, err)
+	}
+	return errStale
 }
 
 // lastPosition is what a cluster's Work last had, as far as is known.

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,8 +23,49 @@ import (
 // term tells the writes of this leader from those of all others, also of a hub that was
 // restored from a backup, or made again.
 type term struct {
+	hub    types.UID
 	epoch  string // of the hub
 	number int64
+}
+
+// signer signs Works with the leader's term, and remembers what it has signed: a hub that finds
+// less than that was restored while it ran.
+type signer struct {
+	mu      sync.Mutex
+	term    term
+	written map[client.ObjectKey]int64 // revisions of Works
+}
+
+// begin begins a term.
+func (s *signer) begin(t term) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.term, s.written = t, map[client.ObjectKey]int64{}
+}
+
+// current is the present term.
+func (s *signer) current() term {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.term
+}
+
+// wrote notes the revision of a Work that was written; 0 when it was deleted.
+func (s *signer) wrote(key client.ObjectKey, revision int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if revision == 0 {
+		delete(s.written, key)
+		return
+	}
+	s.written[key] = revision
+}
+
+// last is the revision of a Work that was written in this term; 0 when none was.
+func (s *signer) last(key client.ObjectKey) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written[key]
 }
 
 // Keys of the ConfigMap that has the term.
@@ -34,8 +77,8 @@ const (
 // nextTerm raises the stored term, by compare-and-swap. A term is the time in milliseconds, or
 // the last term plus one if that is greater: so a leader after a restore has a greater one than
 // all leaders that the backup does not know of. known is an epoch that Works have: it stays the
-// hub's when the ConfigMap was deleted.
-func nextTerm(ctx context.Context, c client.Client, known string, now time.Time) (term, error) {
+// hub's when the ConfigMap was deleted. before is this leader's last term, if it had one.
+func nextTerm(ctx context.Context, c client.Client, before term, known string, now time.Time) (term, error) {
 	stored := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: v1alpha1.TermConfigMap}
 	err := c.Get(ctx, key, stored)
@@ -47,7 +90,7 @@ func nextTerm(ctx context.Context, c client.Client, known string, now time.Time)
 	if err != nil {
 		return term{}, err
 	}
-	next := term{epoch: stored.Data[epochKey], number: max(last+1, now.UnixMilli())}
+	next := term{epoch: stored.Data[epochKey], number: max(last+1, before.number+1, now.UnixMilli())}
 	if next.epoch == "" {
 		next.epoch = known
 	}
@@ -91,7 +134,7 @@ const maxHistory = 64
 // another leader's, goes into its history. Terms before the one that the agent has reported
 // last are dropped from it.
 func (t term) sign(s *v1alpha1.WorkSpec, before v1alpha1.WorkPosition, reported int64) {
-	s.Epoch, s.Term = t.epoch, t.number
+	s.HubUID, s.Epoch, s.Term = t.hub, t.epoch, t.number
 	if before.Term != t.number {
 		s.History = append(s.History, before)
 	}

@@ -49,6 +49,7 @@ func TestNextTerm(t *testing.T) {
 	now := time.UnixMilli(5000)
 	for name, tc := range map[string]struct {
 		reason, epoch, term, known string
+		before                     int64
 		want                       int64
 		wantEpoch                  string // "": a random one
 		err                        string
@@ -56,6 +57,7 @@ func TestNextTerm(t *testing.T) {
 		"first":            {reason: "A hub makes its epoch when it first runs.", want: 5000},
 		"next":             {reason: "A term is the time.", epoch: "e", term: "4000", want: 5000, wantEpoch: "e"},
 		"clock went back":  {reason: "It grows whatever the clock says.", epoch: "e", term: "9000", want: 9001, wantEpoch: "e"},
+		"restored":         {reason: "A leader that lived through a restore has had terms.", epoch: "e", term: "4000", before: 7000, want: 7001, wantEpoch: "e"},
 		"deleted":          {reason: "The Works know the epoch still.", known: "k", want: 5000, wantEpoch: "k"},
 		"stored is better": {reason: "The ConfigMap decides.", epoch: "e", term: "1", known: "k", want: 5000, wantEpoch: "e"},
 		"no number":        {reason: "Nothing is guessed.", epoch: "e", term: "many", err: `data.term must be a number from 0 to`},
@@ -67,7 +69,7 @@ func TestNextTerm(t *testing.T) {
 			if tc.term != "" {
 				s.stored = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.TermConfigMap}, Data: map[string]string{epochKey: tc.epoch, termKey: tc.term}}
 			}
-			got, err := nextTerm(t.Context(), s, tc.known, now)
+			got, err := nextTerm(t.Context(), s, term{number: tc.before}, tc.known, now)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("%s\nnextTerm: got error %v, want %q", tc.reason, err, tc.err)

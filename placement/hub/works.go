@@ -82,14 +82,19 @@ func (p *pass) remove(ctx context.Context, w *v1alpha1.Work) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Work %s/%s: %w", w.Namespace, w.Name, err)
 	}
+	p.signer.wrote(client.ObjectKeyFromObject(w), 0)
 	return nil
 }
 
 // change gives a Work another spec, if it has the one that we know. What the agent
 // reports meanwhile does not matter.
 func (p *pass) change(ctx context.Context, w *v1alpha1.Work, s v1alpha1.WorkSpec) error {
+	key := client.ObjectKeyFromObject(w)
+	if w.Spec.Revision < p.signer.last(key) {
+		return p.older(ctx, w)
+	}
 	s.Revision = w.Spec.Revision + 1
-	p.term.sign(&s, v1alpha1.WorkPosition{Term: w.Spec.Term, Revision: w.Spec.Revision}, w.Status.Term)
+	p.signer.current().sign(&s, v1alpha1.WorkPosition{Term: w.Spec.Term, Revision: w.Spec.Revision}, w.Status.Term)
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": w.UID},
 		{"op": "test", "path": "/spec/revision", "value": w.Spec.Revision},
@@ -105,9 +110,23 @@ func (p *pass) change(ctx context.Context, w *v1alpha1.Work, s v1alpha1.WorkSpec
 		err = errStale // a test has failed; a spec that is refused has causes
 	}
 	if err != nil {
-		return fmt.Errorf("change Work %s/%s: %w", w.Namespace, w.Name, err)
+		return fmt.Errorf("change Work %s: %w", key, err)
 	}
+	p.signer.wrote(key, next.Spec.Revision)
 	return nil
+}
+
+// older finds out why a Work is older than this leader has left it: the cache is behind, or the
+// hub was restored.
+func (p *pass) older(ctx context.Context, w *v1alpha1.Work) error {
+	key, live := client.ObjectKeyFromObject(w), &v1alpha1.Work{}
+	if err := p.direct.Get(ctx, key, live); err != nil {
+		return fmt.Errorf("read Work %s: %w", key, err)
+	}
+	if live.Spec.Revision < p.signer.last(key) {
+		return p.restored(ctx, key)
+	}
+	return errStale
 }
 
 // dropAnswer takes the answer off a Work whose agent has carried it out.

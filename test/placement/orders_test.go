@@ -73,13 +73,14 @@ func (x *watcher) brokenOrders() []string {
 
 // order notes what a Work orders to delete.
 func (l *ledger) order(one write) {
-	removal, _, _ := unstructured.NestedStringMap(one.Object.Object, "spec", "removal")
-	if removal["policy"] != string(v1alpha1.OnDeleteDelete) {
+	policy, _, _ := unstructured.NestedString(one.Object.Object, "spec", "removal", "policy")
+	source, _, _ := unstructured.NestedString(one.Object.Object, "spec", "removal", "sourceUID")
+	if policy != string(v1alpha1.OnDeleteDelete) {
 		return
 	}
 	cluster := strings.TrimPrefix(one.Namespace, v1alpha1.ClusterNamespacePrefix)
 	for _, key := range manifestKeys(one.Object) {
-		l.at(cluster, key).orders[types.UID(removal["sourceUID"])] = true
+		l.at(cluster, key).orders[types.UID(source)] = true
 	}
 }
 

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/hub/standalone"
+	"github.com/patchbay-cni/patchbay/placement/render"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// hubBench is an API server with placement's kinds, and the command on it.
+func hubBench(t *testing.T) (client.Client, func(args ...string) (string, error)) {
+	t.Helper()
+	env := apitest.New(t) // Works of all clusters are listed: it is for one test
+	if err := standalone.Install(t.Context(), env.Config); err != nil {
+		t.Fatal(err)
+	}
+	c, err := (&access{rules: rulesOf(env)}).openUnlimited()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, func(args ...string) (string, error) {
+		var out bytes.Buffer
+		err := run(t.Context(), append(args, "--kubeconfig="+env.Plane.AdminKubeconfig()), &out, &out)
+		return out.String(), err
+	}
+}
+
+// halted makes a Work as an agent reports it.
+func halted(ctx context.Context, c client.Client, cluster, name string, removal bool, h *v1alpha1.HaltedWork) error {
+	w := &v1alpha1.Work{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.ClusterNamespacePrefix + cluster, Name: name},
+		Spec: v1alpha1.WorkSpec{
+			HubUID: "hub", Epoch: "e", Term: 9, Revision: 1,
+			Source:    v1alpha1.ObjectReference{Group: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments", Namespace: "shop", Name: name, UID: "u"},
+			Manifests: []v1alpha1.Manifest{{Resource: "deployments", Object: runtime.RawExtension{Raw: []byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"}}`)}}},
+		},
+	}
+	if removal {
+		w.Spec.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: "u"}
+	}
+	if err := c.Create(ctx, w); err != nil {
+		return err
+	}
+	w.Status.Halted = h
+	return c.Status().Update(ctx, w)
+}
+
+// One command answers all Works of all clusters, or of one, and says before what it does.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	c, do := hubBench(t)
+	for _, cluster := range []string{"east", "west"} {
+		for _, o := range []client.Object{
+			&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}, Spec: v1alpha1.ClusterSpec{Accepted: true}},
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClusterNamespacePrefix + cluster}},
+		} {
+			if err := c.Create(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if out, err := do("hub", "resume", "--take=hub"); err != nil || !strings.Contains(out, "no Work is halted") {
+		t.Errorf("nothing halted: got %q, %v", out, err)
+	}
+	for flag, want := range map[string]string{"--take=both": `--take must be hub or cluster, not "both"`, "--take=": "--take must be"} {
+		if _, err := do("hub", "resume", flag); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", flag, err, want)
+		}
+	}
+	if _, err := do("hub", "resume", "--take=hub", "--in=north"); err == nil || !strings.Contains(err.Error(), `there is no Cluster "north"`) {
+		t.Errorf("unknown cluster: got %v", err)
+	}
+	const record = "hub/e/5/10"
+	for name, h := range map[string]*v1alpha1.HaltedWork{
+		"web": {Record: record, Differences: []string{"Deployment shop/web: spec.replicas: 3 in the cluster, 2 at the hub"}}, "new": {}, "old": {Record: record}, "fine": nil,
+	} {
+		if err := halted(t.Context(), c, "east", name, name == "old", h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := halted(t.Context(), c, "west", "web", false, &v1alpha1.HaltedWork{Record: "hub/e/5/11"}); err != nil {
+		t.Fatal(err)
+	}
+	answers := func() string {
+		var list v1alpha1.WorkList
+		if err := c.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, w := range list.Items {
+			if text := w.Annotations[v1alpha1.ResumeAnnotation]; text != "" {
+				found = append(found, w.Namespace+"/"+w.Name+" "+text)
+			}
+		}
+		return strings.Join(found, ", ")
+	}
+	out, err := do("hub", "resume", "--take=hub", "--in=east")
+	for _, want := range []string{
+		"east (not reachable: the answer gets there when it is back)", "Deployment shop/web: becomes in east what the hub says",
+		"spec.replicas: 3 in the cluster, 2 at the hub", "Deployment shop/old: is removed from east", "Deployment shop/new: is created in east when the others are answered",
+		"2 Works are halted, and 1 wait for them. Nothing was changed. To answer them: kubectl patchbay hub resume --take=hub --in=east --yes",
+	} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("dry run: got %q, %v, want %q", out, err, want)
+		}
+	}
+	if strings.Contains(out, "fine") || strings.Contains(out, "west") || answers() != "" {
+		t.Errorf("dry run: got %q and answers %q, want only what is halted in east, and none", out, answers())
+	}
+	if out, err := do("hub", "resume", "--take=cluster", "--in=east", "--yes"); err != nil || !strings.Contains(out, "2 of 2 Works are answered") {
+		t.Errorf("east: got %q, %v", out, err)
+	}
+	if got, want := answers(), "cluster-east/old cluster:hub/e/5/10, cluster-east/web cluster:hub/e/5/10"; got != want {
+		t.Errorf("answers: got %q, want %q", got, want)
+	}
+	if out, err := do("hub", "resume", "--take=hub", "--yes"); err != nil || !strings.Contains(out, "3 of 3 Works are answered") {
+		t.Errorf("all: got %q, %v", out, err)
+	}
+	if got, want := answers(), "cluster-east/old hub:hub/e/5/10, cluster-east/web hub:hub/e/5/10, cluster-west/web hub:hub/e/5/11"; got != want {
+		t.Errorf("answers: got %q, want %q", got, want)
+	}
+}
+
+// A thousand Works are one command, which no limit of the client slows down.
+func TestResumeOfManyWorks(t *testing.T) {
+	t.Parallel()
+	c, do := hubBench(t)
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster-many"}}); err != nil {
+		t.Fatal(err)
+	}
+	const works = 1000
+	var g errgroup.Group
+	g.SetLimit(16)
+	for i := range works {
+		g.Go(func() error {
+			return halted(t.Context(), c, "many", fmt.Sprintf("w%04d", i), false, &v1alpha1.HaltedWork{Record: "hub/e/5/10"})
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	out, err := do("hub", "resume", "--take=hub", "--yes")
+	if err != nil || !strings.Contains(out, "1000 of 1000 Works are answered") {
+		t.Errorf("got %.500q, %v", out, err)
+	}
+	t.Logf("%d Works in %s", works, time.Since(began))
+}
+
+// A person removes an object by name, and sees before where it is.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	c, do := hubBench(t)
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+	if err := c.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := do("remove", "cm/web"); err != nil || !strings.Contains(out, "ConfigMap default/web is in no cluster") {
+		t.Errorf("not placed: got %q, %v", out, err)
+	}
+	a := &v1alpha1.Assignment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: render.Name("", "ConfigMap", "default", "web")},
+		Spec: v1alpha1.AssignmentSpec{
+			Object:  v1alpha1.ObjectReference{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "default", Name: "web", UID: o.UID},
+			Targets: []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetActive}},
+		},
+	}
+	if err := c.Create(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	ordered := func() bool {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+		text, ok := o.Annotations[v1alpha1.ClustersAnnotation]
+		return ok && text == ""
+	}
+	for _, kind := range []string{"configmap", "configmaps", "ConfigMap", "cm"} {
+		out, err := do("remove", kind+"/web")
+		if err != nil || !strings.Contains(out, "east: ConfigMap default/web is deleted") || !strings.Contains(out, "add --yes") || ordered() {
+			t.Errorf("dry run with %s: got %q, %v", kind, out, err)
+		}
+	}
+	for args, want := range map[string]string{
+		"cm/none": `"none" not found`, "cm": "give KIND/NAME", "nothing/web": "KIND nothing", "cm/web/x": "give KIND/NAME",
+	} {
+		if _, err := do("remove", args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", args, err, want)
+		}
+	}
+	a.Status.Clusters = []v1alpha1.ClusterReport{{Cluster: "east", Message: "configmaps default/web: its finalizers hold it"}}
+	if err := c.Status().Update(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	_, err := do("remove", "configmap", "web", "--yes", "--timeout=1s")
+	if err == nil || !strings.Contains(err.Error(), "not removed within 1s") || !strings.Contains(err.Error(), "east: configmaps default/web: its finalizers hold it") || !ordered() {
+		t.Errorf("held: got %v, want the order given and what holds it", err)
+	}
+	if err := c.Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	a.ResourceVersion, a.Spec.Decision.OnDelete = "", v1alpha1.OnDeleteOrphan
+	if err := c.Create(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := do("remove", "cm/web", "--yes", "--wait=false"); err != nil || !strings.Contains(out, "is kept there") {
+		t.Errorf("orphaned: got %q, %v", out, err)
+	}
+}
