@@ -21,7 +21,7 @@
 // # Who writes and deletes what
 //
 //	Cluster.spec            people only
-//	Cluster.status          agent: allocatable, requested, versions, leaves, hubUID, HubMismatch;
+//	Cluster.status          agent: allocatable, requested, versions, hubUID, HubMismatch;
 //	                        hub: assigned and the other conditions; both by server-side apply
 //	Assignment              hub
 //	Work.metadata, .spec    hub; deleted by the hub when its removal is reported
@@ -37,9 +37,14 @@
 // # A Work's life
 //
 //  1. The hub creates it, or changes its spec and increases revision in the same write.
-//  2. The agent refuses another hubUID and a smaller revision than its AppliedWork's (or
-//     the same revision with another spec): it stops writing objects, all of them,
-//     sets HubMismatch on Cluster and AppliedWork, and goes on reporting.
+//     It signs each with its epoch and term, and appends to history the last revision of an
+//     earlier term, when it is the first of its term to change the Work.
+//  2. The agent halts a Work that does not continue what its AppliedWork has: of another
+//     hubUID or epoch, of an earlier term or a smaller revision of the same one, of a later
+//     term whose history does not have the record's term with its revision, or of the same
+//     position with another spec. The objects are repaired from the AppliedWork, status.halted
+//     and HubMismatch (on Cluster and AppliedWork) say so, and until ResumeAnnotation
+//     answers, no Work of the cluster is removed, or begun without an AppliedWork.
 //  3. Else it stores the spec in the AppliedWork, then applies the manifests in order,
 //     by server-side apply as patchbay-agent, without force unless spec.apply says so.
 //     It makes a missing namespace, and writes in those that it made for this hub and in
@@ -56,10 +61,11 @@
 //     order, in the background) or drops label, annotations and ownership (Orphan); when
 //     all are gone it deletes the AppliedWork and then reports Applied=False with the reason
 //     Ordered at that revision. A removal whose sourceUID is not the recorded one is
-//     refused (reason Refused). A removal without any AppliedWork is done at once.
-//  6. The hub sees Ordered and deletes the Work, then drops the target. With a target that
-//     returns while its removal is under way the hub waits until that is done, and makes
-//     the Work anew.
+//     refused (reason Refused). Without an AppliedWork the agent removes by removal.uids, or
+//     what has our marks for this source; what it cannot tell apart it refuses (RecordLost).
+//     What a finalizer holds is reported (RemovalBlocked).
+//  6. The hub sees Ordered and deletes the Work, then drops the target. For a target that
+//     is wanted again before that it takes the order back, in the same Work.
 //
 // What runs once (Pod, Job) is never made a second time in a cluster: once its UID is
 // recorded and it is gone there, the agent reports the manifest as Applied=False with

@@ -8,9 +8,12 @@
 // records (AppliedWorks) alone, so a hub that is away, restarted, empty or older
 // removes nothing:
 //
-//   - an object is deleted only by an order in a Work, by the UID that the record has;
+//   - an object is deleted only by an order in a Work, by the UID that the record has, or that
+//     the order has where the record was lost;
 //   - a Work that vanished leaves its record and objects, which are repaired as before;
-//   - a Work of another hub, or older than its record, stops all writing (halt).
+//   - a Work of another hub, or one that does not continue what its record has seen, stands
+//     still (halt): its objects are repaired from the record, other Works go on, and nothing is
+//     removed, or begun that no record is of, until a person has answered.
 //
 // What the hub may do in the cluster its admin says: Guard has the kinds, and labels on
 // namespaces, objects and ServiceAccounts the rest. In each namespace that it may write in

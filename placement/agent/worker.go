@@ -51,15 +51,18 @@ func (w *worker) reconcile(ctx context.Context, name string) (later time.Duratio
 		return 0, nil
 	}
 	if work != nil && rec != nil && !fits(work, rec) {
-		if take := answerTo(work, rec); take == v1alpha1.TakeHub || take == v1alpha1.TakeCluster {
-			if rec, err = w.resume(ctx, take, work, rec); err != nil {
-				return 0, err
-			}
+		if rec, err = w.resume(ctx, work, rec); err != nil {
+			return 0, err
 		}
 	}
 	if w.judge(ctx, name, work, rec) {
 		return w.uphold(ctx, work, rec, filled)
 	}
+	return w.carry(ctx, name, work, rec, filled)
+}
+
+// carry carries out a Work that fits its record, or the record alone.
+func (w *worker) carry(ctx context.Context, name string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork, filled bool) (time.Duration, error) {
 	halted, all := w.halt.first()
 	switch {
 	case work != nil && all > 0 && (rec == nil || work.Spec.Removal != nil):
@@ -68,6 +71,7 @@ func (w *worker) reconcile(ctx context.Context, name string) (later time.Duratio
 		return w.removal(ctx, work, rec)
 	}
 	if work != nil && (rec == nil || changed(work, rec)) {
+		var err error
 		if rec, err = w.records.putSpec(ctx, name, work.Spec, ""); err != nil {
 			return 0, err
 		}
@@ -97,9 +101,13 @@ func (w *worker) arrived(ctx context.Context, name string) {
 	w.judge(ctx, name, w.hub.peek(ctx, name), w.records.get(name))
 }
 
-// resume carries out a person's answer: the record gets the Work's position, with what the hub
-// says or with what the cluster has.
-func (w *worker) resume(ctx context.Context, take string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (*v1alpha1.AppliedWork, error) {
+// resume carries out a person's answer, if there is one: the record gets the Work's position,
+// with what the hub says or with what the cluster has.
+func (w *worker) resume(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (*v1alpha1.AppliedWork, error) {
+	take := answerTo(work, rec)
+	if take != v1alpha1.TakeHub && take != v1alpha1.TakeCluster {
+		return rec, nil
+	}
 	spec, mark := resumed(take, work, rec), ""
 	if err := w.applier.namespaces.handOver(ctx, &rec.Spec.Work, &spec); err != nil {
 		return nil, err

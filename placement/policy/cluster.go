@@ -31,12 +31,12 @@ type Cluster struct {
 type Reach int
 
 const (
-	// Reachable: its heartbeat is fresh.
+	// Reachable says that its heartbeat is fresh.
 	Reachable Reach = iota
-	// Silent: it has reported, and does not any more. It keeps what it has, and gets nothing
-	// new.
+	// Silent says that it has reported, and does not any more. It keeps what it has, and gets
+	// nothing new.
 	Silent
-	// NeverSeen: no agent has reported for this Cluster yet. It gets nothing.
+	// NeverSeen says that no agent has reported for this Cluster yet. It gets nothing.
 	NeverSeen
 )
 

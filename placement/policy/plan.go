@@ -114,8 +114,8 @@ type planning struct {
 	silent  []string // what selected clusters that do not report say of themselves
 }
 
-// short notes what has no place, and why.
-func (p *planning) short(format string, args ...any) {
+// shortf notes what has no place, and why.
+func (p *planning) shortf(format string, args ...any) {
 	p.Short, p.Reason = fmt.Sprintf(format, args...), v1alpha1.ReasonUnschedulable
 	if len(p.silent) > 0 {
 		p.Reason = v1alpha1.ReasonWaitingForCluster
@@ -176,10 +176,10 @@ func (p *planning) duplicate(found, all []candidate) {
 	})
 	switch {
 	case missing && p.Spec.Clusters.Count == nil:
-		p.short("some clusters do not have it yet")
+		p.shortf("some clusters do not have it yet")
 	case len(p.reasons) > 0:
 		p.silent = nil // they have it
-		p.short("some clusters have no room for it")
+		p.shortf("some clusters have no room for it")
 	}
 }
 
@@ -189,6 +189,6 @@ func (p *planning) keep() {
 		p.Wanted[name] = 0
 	}
 	if p.Short == "" {
-		p.short("no cluster takes it")
+		p.shortf("no cluster takes it")
 	}
 }

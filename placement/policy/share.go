@@ -80,7 +80,7 @@ func (p *planning) stay(unplaced int64) {
 	if unplaced == 0 {
 		return
 	}
-	p.short("%d of %d replicas have no room", unplaced, *p.Replicas)
+	p.shortf("%d of %d replicas have no room", unplaced, *p.Replicas)
 	for _, name := range slices.Sorted(maps.Keys(p.Has)) {
 		more := min(unplaced, max(0, p.Has[name]-p.Wanted[name]))
 		if more > 0 {

@@ -6,12 +6,16 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -21,7 +25,9 @@ import (
 )
 
 // KubeStellar, independent operation: a hub that is restored from an older backup of its
-// etcd, and one that comes up empty, delete nothing and change nothing: HubMismatch.
+// etcd, also one that is edited until its revisions overtake what agents have seen, and one
+// that comes up empty, delete nothing and change nothing. One command lets the cluster go on,
+// each time, and nothing is deleted or made again by that either.
 func TestKubeStellarHubRestored(t *testing.T) {
 	t.Parallel()
 	w := another(t)
@@ -41,8 +47,30 @@ func TestKubeStellarHubRestored(t *testing.T) {
 	w.apply(t, w.Hub.Client, ns, settings("late", "east"))
 	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
 	w.awaitWhere(t, late, "east")
+	web := object("apps/v1", "Deployment", ns, "web")
+	w.where(t, web)
+	uid := web.GetUID()
+
 	w.replace(t, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
-	w.awaitMismatch(t)
+	w.awaitMismatch(t, true)
+	for n := range 4 { // its revisions overtake what the agent has seen
+		w.scale(t, ns, 4+n)
+	}
+	eventually(t, "the hub has sent the last edit", func() error { return w.asked(t, ns, 7) })
+	w.awaitMismatch(t, true)
+	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
+	hub := &terminal{t: t, dir: t.TempDir()}
+	admin := w.Hub.Control.AdminKubeconfig()
+	printed := hub.sh(admin, "kubectl patchbay hub resume --take=cluster")
+	if !strings.Contains(printed, "Deployment "+ns+"/web: stays as it is in east") || !strings.Contains(printed, "spec.replicas: 3 in the cluster, 7 at the hub") {
+		t.Errorf("resume: got %s, want what differs", printed)
+	}
+	w.awaitMismatch(t, true) // that was a dry run
+	hub.sh(admin, "kubectl patchbay hub resume --take=cluster --yes")
+	w.awaitMismatch(t, false)
+	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
+	w.scale(t, ns, 4) // and the hub goes on
+	w.awaitReplicas(t, ns, map[string]int32{"east": 4})
 
 	if err := w.hub.Kill(t.Context()); err != nil {
 		t.Fatal(err)
@@ -52,18 +80,25 @@ func TestKubeStellarHubRestored(t *testing.T) {
 	if err := w.Accept(t.Context(), "east", v1alpha1.ClusterSpec{}); err != nil {
 		t.Fatal(err)
 	}
-	other := w.namespace(t)
-	w.apply(t, w.Hub.Client, other, settings("other", "east"))
-	w.awaitMismatch(t)
+	if err := w.Hub.Client.Create(t.Context(), object("v1", "Namespace", "", ns)); err != nil {
+		t.Fatal(err)
+	}
+	w.apply(t, w.Hub.Client, ns, deployment("web", 4, "east", "")) // what was there is applied again
+	w.awaitMismatch(t, true)
+	w.apply(t, w.Hub.Client, ns, settings("other", "east"))
+	hub.sh(admin, "kubectl patchbay hub resume --in=east --take=hub --yes")
+	w.awaitMismatch(t, false)
+	w.awaitWhere(t, object("v1", "ConfigMap", ns, "other"), "east")
+	w.available(t, ns, "web", 4)
 
-	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
+	w.awaitReplicas(t, ns, map[string]int32{"east": 4})
 	for _, o := range []client.Object{early, late} {
 		if got := w.where(t, o); got != "east" {
 			t.Errorf("%s: is in %q, want it kept", o.GetName(), got)
 		}
 	}
-	if got := w.where(t, object("v1", "ConfigMap", other, "other")); got != "" {
-		t.Errorf("other: is in %q, want nothing written for a hub that is not the one", got)
+	if w.where(t, web); web.GetUID() != uid {
+		t.Errorf("web: got UID %s, want %s: it is the same object", web.GetUID(), uid)
 	}
 	writes, err := log.Writes()
 	if err != nil {
@@ -74,6 +109,29 @@ func TestKubeStellarHubRestored(t *testing.T) {
 			t.Errorf("deleted: %s", one)
 		}
 	}
+}
+
+// asked is an error until the hub asks east for so many replicas of web.
+func (w *world) asked(t *testing.T, ns string, n int64) error {
+	t.Helper()
+	works := &v1alpha1.WorkList{}
+	if err := w.Hub.Client.List(t.Context(), works); err != nil {
+		return err
+	}
+	for _, one := range works.Items {
+		if one.Spec.Source.Namespace != ns || one.Spec.Source.Name != "web" {
+			continue
+		}
+		o := &unstructured.Unstructured{}
+		if err := o.UnmarshalJSON(one.Spec.Manifests[0].Object.Raw); err != nil {
+			return err
+		}
+		if got, _, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); got != n {
+			return fmt.Errorf("it asks for %d", got)
+		}
+		return nil
+	}
+	return errors.New("there is no Work")
 }
 
 // another is a world of its own, with the cluster east.
@@ -130,15 +188,16 @@ func (w *world) replace(t *testing.T, fill func(data string) error) {
 	})
 }
 
-// awaitMismatch waits until the hub knows that east does not obey it.
-func (w *world) awaitMismatch(t *testing.T) {
+// awaitMismatch waits until the hub knows whether east has halted some Works.
+func (w *world) awaitMismatch(t *testing.T, want bool) {
 	t.Helper()
-	eventually(t, "east says HubMismatch", func() error {
+	eventually(t, fmt.Sprintf("HubMismatch of east is %t", want), func() error {
 		c := &v1alpha1.Cluster{}
 		if err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Name: "east"}, c); err != nil {
 			return err
 		}
-		if !meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionHubMismatch) {
+		found := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionHubMismatch)
+		if found == nil || (found.Status == metav1.ConditionTrue) != want {
 			return fmt.Errorf("conditions %+v", c.Status.Conditions)
 		}
 		return nil
