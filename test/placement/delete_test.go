@@ -61,12 +61,18 @@ func (w *world) forgotten(t *testing.T, o client.Object) error {
 	if err == nil {
 		return errors.New("it is there still")
 	}
+	return errors.Join(client.IgnoreNotFound(err), w.unworked(t, o.GetNamespace()))
+}
+
+// unworked tells which Work there still is of objects in a namespace.
+func (w *world) unworked(t *testing.T, ns string) error {
+	t.Helper()
 	works := &v1alpha1.WorkList{}
-	if err := errors.Join(client.IgnoreNotFound(err), w.Hub.Client.List(t.Context(), works)); err != nil {
+	if err := w.Hub.Client.List(t.Context(), works); err != nil {
 		return err
 	}
 	for _, one := range works.Items {
-		if one.Spec.Source.Namespace == o.GetNamespace() {
+		if one.Spec.Source.Namespace == ns {
 			return fmt.Errorf("Work %s/%s is there still", one.Namespace, one.Name)
 		}
 	}

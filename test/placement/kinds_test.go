@@ -52,13 +52,14 @@ func TestKCPPolicyAnyKind(t *testing.T) {
 `
 	cases := map[string]struct {
 		reason, apiVersion, kind, body string
-		stays                          bool
+		stays                          bool // it does not move
+		orphaned                       bool // its removal keeps it in its cluster
 	}{
 		"ConfigMap": {reason: "No spec, no status.", apiVersion: "v1", kind: "ConfigMap", body: `data: {a: b}`},
 		"Secret":    {reason: "Its data are bytes.", apiVersion: "v1", kind: "Secret", body: `stringData: {a: b}`},
 		"Claim": {
-			reason:     "One that nobody binds is ready nowhere, and does not move.",
-			apiVersion: "v1", kind: "PersistentVolumeClaim", stays: true,
+			reason:     "It does not move, and its data are kept when it is removed.",
+			apiVersion: "v1", kind: "PersistentVolumeClaim", stays: true, orphaned: true,
 			body: `spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}`,
 		},
 		"Widget": {reason: "A kind that came after the hub and the agents.", apiVersion: "test.example.com/v1", kind: "Widget", body: `spec: {size: 1}`},
@@ -95,6 +96,12 @@ func TestKCPPolicyAnyKind(t *testing.T) {
 				w.awaitWhere(t, o, "west")
 			}
 			w.annotate(t, fresh(o), "")
+			if tc.orphaned {
+				eventually(t, "no Work is left", func() error { return w.unworked(t, ns) })
+				w.awaitWhere(t, o, "east")
+				checkLetGo(t, o)
+				return
+			}
 			w.awaitWhere(t, o, "")
 			if err := w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 				t.Errorf("%s\nat the hub: %v", tc.reason, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// watcher holds us to I1 to I5 over one test, from the audit logs of all API servers.
+// watcher holds us to I1 to I5, and I7, over one test, from the audit logs of all API servers.
 type watcher struct {
 	logs map[string]*bed.Log // by cluster; "" is the hub
 	all  []write             // so far
@@ -169,10 +169,23 @@ func (w write) version() uint64 {
 	return n
 }
 
-// broken judges all writes, and says what is against I1 to I4.
+// broken judges all writes, and says what is against I1 to I4, and I7.
 func (x *watcher) broken() []string {
 	inOrder(x.all)
-	return slices.Concat(x.brokenOrders(), x.brokenAvailable(), x.brokenFields(), x.brokenInventory())
+	return slices.Concat(x.brokenOrders(), x.brokenAvailable(), x.brokenFields(), x.brokenInventory(), x.brokenBounds())
+}
+
+// brokenBounds is I7: no object of our kinds is too large.
+func (x *watcher) brokenBounds() (broken []string) {
+	for _, one := range x.all {
+		if one.Group != v1alpha1.GroupName {
+			continue
+		}
+		if raw, err := one.Object.MarshalJSON(); err != nil || len(raw) > v1alpha1.MaxObjectBytes {
+			broken = append(broken, fmt.Sprintf("I7: %s has %d bytes (%v)", one, len(raw), err))
+		}
+	}
+	return broken
 }
 
 // brokenInventory: our programs write a Cluster's status and nothing else of it.
