@@ -20,8 +20,6 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
 // Config is what an agent needs to know.
@@ -155,12 +153,8 @@ func (a *Agent) enqueueAll(ctx context.Context) {
 	if !a.hub.synced() {
 		return
 	}
-	var list v1alpha1.WorkList
-	if err := a.hub.cache.List(ctx, &list); err != nil { // from memory
-		log(ctx).Error(err, "Cannot list the Works that are to be looked at again")
-	}
-	for i := range list.Items {
-		a.queue.Add(list.Items[i].Name)
+	for _, work := range a.hub.works(ctx) {
+		a.queue.Add(work.Name)
 	}
 }
 

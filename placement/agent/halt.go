@@ -24,13 +24,13 @@ type halt struct {
 	works map[string]bool
 }
 
-// set notes whether a Work fits its record. It tells whether other Works may go on now, or
-// may no longer.
-func (h *halt) set(work string, halted bool) (changed bool) {
+// update notes whether a Work is halted, which it finds out while it has the lock: so an older
+// answer never replaces a later one. It tells whether other Works may go on now, or must wait.
+func (h *halt) update(work string, halted func() bool) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := len(h.works) > 0
-	if halted {
+	if halted() {
 		if h.works == nil {
 			h.works = map[string]bool{}
 		}
@@ -89,6 +89,15 @@ func changed(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 		return false
 	}
 	return !same(rec.Spec.Work, work.Spec)
+}
+
+// orders tells whether a Work orders a removal. An order that a person has answered with
+// TakeCluster is none.
+func orders(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
+	if work == nil || work.Spec.Removal == nil {
+		return false
+	}
+	return rec == nil || !keeps(rec) || position(&work.Spec) != position(&rec.Spec.Work)
 }
 
 // answerTo is what a person says to a Work that does not fit its record; "" when nothing, or

@@ -92,8 +92,11 @@ func TestResumed(t *testing.T) {
 	if !fits(work, rec) || changed(work, rec) {
 		t.Error("the Work that was answered must fit, and change nothing")
 	}
+	if orders(work, rec) {
+		t.Error("the order that was answered must not be carried out")
+	}
 	work.Spec.Revision++
-	if !fits(work, rec) || !changed(work, rec) {
+	if !fits(work, rec) || !changed(work, rec) || !orders(work, rec) {
 		t.Error("the next change of the hub must be taken over")
 	}
 }
@@ -129,7 +132,7 @@ func TestHalt(t *testing.T) {
 	}{
 		{"b", false, false, "", 0}, {"b", true, true, "b", 1}, {"a", true, false, "a", 2}, {"a", false, false, "b", 1}, {"b", false, true, "", 0},
 	} {
-		got := h.set(s.work, s.halted)
+		got := h.update(s.work, func() bool { return s.halted })
 		if first, all := h.first(); got != s.changed || first != s.first || all != s.all {
 			t.Errorf("step %d: got changed %t, first %q of %d; want %t, %q of %d", i, got, first, all, s.changed, s.first, s.all)
 		}

@@ -76,10 +76,7 @@ func (w *worker) unfinished(ctx context.Context, work *v1alpha1.Work, held strin
 	if work == nil || why.message == "" {
 		return recheck, err
 	}
-	status := *work.Status.DeepCopy()
-	status.Halted = nil
-	meta.SetStatusCondition(&status.Conditions, condition(v1alpha1.ConditionApplied, false, why.reason, why.message))
-	if _, reportErr := w.hub.report(ctx, work, status); reportErr != nil {
+	if _, reportErr := w.refuse(ctx, work, condition(v1alpha1.ConditionApplied, false, why.reason, why.message), nil); reportErr != nil {
 		err = errors.Join(err, reportErr)
 	}
 	if why.reason == v1alpha1.ReasonRecordLost { // a person must look

@@ -26,7 +26,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return nil // it ends on request: that is no error
 	}
 	if err := a.hub.follow(ctx, func(name string) {
-		a.worker.arrived(ctx, name)
+		a.worker.judge(ctx, name)
 		a.queue.Add(name)
 	}); err != nil {
 		return err

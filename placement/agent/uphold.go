@@ -21,10 +21,10 @@ func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.
 	spec := next.Spec.Work
 	stored, _ := w.digests.Load(rec.Name)
 	old, _ := stored.(digests)
-	if old.revision != spec.Revision {
+	if old.position != position(&spec) {
 		old.of = nil // of another manifest
 	}
-	fresh := digests{revision: spec.Revision, of: map[string]string{}}
+	fresh := digests{position: position(&spec), of: map[string]string{}}
 	status := v1alpha1.WorkStatus{Term: spec.Term, Revision: spec.Revision}
 	var errs []error
 	for _, m := range spec.Manifests {

@@ -223,8 +223,9 @@ func TestRecreatedClusterRemovesNothing(t *testing.T) {
 		}
 		return fmt.Errorf("%w: %+v", errNotYet, a.Spec.Targets)
 	})
-	b.create(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "recreated-east"}, Spec: v1alpha1.ClusterSpec{Accepted: true}})
-	labelled("recreated-east")
+	b.create(&v1alpha1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "recreated-east", Labels: map[string]string{"pool": "recreated"}}, Spec: v1alpha1.ClusterSpec{Accepted: true},
+	})
 	b.eventually("both to have it again", func(ctx context.Context) error {
 		a := &v1alpha1.Assignment{}
 		if err := b.client.Get(ctx, key.assignment(), a); err != nil {

@@ -185,8 +185,12 @@ func (p *pass) volumes(a *v1alpha1.Assignment) map[string]string {
 	found := map[string]string{}
 	for _, t := range a.Spec.Targets {
 		name := string(t.Cluster)
-		made := p.works[name] == nil && p.lastPosition(name).Revision > 0 // its Work was lost
-		for _, uid := range p.facts[name].uids {
+		uids := p.facts[name].uids
+		made := len(uids) == 0 // it has not reported yet, or its Work was lost
+		if p.works[name] == nil {
+			made = p.lastPosition(name).Revision > 0
+		}
+		for _, uid := range uids {
 			made = made || uid != ""
 		}
 		if made && t.State != v1alpha1.TargetRemoving {

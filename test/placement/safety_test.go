@@ -27,7 +27,7 @@ func TestSafetyLostPolicy(t *testing.T) {
 	ns := w.namespace(t)
 	watch(t, w, ns)
 	policy := placement("p", "east, west")
-	w.apply(t, w.Hub.Client, ns, policy+plain("web", 4)+"---\n"+strings.ReplaceAll(settings("config", ""), `, annotations: {placement.patchbay.io/clusters: ""}`, "")+daemonSet)
+	w.apply(t, w.Hub.Client, ns, policy+"---\n"+plain("web", 4)+"---\n"+strings.ReplaceAll(settings("config", ""), `, annotations: {placement.patchbay.io/clusters: ""}`, "")+daemonSet)
 	w.available(t, ns, "web", 4)
 	objects := []client.Object{
 		object("apps/v1", "Deployment", ns, "web"), object("v1", "ConfigMap", ns, "config"), object("apps/v1", "DaemonSet", ns, "node"),
@@ -124,7 +124,6 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 	w.awaitWhere(t, web, "east")
 	w.awaitWhere(t, data, "east")
 	uid := data.GetUID()
-	w.available(t, ns, "web", 1)
 	w.annotate(t, object("apps/v1", "Deployment", ns, "web"), "west")
 	w.placed(t, web, v1alpha1.ReasonVolumesRefused)
 	w.remove(t, object("apps/v1", "Deployment", ns, "web"))
