@@ -56,8 +56,7 @@ func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment,
 // note records what the decision was made from.
 func (p *pass) note(a *v1alpha1.Assignment, w wanted) {
 	d := &a.Spec.Decision
-	before := p.wantedBefore(p.record)
-	changed := !equality.Semantic.DeepEqual(before.replicas, w.replicas) || d.Digest != w.digest
+	changed := !equality.Semantic.DeepEqual(decided(p.record), w.replicas) || d.Digest != w.digest
 	d.Source, d.Digest = w.source, w.digest
 	if p.wish != nil {
 		d.OnDelete, d.PolicyUID = p.wish.Spec.OnDelete, p.wish.UID

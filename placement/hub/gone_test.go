@@ -5,6 +5,7 @@ package hub
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,4 +59,38 @@ func gonePass(gk schema.GroupKind, uid string) *pass {
 	w := &v1alpha1.Work{}
 	w.Spec.Source.UID = types.UID(uid)
 	return &pass{key: Key{GroupKind: gk, Name: "once"}, object: o, works: map[string]*v1alpha1.Work{"east": w}}
+}
+
+func TestRemoved(t *testing.T) {
+	t.Parallel()
+	status := func(term, revision int64, status metav1.ConditionStatus, reason string) v1alpha1.WorkStatus {
+		return v1alpha1.WorkStatus{Term: term, Revision: revision, Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionApplied, Status: status, Reason: reason},
+		}}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		status v1alpha1.WorkStatus
+		want   bool
+	}{
+		"ordered":   {"It is done.", status(7, 5, metav1.ConditionFalse, v1alpha1.ReasonOrdered), true},
+		"earlier":   {"Another order was carried out.", status(7, 4, metav1.ConditionFalse, v1alpha1.ReasonOrdered), false},
+		"held":      {"Something holds it.", status(7, 5, metav1.ConditionFalse, v1alpha1.ReasonRemovalBlocked), false},
+		"lost":      {"It cannot be told to be the one.", status(7, 5, metav1.ConditionFalse, v1alpha1.ReasonRecordLost), false},
+		"not heard": {"The agent has not seen the order.", status(7, 4, metav1.ConditionTrue, v1alpha1.ReasonSettled), false},
+		"kept":      {"A person has answered that it stays.", status(7, 5, metav1.ConditionTrue, v1alpha1.ReasonSettled), true},
+		"halted":    {"The record is ahead of a restored hub.", status(6, 5, metav1.ConditionTrue, v1alpha1.ReasonSettled), false},
+		"nothing":   {"Nothing is reported.", v1alpha1.WorkStatus{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &v1alpha1.Work{Spec: v1alpha1.WorkSpec{Term: 7, Revision: 5, Removal: &v1alpha1.Removal{}}, Status: tc.status}
+			if got := removed(w); got != tc.want {
+				t.Errorf("%s\nremoved: got %t, want %t", tc.reason, got, tc.want)
+			}
+			if w.Spec.Removal = nil; removed(w) {
+				t.Error("removed without an order")
+			}
+		})
+	}
 }

@@ -35,11 +35,22 @@ func (p *pass) wantedBefore(a *v1alpha1.Assignment) wanted {
 	w := wanted{replicas: map[string]int64{}, source: a.Spec.Decision.Source, digest: a.Spec.Decision.Digest}
 	for _, t := range a.Spec.Targets {
 		w.counted = w.counted || t.Asked != nil
-		if p.alive() && (t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetPending) {
-			w.replicas[string(t.Cluster)] = deref(t.Replicas)
-		}
+	}
+	if p.alive() {
+		w.replicas = decided(a)
 	}
 	return w
+}
+
+// decided are the clusters that are to have the object by an Assignment, with their replicas.
+func decided(a *v1alpha1.Assignment) map[string]int64 {
+	replicas := map[string]int64{}
+	for _, t := range a.Spec.Targets {
+		if t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetPending {
+			replicas[string(t.Cluster)] = deref(t.Replicas)
+		}
+	}
+	return replicas
 }
 
 // sourceFollowed is the Source of a decision that only what the object is needed for decides.

@@ -56,10 +56,15 @@ func (p *pass) gone(ctx context.Context, cluster string) bool {
 	return absent(err)
 }
 
-// removed says that the agent has carried out the order to remove.
+// removed says that the agent has carried out the order to remove, or that a person has answered
+// it with TakeCluster: then the agent reports its object as applied, and keeps it.
 func removed(w *v1alpha1.Work) bool {
 	c := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionApplied)
-	return w.Spec.Removal != nil && w.Status.Revision >= w.Spec.Revision && c != nil && c.Reason == v1alpha1.ReasonOrdered
+	if w.Spec.Removal == nil || c == nil {
+		return false
+	}
+	kept := c.Status == metav1.ConditionTrue && w.Status.Term == w.Spec.Term && w.Spec.Term > 0 && w.Status.Revision == w.Spec.Revision
+	return kept || c.Reason == v1alpha1.ReasonOrdered && w.Status.Revision >= w.Spec.Revision
 }
 
 // remove orders the removal, and deletes the Work when that is done.

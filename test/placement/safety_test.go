@@ -45,7 +45,7 @@ func TestSafetyLostPolicy(t *testing.T) {
 	for range 3 {
 		kubectl("replace --force -f " + file)
 	}
-	kubectl("delete placement p")
+	kubectl("delete placements.placement.patchbay.io/p")
 	for _, o := range objects {
 		w.placed(t, o, v1alpha1.ReasonNoPolicy)
 	}
@@ -56,7 +56,7 @@ func TestSafetyLostPolicy(t *testing.T) {
 	if after := w.uids(t, objects); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("UIDs: got %v, want %v", after, before)
 	}
-	kubectl("delete placement p")
+	kubectl("delete placements.placement.patchbay.io/p")
 	w.placed(t, objects[1], v1alpha1.ReasonNoPolicy)
 	user.sh(admin, "kubectl patchbay remove configmap/config --yes -n "+ns)
 	w.awaitWhere(t, objects[1], "")
