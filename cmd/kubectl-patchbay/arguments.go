@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -19,4 +20,25 @@ func oneArgument(what string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// withYes is the command as it was called, with --yes: what a dry run prints for the user to run.
+// Of the flags it has its own and those of kubectl that say which hub is meant, and as whom; the
+// others may have credentials in them.
+func withYes(cmd *cobra.Command, args []string, own ...string) string {
+	words := append([]string{cmd.CommandPath()}, args...)
+	for _, name := range append(own, "kubeconfig", "context", "cluster", "user", "server", "namespace", "as") {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+			words = append(words, "--"+name+"="+quoted(f.Value.String()))
+		}
+	}
+	return strings.Join(append(words, "--yes"), " ")
+}
+
+// quoted is a value as a shell takes it.
+func quoted(value string) string {
+	if strings.ContainsAny(value, " \t\n\"'`$&|;<>()*?[]{}!#~\\") {
+		return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+	}
+	return value
 }

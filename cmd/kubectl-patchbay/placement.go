@@ -25,7 +25,7 @@ const fieldOwner = "kubectl-patchbay"
 func newHub(ctx context.Context, a *access) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hub",
-		Short: "Let clusters join a hub, go on after it was restored, and objects go",
+		Short: "Create join tokens, resume after a restore, release objects before an uninstall",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return errors.New("want token, release or resume; see --help") },
 	}
@@ -49,7 +49,7 @@ func newCluster(ctx context.Context, a *access) *cobra.Command {
 
 // openPlacement returns a client that knows placement's kinds and asks the API server for
 // all others, and how that API server is reached.
-func (a *access) openPlacement() (client.Client, *rest.Config, error) {
+func (a *access) openPlacement() (client.WithWatch, *rest.Config, error) {
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(a.rules, &a.overrides).ClientConfig()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
@@ -68,16 +68,24 @@ func (a *access) openUnlimited() (client.Client, error) {
 	return placementClient(cfg)
 }
 
-func placementClient(cfg *rest.Config) (client.Client, error) {
+func placementClient(cfg *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("register kinds: %w", err)
-		}
+	if err := addPlacement(scheme); err != nil {
+		return nil, err
 	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	return c, nil
+}
+
+// addPlacement registers the kinds that verbs about placement read and write by their types.
+func addPlacement(scheme *runtime.Scheme) error {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return nil
 }

@@ -25,7 +25,7 @@ func TestPlacementCommandsThatAreWrong(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Hub":       {reason: "hub alone does nothing", args: []string{"hub"}, want: "want token or release"},
+		"Hub":       {reason: "hub alone does nothing", args: []string{"hub"}, want: "want token, release or resume"},
 		"Cluster":   {reason: "nor does cluster", args: []string{"cluster"}, want: "want join, leave, accept or list"},
 		"NoName":    {reason: "a token is for one cluster", args: []string{"hub", "token"}, want: "give the name of one Cluster, such as east"},
 		"BadName":   {reason: "a namespace is named after it", args: []string{"hub", "token", "East"}, want: `"East" is no name of a Cluster`},
@@ -42,6 +42,12 @@ func TestPlacementCommandsThatAreWrong(t *testing.T) {
 		"All":       {reason: "all faults are told at once", args: []string{"cluster", "join", "E", "--hub=h"}, want: "flag --join-token"},
 		"JoinWhere": {reason: "the kubeconfig is read last", args: []string{"cluster", "join", "east", "--hub=https://h", good, "--kubeconfig=/nowhere"}, want: "/nowhere"},
 		"LeaveWho":  {reason: "the kubeconfig says which", args: []string{"cluster", "leave", "east"}, want: "unknown command"},
+		"Take":      {reason: "two answers, and no default", args: []string{"hub", "resume"}, want: `flag --take: must be cluster or hub: got ""`},
+		"TakeBoth":  {reason: "one of them", args: []string{"hub", "resume", "--take=both"}, want: `flag --take: must be cluster or hub: got "both"`},
+		"Remove":    {reason: "nothing is named", args: []string{"remove"}, want: "accepts between 1 and 2 arg(s)"},
+		"NoKind":    {reason: "a name alone is of any kind", args: []string{"remove", "web"}, want: "give KIND/NAME of one object, such as deployment/web"},
+		"Timeout":   {reason: "to wait for no time at all is --wait=false", args: []string{"remove", "cm/web", "--timeout=0s"}, want: "flag --timeout: must be more than 0"},
+		"RemoveAt":  {reason: "the kubeconfig is named", args: []string{"remove", "cm/web", "--kubeconfig=/nowhere"}, want: "/nowhere"},
 		"ListMore":  {reason: "all are listed", args: []string{"cluster", "list", "east"}, want: "unknown command"},
 	}
 	for name, tc := range cases {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -12,34 +13,39 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// newResume is the verb that lets clusters go on whose hub was restored, or made again.
+// newResume is the verb that resumes clusters after their hub was restored, or created again.
 func newResume(ctx context.Context, a *access) *cobra.Command {
 	r := &resumption{}
 	cmd := &cobra.Command{
-		Use:   "resume --take=hub|cluster",
-		Short: "Let clusters go on after the hub was restored from a backup, or made again",
-		Long: "After a hub was restored from a backup, or made again, agents halt the Works that do not continue what\n" +
-			"they have seen: objects stay as they are, and nothing is removed. This lists them, with what differs, and\n" +
-			"with --yes answers them:\n" +
-			"  --take=hub      the cluster takes over what the hub says, removals included\n" +
+		Use:   "resume --take=cluster|hub",
+		Short: "Resume clusters after the hub was restored from a backup, or created again",
+		Long: "After a hub was restored from a backup, or created again, agents halt the Works that do not continue what\n" +
+			"they have seen: objects stay as they are, and nothing is removed. Without --yes the command lists these\n" +
+			"Works, what differs, and what the answer does. With --yes it writes the answer on them:\n" +
 			"  --take=cluster  the cluster keeps what it has, until the object is next changed at the hub\n" +
-			"Agents get the answer through the hub; one that is not reachable gets it when it is back. It is safe to\n" +
-			"repeat.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+			"  --take=hub      the cluster takes over what the hub says, removals included\n" +
+			"Agents read the answer from the hub. One that is not reachable reads it when it is back. The command is\n" +
+			"safe to interrupt and to repeat.",
+		Example: "  kubectl patchbay hub resume --take=cluster\n  kubectl patchbay hub resume --take=hub --in east --yes",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if r.take != v1alpha1.TakeHub && r.take != v1alpha1.TakeCluster {
-				return fmt.Errorf("--take must be %s or %s, not %q", v1alpha1.TakeHub, v1alpha1.TakeCluster, r.take)
+				return fmt.Errorf("flag --take: must be %s or %s: got %q; see --help", v1alpha1.TakeCluster, v1alpha1.TakeHub, r.take)
 			}
+			r.command = withYes(cmd, args, "take", "in")
 			c, err := a.openUnlimited()
 			if err != nil {
 				return err
@@ -48,9 +54,9 @@ func newResume(ctx context.Context, a *access) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&r.take, "take", "", "whose state counts: hub or cluster")
-	flags.StringVar(&r.in, "in", "", "answer in this cluster only")
-	flags.BoolVar(&r.yes, "yes", false, "answer; without it only what would happen is listed")
+	flags.StringVar(&r.take, "take", "", "whose state counts, cluster or hub; required")
+	flags.StringVar(&r.in, "in", "", "only the Works of this cluster")
+	flags.BoolVar(&r.yes, "yes", false, "write the answer; without it the command lists what would happen")
 	return cmd
 }
 
@@ -58,62 +64,37 @@ func newResume(ctx context.Context, a *access) *cobra.Command {
 type resumption struct {
 	take, in string
 	yes      bool
+	command  string // with --yes
 }
 
-// answersAtOnce is how many Works are answered at a time.
-const answersAtOnce = 8
-
-// run lists what is halted, and answers it if that is wanted.
+// run lists what is halted, and answers it with --yes.
 func (r *resumption) run(ctx context.Context, c client.Client, out io.Writer) error {
-	silent, err := r.unreachable(ctx, c)
+	reachable, err := reachableClusters(ctx, c)
 	if err != nil {
 		return err
+	}
+	if _, ok := reachable[r.in]; r.in != "" && !ok {
+		return fmt.Errorf("flag --in: must be a Cluster of this hub: there is no Cluster %q: see kubectl patchbay cluster list", r.in)
 	}
 	halted, err := r.halted(ctx, c)
 	if err != nil {
 		return err
 	}
-	waiting := r.print(out, halted, silent)
-	asked := len(halted) - waiting
-	if asked == 0 {
-		_, err := fmt.Fprintln(out, "no Work is halted: there is nothing to answer")
+	asked, err := r.print(out, halted, reachable)
+	if err != nil || !r.yes || len(asked) == 0 {
 		return err
 	}
-	if !r.yes {
-		again := "kubectl patchbay hub resume --take=" + r.take
-		if r.in != "" {
-			again += " --in=" + r.in
-		}
-		_, err := fmt.Fprintf(out, "%d Works are halted, and %d wait for them. Nothing was changed. To answer them: %s --yes\n", asked, waiting, again)
-		return err
-	}
-	answered, err := r.answer(ctx, c, halted)
-	if _, printErr := fmt.Fprintf(out, "%d of %d Works are answered\n", answered, asked); err == nil {
-		err = printErr
-	}
-	return err
+	return r.answer(ctx, c, asked, out)
 }
 
-// unreachable are the clusters that do not report now. A cluster that is asked for must exist.
-func (r *resumption) unreachable(ctx context.Context, c client.Client) (map[string]bool, error) {
-	var list v1alpha1.ClusterList
-	if err := c.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("list Clusters: %w", err)
-	}
-	if r.in != "" && !slices.ContainsFunc(list.Items, func(c v1alpha1.Cluster) bool { return c.Name == r.in }) {
-		return nil, fmt.Errorf("--in: there is no Cluster %q: see kubectl patchbay cluster list", r.in)
-	}
-	silent := map[string]bool{}
-	for i := range list.Items {
-		silent[list.Items[i].Name] = !meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, v1alpha1.ConditionReachable)
-	}
-	return silent, nil
-}
+// pageSize is how many Works are read at a time: a Work may have 256 KiB.
+const pageSize = 500
 
-// halted returns the Works that agents have halted, in the order of clusters and objects.
+// halted returns the Works that agents have halted, without their manifests, in the order of
+// clusters and objects.
 func (r *resumption) halted(ctx context.Context, c client.Client) ([]v1alpha1.Work, error) {
 	var found []v1alpha1.Work
-	options := &client.ListOptions{Limit: 500}
+	options := &client.ListOptions{Limit: pageSize}
 	if r.in != "" {
 		options.Namespace = v1alpha1.ClusterNamespacePrefix + r.in
 	}
@@ -123,8 +104,12 @@ func (r *resumption) halted(ctx context.Context, c client.Client) ([]v1alpha1.Wo
 			return nil, fmt.Errorf("list Works: %w", err)
 		}
 		for i := range list.Items {
-			if list.Items[i].Status.Halted != nil {
-				found = append(found, list.Items[i])
+			if w := &list.Items[i]; w.Status.Halted != nil {
+				found = append(found, v1alpha1.Work{
+					ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, UID: w.UID},
+					Spec:       v1alpha1.WorkSpec{Source: w.Spec.Source, Removal: w.Spec.Removal},
+					Status:     v1alpha1.WorkStatus{Halted: w.Status.Halted},
+				})
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
@@ -132,95 +117,197 @@ func (r *resumption) halted(ctx context.Context, c client.Client) ([]v1alpha1.Wo
 		}
 	}
 	slices.SortFunc(found, func(a, b v1alpha1.Work) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(objectOf(&a), objectOf(&b)))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(sourceOf(&a), sourceOf(&b)))
 	})
 	return found, nil
 }
 
-// objectOf names the object of a Work.
-func objectOf(w *v1alpha1.Work) string {
-	s := w.Spec.Source
-	return s.Kind + " " + strings.TrimPrefix(s.Namespace+"/"+s.Name, "/")
+// clusterOf is the cluster of a Work.
+func clusterOf(w *v1alpha1.Work) string {
+	return strings.TrimPrefix(w.Namespace, v1alpha1.ClusterNamespacePrefix)
 }
 
-// print lists what the answer does to each object, and tells how many Works wait for others.
-func (r *resumption) print(out io.Writer, halted []v1alpha1.Work, silent map[string]bool) (waiting int) {
-	named := ""
+// sourceOf names the object of a Work.
+func sourceOf(w *v1alpha1.Work) string {
+	return objectName(w.Spec.Source.Kind, w.Spec.Source.Namespace, w.Spec.Source.Name)
+}
+
+// mostDifferences is how many of them an agent reports: there may be more.
+const mostDifferences = 20
+
+// print lists what the answer does to each object, and returns the Works that are to be answered.
+func (r *resumption) print(w io.Writer, halted []v1alpha1.Work, reachable map[string]bool) (asked []v1alpha1.Work, err error) {
+	out := bufio.NewWriter(w)
+	counts := map[outcome]int{}
+	var silent []string
 	for i := range halted {
-		w := &halted[i]
-		cluster := strings.TrimPrefix(w.Namespace, v1alpha1.ClusterNamespacePrefix)
-		if cluster != named {
-			note := ""
-			if silent[cluster] {
-				note = " (not reachable: the answer gets there when it is back)"
-			}
-			fmt.Fprintf(out, "%s%s\n", cluster, note)
-			named = cluster
-		}
-		fmt.Fprintf(out, "  %s: %s\n", objectOf(w), r.effect(w, cluster))
-		if w.Status.Halted.Record == "" {
-			waiting++
+		work := &halted[i]
+		cluster := clusterOf(work)
+		did := r.outcome(work)
+		counts[did]++
+		fmt.Fprintf(out, "%s  %s: %s\n", cluster, sourceOf(work), fmt.Sprintf(effects[did], cluster))
+		if did == outcomeCreated || did == outcomeRemovedLater {
 			continue
 		}
-		for _, d := range w.Status.Halted.Differences {
-			fmt.Fprintf(out, "    %s\n", d)
+		asked = append(asked, *work)
+		for _, d := range work.Status.Halted.Differences {
+			fmt.Fprintf(out, "      %s\n", strings.TrimPrefix(d, sourceOf(work)+": "))
+		}
+		if len(work.Status.Halted.Differences) >= mostDifferences {
+			fmt.Fprintf(out, "      (the agent reports the first %d differences)\n", mostDifferences)
+		}
+		if !reachable[cluster] && !slices.Contains(silent, cluster) {
+			silent = append(silent, cluster)
 		}
 	}
-	return waiting
-}
-
-// effect says what an answer does to a Work.
-func (r *resumption) effect(w *v1alpha1.Work, cluster string) string {
-	switch {
-	case w.Status.Halted.Record == "" && w.Spec.Removal != nil:
-		return "is removed from " + cluster + " when the others are answered"
-	case w.Status.Halted.Record == "":
-		return "is created in " + cluster + " when the others are answered"
-	case r.take == v1alpha1.TakeCluster:
-		return "stays as it is in " + cluster
-	case w.Spec.Removal != nil:
-		return "is removed from " + cluster
-	case len(w.Status.Halted.Differences) == 0:
-		return "is the same in " + cluster
+	for _, cluster := range silent {
+		fmt.Fprintf(out, "%s is not reachable: the answer reaches it when it is back\n", cluster)
 	}
-	return "becomes in " + cluster + " what the hub says"
+	waiting := len(halted) - len(asked)
+	switch {
+	case len(halted) == 0:
+		fmt.Fprintln(out, "no Work is halted: there is nothing to answer")
+	case len(asked) == 0:
+		fmt.Fprintf(out, "no Work is halted with a record: there is nothing to answer. Works that go on when agents report again: %d\n", waiting)
+	default:
+		fmt.Fprintf(out, "Works that are halted: %d (%s). Works that wait for them: %d\n", len(asked), counted(counts), waiting)
+		if !r.yes {
+			fmt.Fprintf(out, "Nothing was changed. To answer them: %s\n", r.command)
+		}
+	}
+	return asked, out.Flush()
 }
 
-// answer writes the answer on each Work, and goes on when one cannot be written.
-func (r *resumption) answer(ctx context.Context, c client.Client, halted []v1alpha1.Work) (answered int32, err error) {
-	var done atomic.Int32
-	failed := make([]error, len(halted))
+// outcome is what an answer does to an object in its cluster.
+type outcome int
+
+const (
+	outcomeChanged outcome = iota
+	outcomeRemoved
+	outcomeOrphaned
+	outcomeSame
+	outcomeKept
+	outcomeCreated
+	outcomeRemovedLater
+)
+
+// effects say each outcome in a sentence about the cluster.
+var effects = [...]string{
+	outcomeChanged:      "becomes in %s what the hub says",
+	outcomeRemoved:      "is removed from %s",
+	outcomeOrphaned:     "is orphaned in %s: it stays there, and Patchbay does not manage it any more",
+	outcomeSame:         "is the same in %s",
+	outcomeKept:         "stays as it is in %s",
+	outcomeCreated:      "is created in %s when the others are answered",
+	outcomeRemovedLater: "is removed from %s when the others are answered",
+}
+
+// outcome says what the answer does to the object of a Work.
+func (r *resumption) outcome(w *v1alpha1.Work) outcome {
+	removal := w.Spec.Removal
+	switch h := w.Status.Halted; {
+	case h.Record == "" && removal != nil:
+		return outcomeRemovedLater
+	case h.Record == "":
+		return outcomeCreated
+	case r.take == v1alpha1.TakeCluster:
+		return outcomeKept
+	case removal != nil && removal.Policy == v1alpha1.OnDeleteOrphan:
+		return outcomeOrphaned
+	case removal != nil:
+		return outcomeRemoved
+	case len(h.Differences) == 0:
+		return outcomeSame
+	}
+	return outcomeChanged
+}
+
+// counted says how many objects each outcome is for.
+func counted(counts map[outcome]int) string {
+	var parts []string
+	for did, name := range [...]string{
+		outcomeChanged: "changed", outcomeRemoved: "removed", outcomeOrphaned: "orphaned", outcomeSame: "the same", outcomeKept: "kept as they are",
+	} {
+		if n := counts[outcome(did)]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s: %d", name, n))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// answersAtOnce is how many Works are answered at a time.
+const answersAtOnce = 8
+
+// answer writes the answer on each Work, goes on when one cannot be written, and stops when it
+// is interrupted.
+func (r *resumption) answer(ctx context.Context, c client.Client, asked []v1alpha1.Work, out io.Writer) error {
+	var written, gone atomic.Int32
+	failed := make([]error, len(asked))
 	var g errgroup.Group
 	g.SetLimit(answersAtOnce)
-	for i := range halted {
-		w := &halted[i]
-		if w.Status.Halted.Record == "" {
-			continue
+	for i := range asked {
+		if ctx.Err() != nil {
+			break
 		}
 		g.Go(func() error {
-			if failed[i] = r.answerOne(ctx, c, w); failed[i] == nil {
-				done.Add(1)
+			switch err := r.answerOne(ctx, c, &asked[i]); {
+			case err == nil:
+				written.Add(1)
+			case errors.Is(err, errGone):
+				gone.Add(1)
+			default:
+				failed[i] = fmt.Errorf("%s  %s: %w", clusterOf(&asked[i]), sourceOf(&asked[i]), err)
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // each has its error in failed
-	return done.Load(), errors.Join(failed...)
+	report := fmt.Sprintf("%d of %d Works are answered", written.Load(), len(asked))
+	if n := gone.Load(); n > 0 {
+		report += fmt.Sprintf("; deleted meanwhile: %d", n)
+	}
+	_, err := fmt.Fprintln(out, report)
+	errs := append([]error{err}, failed...)
+	if ctx.Err() != nil {
+		errs = append(errs, errors.New("interrupted: run the command again to answer the others"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("not all Works are answered (the command is safe to repeat):\n%w", err)
+	}
+	return nil
 }
 
+// errGone says that a Work was deleted after it was listed.
+var errGone = errors.New("the Work is gone")
+
+// answerTimeout is how long one answer may take. An interrupt does not cut it short, so that
+// the answers that were written are counted.
+const answerTimeout = 15 * time.Second
+
+// answerOne writes the answer on one Work, whatever its agent reports meanwhile: the answer is
+// about the record that it names.
 func (r *resumption) answerOne(ctx context.Context, c client.Client, w *v1alpha1.Work) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("answer Work %s/%s: %w", w.Namespace, w.Name, ctx.Err())
-	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": w.UID, "annotations": map[string]string{v1alpha1.ResumeAnnotation: r.take + ":" + w.Status.Halted.Record},
 	}})
 	if err != nil {
-		return fmt.Errorf("encode the answer to Work %s/%s: %w", w.Namespace, w.Name, err)
+		return err
 	}
-	err = c.Patch(ctx, w.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("answer Work %s/%s (it is safe to repeat): %w", w.Namespace, w.Name, err)
-	}
-	return nil
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
+		o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind("Work"))
+		err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner))
+		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // as when another Work has the name
+			readErr := c.Get(ctx, client.ObjectKeyFromObject(w), o)
+			if apierrors.IsNotFound(readErr) || readErr == nil && o.UID != w.UID {
+				return errGone
+			}
+		}
+		if apierrors.IsNotFound(err) {
+			return errGone
+		}
+		return err
+	})
 }

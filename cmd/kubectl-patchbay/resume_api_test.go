@@ -20,7 +20,6 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/placement/hub/standalone"
-	"github.com/patchbay-cni/patchbay/placement/render"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -79,11 +78,6 @@ func TestResume(t *testing.T) {
 	if out, err := do("hub", "resume", "--take=hub"); err != nil || !strings.Contains(out, "no Work is halted") {
 		t.Errorf("nothing halted: got %q, %v", out, err)
 	}
-	for flag, want := range map[string]string{"--take=both": `--take must be hub or cluster, not "both"`, "--take=": "--take must be"} {
-		if _, err := do("hub", "resume", flag); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", flag, err, want)
-		}
-	}
 	if _, err := do("hub", "resume", "--take=hub", "--in=north"); err == nil || !strings.Contains(err.Error(), `there is no Cluster "north"`) {
 		t.Errorf("unknown cluster: got %v", err)
 	}
@@ -113,9 +107,11 @@ func TestResume(t *testing.T) {
 	}
 	out, err := do("hub", "resume", "--take=hub", "--in=east")
 	for _, want := range []string{
-		"east (not reachable: the answer gets there when it is back)", "Deployment shop/web: becomes in east what the hub says",
-		"spec.replicas: 3 in the cluster, 2 at the hub", "Deployment shop/old: is removed from east", "Deployment shop/new: is created in east when the others are answered",
-		"2 Works are halted, and 1 wait for them. Nothing was changed. To answer them: kubectl patchbay hub resume --take=hub --in=east --yes",
+		"east  Deployment shop/web: becomes in east what the hub says\n      spec.replicas: 3 in the cluster, 2 at the hub\n",
+		"east  Deployment shop/old: is removed from east\n", "east  Deployment shop/new: is created in east when the others are answered\n",
+		"east is not reachable: the answer reaches it when it is back\n",
+		"Works that are halted: 2 (changed: 1, removed: 1). Works that wait for them: 1\n",
+		"Nothing was changed. To answer them: kubectl patchbay hub resume --take=hub --in=east --kubeconfig=",
 	} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("dry run: got %q, %v, want %q", out, err, want)
@@ -135,6 +131,14 @@ func TestResume(t *testing.T) {
 	}
 	if got, want := answers(), "cluster-east/old hub:hub/e/5/10, cluster-east/web hub:hub/e/5/10, cluster-west/web hub:hub/e/5/11"; got != want {
 		t.Errorf("answers: got %q, want %q", got, want)
+	}
+	stale := []v1alpha1.Work{workOf("west", "web", &v1alpha1.HaltedWork{Record: "x"}, nil), workOf("west", "gone", &v1alpha1.HaltedWork{Record: "x"}, nil)}
+	var printed bytes.Buffer
+	if err := (&resumption{take: v1alpha1.TakeHub}).answer(t.Context(), c, stale, &printed); err != nil || printed.String() != "0 of 2 Works are answered; deleted meanwhile: 2\n" {
+		t.Errorf("a Work of another UID, and none: got %q, %v", printed.String(), err)
+	}
+	if got, want := answers(), "cluster-east/old hub:hub/e/5/10, cluster-east/web hub:hub/e/5/10, cluster-west/web hub:hub/e/5/11"; got != want {
+		t.Errorf("answers after that: got %q, want %q", got, want)
 	}
 }
 
@@ -162,65 +166,4 @@ func TestResumeOfManyWorks(t *testing.T) {
 		t.Errorf("got %.500q, %v", out, err)
 	}
 	t.Logf("%d Works in %s", works, time.Since(began))
-}
-
-// A person removes an object by name, and sees before where it is.
-func TestRemove(t *testing.T) {
-	t.Parallel()
-	c, do := hubBench(t)
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
-	if err := c.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := do("remove", "cm/web"); err != nil || !strings.Contains(out, "ConfigMap default/web is in no cluster") {
-		t.Errorf("not placed: got %q, %v", out, err)
-	}
-	a := &v1alpha1.Assignment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: render.Name("", "ConfigMap", "default", "web")},
-		Spec: v1alpha1.AssignmentSpec{
-			Object:  v1alpha1.ObjectReference{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: "default", Name: "web", UID: o.UID},
-			Targets: []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetActive}},
-		},
-	}
-	if err := c.Create(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
-	ordered := func() bool {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-			t.Fatal(err)
-		}
-		text, ok := o.Annotations[v1alpha1.ClustersAnnotation]
-		return ok && text == ""
-	}
-	for _, kind := range []string{"configmap", "configmaps", "ConfigMap", "cm"} {
-		out, err := do("remove", kind+"/web")
-		if err != nil || !strings.Contains(out, "east: ConfigMap default/web is deleted") || !strings.Contains(out, "add --yes") || ordered() {
-			t.Errorf("dry run with %s: got %q, %v", kind, out, err)
-		}
-	}
-	for args, want := range map[string]string{
-		"cm/none": `"none" not found`, "cm": "give KIND/NAME", "nothing/web": "KIND nothing", "cm/web/x": "give KIND/NAME",
-	} {
-		if _, err := do("remove", args); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", args, err, want)
-		}
-	}
-	a.Status.Clusters = []v1alpha1.ClusterReport{{Cluster: "east", Message: "configmaps default/web: its finalizers hold it"}}
-	if err := c.Status().Update(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
-	_, err := do("remove", "configmap", "web", "--yes", "--timeout=1s")
-	if err == nil || !strings.Contains(err.Error(), "not removed within 1s") || !strings.Contains(err.Error(), "east: configmaps default/web: its finalizers hold it") || !ordered() {
-		t.Errorf("held: got %v, want the order given and what holds it", err)
-	}
-	if err := c.Delete(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
-	a.ResourceVersion, a.Spec.Decision.OnDelete = "", v1alpha1.OnDeleteOrphan
-	if err := c.Create(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := do("remove", "cm/web", "--yes", "--wait=false"); err != nil || !strings.Contains(out, "is kept there") {
-		t.Errorf("orphaned: got %q, %v", out, err)
-	}
 }
