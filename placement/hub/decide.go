@@ -59,7 +59,12 @@ func (p *pass) note(a *v1alpha1.Assignment, w wanted) {
 	changed := !equality.Semantic.DeepEqual(decided(p.record), w.replicas) || d.Digest != w.digest
 	d.Source, d.Digest = w.source, w.digest
 	if p.wish != nil {
-		d.OnDelete, d.PolicyUID = p.wish.Spec.OnDelete, p.wish.UID
+		if d.PolicyUID = p.wish.UID; p.wish.Source == policy.SourceAnnotation {
+			d.PolicyUID = "" // the policy has not placed it
+		}
+		if p.wish.UID != "" || d.OnDelete == "" { // an annotation alone leaves what a policy said before
+			d.OnDelete = p.wish.Spec.OnDelete
+		}
 	}
 	if d.OnDelete == "" {
 		d.OnDelete = policy.DefaultOnDelete(p.key.GroupKind)

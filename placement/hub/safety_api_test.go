@@ -151,6 +151,29 @@ func TestLostPolicyRemovesNothing(t *testing.T) {
 	}
 }
 
+// (Safety 1) What a policy said of deletion holds when the policy is gone and a person orders the
+// removal by the annotation.
+func TestLostPolicyStillOrphans(t *testing.T) {
+	b := newBench(t)
+	ns := b.namespace("still-orphans")
+	b.cluster("orphans-east", v1alpha1.ClusterSpec{})
+	p := &v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}, Spec: v1alpha1.PlacementSpec{
+		Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{"orphans-east"}}, OnDelete: v1alpha1.OnDeleteOrphan,
+	}}
+	b.create(p)
+	o, key := configMap(ns, "web", ""), configKey(ns, "web")
+	b.create(o)
+	b.runs(key, map[string]int32{"orphans-east": 0})
+	b.delete(p)
+	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonNoPolicy, "")
+	ordered := b.policyOf(ns)
+	b.annotate(o, "")
+	if got := ordered(); got != v1alpha1.OnDeleteOrphan {
+		t.Errorf("removal: got policy %q, want %q, as the policy said", got, v1alpha1.OnDeleteOrphan)
+	}
+	b.runs(key, map[string]int32{})
+}
+
 // (Safety 1) A ClusterPlacement that a namespace loses its label for, and an annotation that is
 // taken off, are lost policies, too.
 func TestUnselectedNamespaceKeepsObjects(t *testing.T) {

@@ -34,7 +34,7 @@ type Object struct {
 type Wish struct {
 	// Source says who wants it: "annotation", "Placement shop/all" or "ClusterPlacement all".
 	Source string
-	// UID of that policy; empty for the annotation.
+	// UID of the policy; empty when there is only an annotation.
 	UID types.UID
 	// Spec is the policy, with the defaults of the object's kind, and with the
 	// annotation's clusters and weights.
@@ -91,7 +91,7 @@ func (w *Wish) annotate(text string) error {
 	if err != nil {
 		return err
 	}
-	w.Source, w.UID, w.Named = SourceAnnotation, "", true
+	w.Source, w.Named = SourceAnnotation, true
 	tolerations := w.Spec.Clusters.Tolerations
 	w.Spec.Clusters = v1alpha1.ClusterChoice{Tolerations: tolerations}
 	for _, n := range names {
