@@ -127,6 +127,7 @@ func (h *hub) secret(ctx context.Context, name string) (secretData, error) {
 // when it is too early for another report.
 func (h *hub) report(ctx context.Context, work *v1alpha1.Work, status v1alpha1.WorkStatus) (later time.Duration, err error) {
 	keepTimes(&status, work.Status)
+	bound(work, &status)
 	if same(work.Status, status) {
 		return 0, nil
 	}

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 const (
 	maxBroken  = 20
 	maxMessage = 256
+	maxReasons = 32
 	// maxDepth bounds the walk from a Pod to its workload: CronJob, Job, Pod is 2.
 	maxDepth = 5
 )
@@ -52,6 +54,7 @@ func (p *pods) of(uid types.UID) *v1alpha1.Associated {
 	a := &v1alpha1.Associated{}
 	for _, pod := range p.below(uid, maxDepth) {
 		reason, message, broken := condense(pod)
+		reason = shorten(reason)
 		if a.Pods == nil {
 			a.Pods = map[string]int32{}
 		}
@@ -65,7 +68,26 @@ func (p *pods) of(uid types.UID) *v1alpha1.Associated {
 	if len(a.Pods) == 0 {
 		return nil
 	}
+	a.Pods = mostFrequent(a.Pods)
 	return a
+}
+
+// mostFrequent keeps the reasons that most Pods have, and adds up the others.
+func mostFrequent(pods map[string]int32) map[string]int32 {
+	if len(pods) <= maxReasons {
+		return pods
+	}
+	reasons := slices.SortedFunc(maps.Keys(pods), func(x, y string) int {
+		return cmp.Or(cmp.Compare(pods[y], pods[x]), cmp.Compare(x, y))
+	})
+	kept := map[string]int32{}
+	for i, reason := range reasons {
+		if i >= maxReasons-1 {
+			reason = "Other"
+		}
+		kept[reason] += pods[reasons[i]]
+	}
+	return kept
 }
 
 func (p *pods) below(uid types.UID, depth int) []*corev1.Pod {
@@ -90,7 +112,7 @@ func (p *pods) below(uid types.UID, depth int) []*corev1.Pod {
 	return all
 }
 
-// roots are the UIDs from an object up to what nobody here owns.
+// roots are the UIDs from an object up to one that nothing here owns.
 func (p *pods) roots(o metav1.Object) []types.UID {
 	uids := []types.UID{o.GetUID()}
 	for range maxDepth {

@@ -127,3 +127,16 @@ func TestPodRequests(t *testing.T) {
 		})
 	}
 }
+
+// Reports have so many reasons at most; the rare ones are added up.
+func TestMostFrequent(t *testing.T) {
+	t.Parallel()
+	pods := map[string]int32{"Running": 1000}
+	for i := range 100 {
+		pods[fmt.Sprintf("Reason%03d", i)] = 1
+	}
+	got := mostFrequent(pods)
+	if len(got) != maxReasons || got["Running"] != 1000 || got["Reason029"] != 1 || got["Other"] != 70 {
+		t.Errorf("got %d reasons: %v", len(got), got)
+	}
+}

@@ -18,7 +18,7 @@ import (
 )
 
 // records are the AppliedWorks. This agent is their only writer, so it reads them once
-// and knows them from then on. What it hands out is not changed by anybody.
+// and knows them from then on. What it hands out is never changed.
 type records struct {
 	client client.Client
 
@@ -81,9 +81,17 @@ func (r *records) workOf(key string, uid types.UID) (string, bool) {
 	return name, ok
 }
 
+// maxSpec is the largest spec of a Work that is recorded, so that the record with its status stays
+// under MaxObjectBytes.
+const maxSpec = v1alpha1.MaxObjectBytes - 2*reserved
+
 // putSpec stores what a Work says. It is the promise to create what it names, and is
 // stored before that is done. A mark tells of manifests that are not the Work's (see keeps).
 func (r *records) putSpec(ctx context.Context, name string, spec v1alpha1.WorkSpec, mark string) (*v1alpha1.AppliedWork, error) {
+	if bytes := size(spec); bytes > maxSpec {
+		return nil, &refusal{reason: v1alpha1.ReasonTooLarge, message: fmt.Sprintf(
+			"Work %s: spec: must have at most %d bytes as JSON, and has %d: make the object smaller", name, maxSpec, bytes)}
+	}
 	old := r.get(name)
 	if old == nil {
 		rec := &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -115,8 +123,8 @@ func (r *records) putStatus(ctx context.Context, rec *v1alpha1.AppliedWork) erro
 	return nil
 }
 
-// failed wraps the error. After a conflict, somebody else's write or one of ours whose
-// answer was lost, the record is read anew, for the next attempt.
+// failed wraps the error. After a conflict, another client's write or one of ours whose
+// answer was lost, the record is read again, for the next attempt.
 func (r *records) failed(ctx context.Context, verb string, rec *v1alpha1.AppliedWork, err error) error {
 	err = fmt.Errorf("%s AppliedWork %s: %w", verb, rec.Name, err)
 	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {

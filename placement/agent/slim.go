@@ -32,7 +32,7 @@ func condense(pod *corev1.Pod) (reason, message string, broken bool) {
 }
 
 func shorten(message string) string {
-	return message[:min(len(message), maxMessage)]
+	return cut(message, maxMessage)
 }
 
 // slimPod keeps of a Pod what condense, the index and the sum of requests need.

@@ -3,14 +3,17 @@
 package agent
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -81,50 +84,103 @@ func exactStatus(live *unstructured.Unstructured) (status *runtime.RawExtension,
 		}
 		value = kept
 	}
-	raw, err := json.Marshal(value)
-	if err == nil && len(raw) > v1alpha1.MaxStatusBytes {
-		truncated = true
-		raw, err = json.Marshal(truncate(value))
+	if size(value) > v1alpha1.MaxStatusBytes {
+		truncated, value = true, truncate(value, v1alpha1.MaxStatusBytes)
 	}
+	raw, err := json.Marshal(value)
 	if err != nil {
 		return nil, false // cannot be: it was decoded from JSON
 	}
 	return &runtime.RawExtension{Raw: raw}, truncated
 }
 
-// maxConditions is how many conditions of a truncated status are kept.
-const maxConditions = 32
-
-// truncate keeps a status' numbers and its conditions, with messages cut short.
-func truncate(status map[string]any) map[string]any {
-	kept := map[string]any{}
-	for field, value := range status {
-		switch value.(type) {
+// truncate keeps of a status the observedGeneration, the other numbers and the conditions with
+// short messages, in this order, as far as they fit.
+func truncate(status map[string]any, limit int) map[string]any {
+	kept, left := map[string]any{}, limit-size(map[string]any{"conditions": []any{}})
+	take := func(field string, value any) bool {
+		left -= size(map[string]any{field: value})
+		return left >= 0
+	}
+	fields := slices.Sorted(maps.Keys(status))
+	slices.SortStableFunc(fields, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, field := range fields {
+		switch value := status[field].(type) {
 		case int64, float64:
-			if len(kept) < maxConditions {
+			if take(field, value) {
 				kept[field] = value
 			}
 		}
 	}
 	conditions, _ := status["conditions"].([]any)
 	var list []any
-	for _, c := range conditions[:min(len(conditions), maxConditions)] {
+	for _, c := range conditions {
 		c, _ := c.(map[string]any)
-		cut := map[string]any{}
+		short := map[string]any{}
 		for _, field := range []string{"type", "status", "reason", "message", "lastTransitionTime", "observedGeneration"} {
 			switch value := c[field].(type) {
 			case string:
-				cut[field] = shorten(value)
+				short[field] = shorten(value)
 			case int64:
-				cut[field] = value
+				short[field] = value
 			}
 		}
-		list = append(list, cut)
+		if take("", short) {
+			list = append(list, short)
+		}
 	}
 	if list != nil {
 		kept["conditions"] = list
 	}
 	return kept
+}
+
+// rank puts observedGeneration before all other fields.
+func rank(field string) int {
+	if field == "observedGeneration" {
+		return 0
+	}
+	return 1
+}
+
+// size is how many bytes a value has as JSON.
+func size(value any) int {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return 0 // cannot be: it was decoded from JSON, or is a type of ours
+	}
+	return len(raw)
+}
+
+// reserved is what is left in MaxObjectBytes for the metadata that API servers add.
+const reserved = 16 << 10
+
+// bound shortens a Work's status until the Work is no larger than MaxObjectBytes: it truncates the
+// statuses of its objects, then leaves out the details of Pods, then the statuses.
+func bound(work *v1alpha1.Work, status *v1alpha1.WorkStatus) {
+	whole := v1alpha1.Work{ObjectMeta: work.ObjectMeta, Spec: work.Spec}
+	whole.ManagedFields = nil
+	left := v1alpha1.MaxObjectBytes - reserved - size(whole)
+	for _, shrink := range []func(m *v1alpha1.ManifestStatus){
+		func(m *v1alpha1.ManifestStatus) {
+			value := map[string]any{}
+			if m.Status != nil && json.Unmarshal(m.Status.Raw, &value) == nil {
+				raw, err := json.Marshal(truncate(value, max(left, 0)/len(status.Manifests)))
+				if err == nil {
+					m.Status, m.Truncated = &runtime.RawExtension{Raw: raw}, true
+				}
+			}
+		},
+		func(m *v1alpha1.ManifestStatus) { m.Associated = nil },
+		func(m *v1alpha1.ManifestStatus) { m.Status, m.Truncated = nil, m.Status != nil || m.Truncated },
+	} {
+		for i := range status.Manifests {
+			if size(status) <= left {
+				return
+			}
+			shrink(&status.Manifests[i])
+		}
+	}
 }
 
 // ready is kstatus' answer.
@@ -134,7 +190,7 @@ func ready(live *unstructured.Unstructured) bool {
 }
 
 // runsPods tells whether Pods may be made for an object: built-in kinds without a
-// Pod template have none; of other kinds nobody knows.
+// Pod template have none; other kinds may.
 func runsPods(live *unstructured.Unstructured) bool {
 	group := live.GroupVersionKind().Group
 	if group == "apps" || group == "batch" {
@@ -160,10 +216,11 @@ func appliedCondition(errs []error) metav1.Condition {
 		return manifestCondition(nil)
 	}
 	worst := manifestCondition(errs[0])
+	message := worst.Message
 	for _, err := range errs[1:] {
-		worst.Message += "; " + manifestCondition(err).Message
+		message += "; " + manifestCondition(err).Message
 	}
-	return worst
+	return condition(v1alpha1.ConditionApplied, false, worst.Reason, message)
 }
 
 // readyCondition sums up all manifests.

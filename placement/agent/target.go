@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -91,7 +92,7 @@ func (t target) ours(live *unstructured.Unstructured) bool {
 		a[v1alpha1.SourceUIDAnnotation] != "" && owned(live) != nil
 }
 
-// runsOnce tells whether what is gone must not be made again: whoever made it at the hub
+// runsOnce tells whether what is gone must not be made again: its owner at the hub
 // decides that.
 func (t target) runsOnce() bool {
 	gr := t.gvr.GroupResource()
@@ -105,8 +106,16 @@ func condition(kind string, ok bool, reason, message string) metav1.Condition {
 		status = metav1.ConditionTrue
 	}
 	const longest = 1 << 10
-	if len(message) > longest {
-		message = message[:longest]
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: cut(message, longest)}
+}
+
+// cut shortens a text to so many bytes, and not within a character.
+func cut(text string, longest int) string {
+	if len(text) <= longest {
+		return text
 	}
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+	for longest > 0 && !utf8.RuneStart(text[longest]) {
+		longest--
+	}
+	return text[:longest]
 }

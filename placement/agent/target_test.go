@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -74,6 +75,73 @@ func TestExactStatus(t *testing.T) {
 	}
 }
 
+// Of a large status the same is kept each time, and it is no larger than allowed.
+func TestTruncate(t *testing.T) {
+	t.Parallel()
+	status := map[string]any{"observedGeneration": int64(7), "text": strings.Repeat("x", 60<<10)}
+	var conditions []any
+	for i := range 5000 {
+		status[fmt.Sprint("count", i)] = int64(i)
+		conditions = append(conditions, map[string]any{"type": fmt.Sprint("Type", i), "status": "True", "message": strings.Repeat("<\u00e4", 2000)})
+	}
+	status["conditions"] = conditions
+	o := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	first, truncated := exactStatus(o)
+	again, _ := exactStatus(o)
+	if !truncated || len(first.Raw) > v1alpha1.MaxStatusBytes || string(first.Raw) != string(again.Raw) {
+		t.Errorf("got %d bytes, truncated %t, the same again %t", len(first.Raw), truncated, string(first.Raw) == string(again.Raw))
+	}
+	if !strings.Contains(string(first.Raw), `"observedGeneration":7`) || strings.Contains(string(first.Raw), `xx`) {
+		t.Errorf("got %.200s, want the observedGeneration and no text", first.Raw)
+	}
+}
+
+// A Work with its status is no larger than MaxObjectBytes.
+func TestBound(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason                        string
+		manifest, statuses, bytes     int
+		truncated, associated, status bool
+	}{
+		"small":    {"All of it fits.", 10 << 10, 4, 8 << 10, false, true, true},
+		"statuses": {"Many statuses: some are cut.", 10 << 10, 16, 40 << 10, true, true, true},
+		"narrow":   {"Hardly any room beside the manifest: the counts fit.", 239 << 10, 1, 40 << 10, true, false, true},
+		"full":     {"No room beside the manifest.", 240 << 10, 1, 40 << 10, true, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			work := &v1alpha1.Work{Spec: v1alpha1.WorkSpec{Manifests: []v1alpha1.Manifest{raw(`{"data":"` + strings.Repeat("m", tc.manifest) + `"}`)}}}
+			status := v1alpha1.WorkStatus{}
+			for range tc.statuses {
+				status.Manifests = append(status.Manifests, v1alpha1.ManifestStatus{
+					Status:     &runtime.RawExtension{Raw: []byte(`{"replicas":3,"text":"` + strings.Repeat("s", tc.bytes) + `"}`)},
+					Associated: &v1alpha1.Associated{Broken: []v1alpha1.BrokenPod{{Message: strings.Repeat("p", 1000)}}},
+				})
+			}
+			bound(work, &status)
+			first := status.Manifests[0]
+			if first.Truncated != tc.truncated || (first.Associated != nil) != tc.associated || (first.Status != nil) != tc.status {
+				t.Errorf("%s\ngot truncated %t, Pods %t, status %t", tc.reason, first.Truncated, first.Associated != nil, first.Status != nil)
+			}
+			work.Status = status
+			if got := size(work); got > v1alpha1.MaxObjectBytes {
+				t.Errorf("%s\nWork: got %d bytes, want at most %d", tc.reason, got, v1alpha1.MaxObjectBytes)
+			}
+		})
+	}
+}
+
+// A Work whose record would be too large is refused before anything is written.
+func TestRecordsRefuseTooLarge(t *testing.T) {
+	t.Parallel()
+	spec := v1alpha1.WorkSpec{Manifests: []v1alpha1.Manifest{raw(`{"data":"` + strings.Repeat("m", v1alpha1.MaxObjectBytes) + `"}`)}}
+	_, err := newRecords(nil).putSpec(t.Context(), "web", spec, "")
+	if r, ok := errors.AsType[*refusal](err); !ok || r.reason != v1alpha1.ReasonTooLarge || !strings.Contains(r.message, "Work web: spec:") {
+		t.Errorf("got %v, want a refusal that names the Work and the field", err)
+	}
+}
+
 // A condition keeps its time while it says the same.
 func TestKeepTimes(t *testing.T) {
 	t.Parallel()
@@ -103,5 +171,12 @@ func TestAppliedCondition(t *testing.T) {
 	c := appliedCondition([]error{fmt.Errorf("wrapped: %w", &refusal{reason: v1alpha1.ReasonConflict, message: "field a"}), errors.New("no answer")})
 	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonConflict || c.Message != "field a; no answer" {
 		t.Errorf("two: got %+v", c)
+	}
+	var many []error
+	for range 16 {
+		many = append(many, errors.New(strings.Repeat("\u00e4", 1000)))
+	}
+	if c := appliedCondition(many); len(c.Message) > 1024 || !utf8.ValidString(c.Message) {
+		t.Errorf("many: got %d bytes, want at most 1 KiB of valid UTF-8", len(c.Message))
 	}
 }
