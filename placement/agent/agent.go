@@ -153,8 +153,12 @@ func (a *Agent) enqueueAll(ctx context.Context) {
 	if !a.hub.synced() {
 		return
 	}
-	for _, work := range a.hub.works(ctx) {
-		a.queue.Add(work.Name)
+	works, err := a.hub.works(ctx)
+	if err != nil {
+		log(ctx).Error(err, "Failed to list the Works that are to be looked at again")
+	}
+	for i := range works {
+		a.queue.Add(works[i].Name)
 	}
 }
 

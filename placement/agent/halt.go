@@ -11,21 +11,24 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
 // halt remembers the Works that do not fit their records: their hub was restored from a
-// backup, or is another one. Each of these stands still. While there is one the agent removes
-// nothing, and begins nothing that it has no record of.
+// backup, or is another one. None of them is carried out. While there is one the agent removes
+// nothing, and applies no Work that it has no record of.
 type halt struct {
 	mu    sync.Mutex
 	works map[string]bool
 }
 
-// update notes whether a Work is halted, which it finds out while it has the lock: so an older
-// answer never replaces a later one. It tells whether other Works may go on now, or must wait.
+// update computes and notes whether a Work is halted. The computation runs under the lock, so
+// that an older result never replaces a newer one. It tells whether other Works may go on now,
+// or must wait now.
 func (h *halt) update(work string, halted func() bool) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,6 +86,15 @@ func keeps(rec *v1alpha1.AppliedWork) bool {
 	return rec.Annotations[v1alpha1.ResumeAnnotation] == v1alpha1.TakeCluster+":"+position(&rec.Spec.Work)
 }
 
+// ordered tells whether a Work orders a removal. An order that a person has answered with
+// TakeCluster is none.
+func ordered(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
+	if work == nil || work.Spec.Removal == nil {
+		return false
+	}
+	return rec == nil || !keeps(rec) || position(&work.Spec) != position(&rec.Spec.Work)
+}
+
 // changed tells whether a Work that fits its record says something else than that.
 func changed(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	if position(&work.Spec) == position(&rec.Spec.Work) && keeps(rec) {
@@ -91,20 +103,11 @@ func changed(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	return !same(rec.Spec.Work, work.Spec)
 }
 
-// orders tells whether a Work orders a removal. An order that a person has answered with
-// TakeCluster is none.
-func orders(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
-	if work == nil || work.Spec.Removal == nil {
-		return false
-	}
-	return rec == nil || !keeps(rec) || position(&work.Spec) != position(&rec.Spec.Work)
-}
-
-// answerTo is what a person says to a Work that does not fit its record; "" when nothing, or
-// when that was about another state of the record.
+// answerTo is what a person says to a Work that does not fit its record: TakeHub, TakeCluster,
+// or "" when there is no answer, none that can be read, or one about another state of the record.
 func answerTo(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) string {
 	take, about, _ := strings.Cut(work.Annotations[v1alpha1.ResumeAnnotation], ":")
-	if about != position(&rec.Spec.Work) {
+	if about != position(&rec.Spec.Work) || take != v1alpha1.TakeHub && take != v1alpha1.TakeCluster {
 		return ""
 	}
 	return take
@@ -114,9 +117,33 @@ func answerTo(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) string {
 func resumed(take string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) v1alpha1.WorkSpec {
 	next := *work.Spec.DeepCopy()
 	if take == v1alpha1.TakeCluster {
-		next.Manifests, next.Apply, next.Removal = rec.Spec.Work.DeepCopy().Manifests, rec.Spec.Work.Apply, nil
+		at := next
+		next = *rec.Spec.Work.DeepCopy()
+		next.HubUID, next.Epoch, next.Term, next.Revision = at.HubUID, at.Epoch, at.Term, at.Revision
+		next.History, next.Source, next.Removal = at.History, at.Source, nil
 	}
 	return next
+}
+
+// mismatch says how a Work does not fit its record.
+func mismatch(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (metav1.Condition, *v1alpha1.HaltedWork) {
+	theirs, ours := describe(&work.Spec), describe(&rec.Spec.Work)
+	if theirs == ours {
+		ours += " with another content"
+	}
+	message := fmt.Sprintf("the Work is of %s, and this cluster's record is of %s: the hub was restored, or is another one. "+
+		"The objects stay as the record says. Run at the hub: kubectl patchbay hub resume --in %s", theirs, ours, cluster)
+	if text := work.Annotations[v1alpha1.ResumeAnnotation]; text != "" {
+		message += fmt.Sprintf(". Annotation %s: %q is ignored: it must be %s or %s, a colon, and the present record %s",
+			v1alpha1.ResumeAnnotation, shorten(text), v1alpha1.TakeHub, v1alpha1.TakeCluster, position(&rec.Spec.Work))
+	}
+	return condition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, message),
+		&v1alpha1.HaltedWork{Record: position(&rec.Spec.Work), Differences: differences(&work.Spec, &rec.Spec.Work)}
+}
+
+// describe is a position in words.
+func describe(s *v1alpha1.WorkSpec) string {
+	return fmt.Sprintf("hub %s, epoch %q, term %d, revision %d", s.HubUID, s.Epoch, s.Term, s.Revision)
 }
 
 // maxDifferences is how many differences a report names.
@@ -129,6 +156,9 @@ func differences(work, record *v1alpha1.WorkSpec) []string {
 		return []string{fmt.Sprintf("%s %s/%s: would be removed", work.Source.Kind, work.Source.Namespace, work.Source.Name)}
 	}
 	var found []string
+	if record.Removal != nil {
+		found = append(found, fmt.Sprintf("%s %s/%s: would no longer be removed", work.Source.Kind, work.Source.Namespace, work.Source.Name))
+	}
 	for i := range max(len(work.Manifests), len(record.Manifests)) {
 		var theirs, ours *unstructured.Unstructured
 		if i < len(work.Manifests) {
@@ -138,8 +168,12 @@ func differences(work, record *v1alpha1.WorkSpec) []string {
 			ours = manifestObject(record.Manifests[i])
 		}
 		name := named(theirs, ours)
-		differ("", content(ours), content(theirs), func(path, there, hub string) {
-			found = append(found, shorten(fmt.Sprintf("%s: %s: %s in the cluster, %s at the hub", name, path, there, hub)))
+		differ("", content(ours), content(theirs), func(path string, there, hub any) {
+			text := fmt.Sprintf("%s: %s: %s in the cluster, %s at the hub", name, path, brief(there), brief(hub))
+			if isSecret(theirs) || isSecret(ours) {
+				text = fmt.Sprintf("%s: %s: another value at the hub", name, path)
+			}
+			found = append(found, shorten(text))
 		})
 		if theirs != nil && ours != nil && !same(work.Manifests[i].Secret, record.Manifests[i].Secret) {
 			found = append(found, name+": data: another version at the hub")
@@ -167,6 +201,11 @@ func named(objects ...*unstructured.Unstructured) string {
 	return "object"
 }
 
+// isSecret tells whether an object's values are not to be shown.
+func isSecret(o *unstructured.Unstructured) bool {
+	return o != nil && o.GroupVersionKind().GroupKind() == corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
+}
+
 func content(o *unstructured.Unstructured) any {
 	if o == nil {
 		return nil
@@ -175,12 +214,12 @@ func content(o *unstructured.Unstructured) any {
 }
 
 // differ calls note for each field, at whatever depth, that two values have not alike.
-func differ(path string, a, b any, note func(path, a, b string)) {
+func differ(path string, a, b any, note func(path string, a, b any)) {
 	x, isMap := a.(map[string]any)
 	y, alsoMap := b.(map[string]any)
 	if !isMap || !alsoMap {
 		if !reflect.DeepEqual(a, b) {
-			note(strings.TrimPrefix(path, "."), brief(a), brief(b))
+			note(strings.TrimPrefix(path, "."), a, b)
 		}
 		return
 	}
@@ -209,8 +248,9 @@ func brief(value any) string {
 	return string(raw)
 }
 
-// same compares what two values say, however their manifests are written.
-func same(a, b any) bool { return reflect.DeepEqual(plain(a), plain(b)) }
+// same compares what two values say, however their manifests are written. Both API servers write
+// JSON alike, as a rule, so that the first comparison mostly is enough.
+func same(a, b any) bool { return reflect.DeepEqual(a, b) || reflect.DeepEqual(plain(a), plain(b)) }
 
 // plain is a value as JSON has it.
 func plain(value any) any {

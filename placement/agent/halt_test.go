@@ -3,6 +3,8 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -10,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -70,10 +74,11 @@ func TestFits(t *testing.T) {
 func TestResumed(t *testing.T) {
 	t.Parallel()
 	rec := &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "e", 5, 10, `{"mine":true}`)}}
+	rec.Spec.Work.SourceGeneration = 4
 	work := &v1alpha1.Work{Spec: at("other", "f", 9, 3, `{"mine":false}`)}
 	work.Spec.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete}
 	for text, want := range map[string]string{
-		"hub:hub/e/5/10": v1alpha1.TakeHub, "cluster:hub/e/5/10": v1alpha1.TakeCluster, "hub:hub/e/5/9": "", "hub": "", "": "",
+		"hub:hub/e/5/10": v1alpha1.TakeHub, "cluster:hub/e/5/10": v1alpha1.TakeCluster, "hub:hub/e/5/9": "", "other:hub/e/5/10": "", "hub": "", "": "",
 	} {
 		work.Annotations = map[string]string{v1alpha1.ResumeAnnotation: text}
 		if got := answerTo(work, rec); got != want {
@@ -84,19 +89,16 @@ func TestResumed(t *testing.T) {
 		t.Errorf("take the hub's: got %+v, want what the Work says", got)
 	}
 	got := resumed(v1alpha1.TakeCluster, work, rec)
-	if position(&got) != position(&work.Spec) || string(got.Manifests[0].Object.Raw) != `{"mine":true}` || got.Removal != nil {
+	if position(&got) != position(&work.Spec) || string(got.Manifests[0].Object.Raw) != `{"mine":true}` || got.Removal != nil || got.SourceGeneration != 4 {
 		t.Errorf("take the cluster's: got %+v, want the record's manifests at the Work's position, and no removal", got)
 	}
 	rec.Spec.Work = got
 	metav1.SetMetaDataAnnotation(&rec.ObjectMeta, v1alpha1.ResumeAnnotation, v1alpha1.TakeCluster+":"+position(&got))
-	if !fits(work, rec) || changed(work, rec) {
-		t.Error("the Work that was answered must fit, and change nothing")
-	}
-	if orders(work, rec) {
-		t.Error("the order that was answered must not be carried out")
+	if !fits(work, rec) || changed(work, rec) || ordered(work, rec) {
+		t.Error("the Work that was answered must fit, change nothing, and order nothing")
 	}
 	work.Spec.Revision++
-	if !fits(work, rec) || !changed(work, rec) || !orders(work, rec) {
+	if !fits(work, rec) || !changed(work, rec) || !ordered(work, rec) {
 		t.Error("the next change of the hub must be taken over")
 	}
 }
@@ -118,6 +120,58 @@ func TestDifferences(t *testing.T) {
 	work.Removal = &v1alpha1.Removal{}
 	if diff := cmp.Diff([]string{"Deployment shop/web: would be removed"}, differences(&work, &record)); diff != "" {
 		t.Errorf("removal: -want +got\n%s", diff)
+	}
+}
+
+// The values of a Secret are in no report, whatever a hub puts into a manifest.
+func TestDifferencesHideSecrets(t *testing.T) {
+	t.Parallel()
+	secret := func(value string) string {
+		return `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"db","namespace":"shop"},"stringData":{"password":"` + value + `"}}`
+	}
+	record, work := at("hub", "e", 5, 10, secret("hunter2")), at("hub", "e", 5, 7, secret("hunter1"))
+	want := []string{"Secret shop/db: stringData.password: another value at the hub"}
+	if diff := cmp.Diff(want, differences(&work, &record)); diff != "" {
+		t.Errorf("differences: -want +got\n%s", diff)
+	}
+}
+
+// listed is a cache that has Works.
+type listed struct {
+	cache.Cache
+	works []v1alpha1.Work
+}
+
+func (l listed) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	works, ok := list.(*v1alpha1.WorkList)
+	if !ok {
+		return errors.New("not a list of Works")
+	}
+	works.Items = l.works
+	return nil
+}
+
+// Before a removal all Works are compared, also those whose events have not been handled.
+func TestAnyHalted(t *testing.T) {
+	t.Parallel()
+	r := newRecords(nil)
+	var works []v1alpha1.Work
+	for _, name := range []string{"a", "b", "c"} {
+		r.keep(&v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "e", 5, 10)}})
+		works = append(works, v1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: at("hub", "e", 5, 10)})
+	}
+	works = append(works, v1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: at("hub", "e", 5, 1)})
+	w := &worker{halt: &halt{}, records: r, hub: &hub{cache: listed{works: works}}}
+	if got := w.anyHalted(t.Context()); got != "" {
+		t.Errorf("all fit: got %q", got)
+	}
+	works[2].Spec.Revision = 9
+	if got := w.anyHalted(t.Context()); got != "c" {
+		t.Errorf("c is older than its record: got %q", got)
+	}
+	w.halt.update("b", func() bool { return true })
+	if got := w.anyHalted(t.Context()); got != "b" {
+		t.Errorf("b is known: got %q", got)
 	}
 }
 

@@ -89,13 +89,13 @@ func (h *hub) peek(ctx context.Context, name string) *v1alpha1.Work {
 	return work
 }
 
-// works are all Works that the cache has. They are not to be changed.
-func (h *hub) works(ctx context.Context) []v1alpha1.Work {
+// works returns all Works as the cache has them. They are not to be changed.
+func (h *hub) works(ctx context.Context) ([]v1alpha1.Work, error) {
 	var list v1alpha1.WorkList
 	if err := h.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // from memory
-		log(ctx).Error(err, "Failed to list the Works that the cache has")
+		return nil, fmt.Errorf("list Works: %w", err)
 	}
-	return list.Items
+	return list.Items, nil
 }
 
 // secretWait is how long the hub may take to answer: other Works wait for the worker.

@@ -10,29 +10,28 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
 // removal takes over an order, if it is for what the record has.
 func (w *worker) removal(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (time.Duration, error) {
+	if halted := w.anyHalted(ctx); halted != "" {
+		return w.wait(ctx, work, "removals wait", halted)
+	}
 	if rec == nil {
 		return w.unrecorded(ctx, work)
 	}
 	order := work.Spec.Removal
 	if source := rec.Spec.Work.Source.UID; order.SourceUID != source {
-		status := *work.Status.DeepCopy()
-		meta.SetStatusCondition(&status.Conditions, condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRefused, fmt.Sprintf(
-			"the order is for source %s, but what is here was made from source %s", order.SourceUID, source)))
-		return w.hub.report(ctx, work, status)
+		return w.reportApplied(ctx, work, condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRefused, fmt.Sprintf(
+			"the order is for source %s, but what is here was made from source %s", order.SourceUID, source)), nil)
 	}
 	if !same(rec.Spec.Work, work.Spec) {
 		var err error
 		if rec, err = w.records.putSpec(ctx, work.Name, work.Spec, ""); err != nil {
-			return 0, err
+			return w.rejected(ctx, work, err)
 		}
 	}
 	return w.carryOut(ctx, work, rec)
@@ -69,17 +68,17 @@ func (w *worker) ordered(ctx context.Context, work *v1alpha1.Work) (time.Duratio
 
 // unfinished reports what keeps an order from being carried out, and says when to look again.
 func (w *worker) unfinished(ctx context.Context, work *v1alpha1.Work, held string, err error) (time.Duration, error) {
-	why := &refusal{reason: v1alpha1.ReasonRemovalBlocked, message: held}
-	if r, ok := errors.AsType[*refusal](err); ok {
-		why = r
+	why := condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRemovalBlocked, held)
+	if err != nil {
+		why = manifestCondition(err)
 	}
-	if work == nil || why.message == "" {
+	if work == nil || why.Message == "" {
 		return recheck, err
 	}
-	if _, reportErr := w.refuse(ctx, work, condition(v1alpha1.ConditionApplied, false, why.reason, why.message), nil); reportErr != nil {
+	if _, reportErr := w.reportApplied(ctx, work, why, nil); reportErr != nil {
 		err = errors.Join(err, reportErr)
 	}
-	if why.reason == v1alpha1.ReasonRecordLost { // a person must look
+	if why.Reason == v1alpha1.ReasonRecordLost { // a person must look
 		return lostRecheck, nil
 	}
 	return recheck, err
@@ -91,18 +90,13 @@ const lostRecheck = 15 * time.Second
 // unrecorded carries out an order that there is no record for: the record was lost, or nothing
 // was ever made. Only what is known to be the object of the order is removed.
 func (w *worker) unrecorded(ctx context.Context, work *v1alpha1.Work) (time.Duration, error) {
-	order, held := work.Spec.Removal, ""
-	all := true
+	held, all := "", true
 	for i, m := range slices.Backward(work.Spec.Manifests) {
 		t, err := readManifest(work.Spec, m)
 		if err != nil {
 			continue // what cannot be read was not made
 		}
-		var uid types.UID
-		if i < len(order.UIDs) {
-			uid = order.UIDs[i]
-		}
-		why, done, err := w.applier.removeUnrecorded(ctx, t, &work.Spec, uid)
+		why, done, err := w.applier.removeUnrecorded(ctx, t, &work.Spec, orderedUID(&work.Spec, i))
 		if err != nil {
 			return w.unfinished(ctx, work, "", err)
 		}

@@ -41,6 +41,14 @@ func promised(rec *v1alpha1.AppliedWork) []v1alpha1.AppliedObject {
 	return objects
 }
 
+// orderedUID is the UID that an order has for a manifest; "" when it has none.
+func orderedUID(spec *v1alpha1.WorkSpec, manifest int) types.UID {
+	if spec.Removal == nil || manifest >= len(spec.Removal.UIDs) {
+		return ""
+	}
+	return spec.Removal.UIDs[manifest]
+}
+
 // madeFor tells whether the agent made a live object of what a Work says, for this life of
 // its source.
 func madeFor(spec v1alpha1.WorkSpec, live *unstructured.Unstructured) bool {

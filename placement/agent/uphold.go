@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -39,7 +42,7 @@ func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.
 	next.Status.Revision = spec.Revision
 	mismatched := condition(v1alpha1.ConditionHubMismatch, false, v1alpha1.ReasonSettled, "")
 	if work != nil && !fits(work, rec) {
-		applied, status.Halted = w.mismatch(work, rec)
+		applied, status.Halted = mismatch(w.cluster, work, rec)
 		mismatched = applied
 		mismatched.Type, mismatched.Status = v1alpha1.ConditionHubMismatch, metav1.ConditionTrue
 	}
@@ -72,23 +75,6 @@ func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.
 	return later, errors.Join(errs...)
 }
 
-// mismatch says how a Work does not fit its record.
-func (w *worker) mismatch(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (metav1.Condition, *v1alpha1.HaltedWork) {
-	record := &rec.Spec.Work
-	message := fmt.Sprintf("the Work is of term %d, revision %d, and this cluster's record of term %d, revision %d, of the same hub",
-		work.Spec.Term, work.Spec.Revision, record.Term, record.Revision)
-	if work.Spec.HubUID != record.HubUID || work.Spec.Epoch != record.Epoch {
-		message = fmt.Sprintf("the Work is of hub %s (epoch %s), and this cluster's record of hub %s (epoch %s)",
-			work.Spec.HubUID, work.Spec.Epoch, record.HubUID, record.Epoch)
-	}
-	message += fmt.Sprintf(": the hub was restored, or is another one. The objects stay as they are. Run at the hub: kubectl patchbay hub resume --in %s", w.cluster)
-	if text := work.Annotations[v1alpha1.ResumeAnnotation]; text != "" {
-		message += fmt.Sprintf(". The answer %q is about another record", shorten(text))
-	}
-	return condition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, message),
-		&v1alpha1.HaltedWork{Record: position(record), Differences: differences(&work.Spec, record)}
-}
-
 // manifest upholds one object, and says what became of it in record and report.
 func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork, m v1alpha1.Manifest,
 	old, fresh digests,
@@ -106,8 +92,14 @@ func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 		k.uid = entry.UID
 	}
 	out := outcome{}
-	if err = w.fill(ctx, rec.Name, t, m.Secret); err == nil {
+	if err = w.fill(ctx, rec.Name, t, m.Secret); err != nil && (keeps(rec) || work != nil && !fits(work, rec)) {
+		err = w.keepData(ctx, t, k.uid, err)
+	}
+	if err == nil {
 		out, err = w.applier.ensure(ctx, t, &spec, k)
+	}
+	if err != nil && out.live == nil && k.uid != "" {
+		out.live, _ = w.applier.read(ctx, t) // to be reported as it is; err has more to say
 	}
 	if out.live != nil && err == nil {
 		entry = remember(rec, t, out, entry)
@@ -147,6 +139,25 @@ func (w *worker) fill(ctx context.Context, name string, t target, want *v1alpha1
 	}
 	if len(known.data) > 0 {
 		t.object.Object["data"] = runtime.DeepCopyJSON(known.data)
+	}
+	return nil
+}
+
+// keepData gives a target the data that the cluster's Secret has from the hub, if it is the recorded
+// object. The record stays in force there, and the hub may have its data no more. why is why they
+// are not to be had, if the Secret is not there either.
+func (w *worker) keepData(ctx context.Context, t target, uid types.UID, why error) error {
+	live, err := w.applier.read(ctx, t)
+	if err != nil {
+		return refused(t, err)
+	}
+	if live == nil || live.GetUID() != uid {
+		return why
+	}
+	data, _, _ := unstructured.NestedMap(live.Object, "data")
+	maps.DeleteFunc(data, func(key string, _ any) bool { return !owned(live).has([]string{"data", key}) })
+	if len(data) > 0 {
+		t.object.Object["data"] = data
 	}
 	return nil
 }
