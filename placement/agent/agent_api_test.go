@@ -120,7 +120,13 @@ func TestAgentUpholds(t *testing.T) {
 	t.Run("Heartbeat", func(t *testing.T) {
 		eventually(t, "the Lease is renewed", func() error {
 			lease := &coordinationv1.Lease{}
-			return b.Get(t.Context(), client.ObjectKey{Namespace: clusterNamespace, Name: v1alpha1.HeartbeatLease}, lease)
+			if err := b.Get(t.Context(), client.ObjectKey{Namespace: clusterNamespace, Name: v1alpha1.HeartbeatLease}, lease); err != nil {
+				return err
+			}
+			if got := lease.Annotations[v1alpha1.AppliedWorksAnnotation]; got != "1" {
+				return fmt.Errorf("annotation %s: got %q, want 1 record", v1alpha1.AppliedWorksAnnotation, got)
+			}
+			return nil
 		})
 		eventually(t, "the Cluster's status", func() error {
 			c := &v1alpha1.Cluster{}
@@ -184,7 +190,7 @@ func TestAgentConflicts(t *testing.T) {
 		want     func(v1alpha1.WorkStatus) bool
 		wantData string
 	}{
-		"refuse": {reason: "Not ours: it is left alone.", conflict: v1alpha1.ConflictRefuse, value: "ours", want: failed(v1alpha1.ReasonConflict, "somebody else's"), wantData: "theirs"},
+		"refuse": {reason: "Not ours: it is left alone.", conflict: v1alpha1.ConflictRefuse, value: "ours", want: failed(v1alpha1.ReasonConflict, "not the agent's"), wantData: "theirs"},
 		"adopt":  {reason: "Taken over where nobody's field is touched.", conflict: v1alpha1.ConflictAdopt, value: "theirs", want: applied(1), wantData: "theirs"},
 		"field":  {reason: "Adopt takes no field from its owner.", conflict: v1alpha1.ConflictAdopt, value: "ours", want: failed(v1alpha1.ReasonConflict, "data.key"), wantData: "theirs"},
 		"force":  {reason: "Force does.", conflict: v1alpha1.ConflictForce, value: "ours", want: applied(1), wantData: "ours"},

@@ -67,7 +67,7 @@ type outcome struct {
 }
 
 // ensure brings the object to what the target says. A refusal is an error whose cause
-// somebody else must mend.
+// a person must mend.
 func (a *applier) ensure(ctx context.Context, t target, spec *v1alpha1.WorkSpec, k known) (outcome, error) {
 	if why := a.guard.refuses(t); why != "" {
 		return outcome{}, &refusal{reason: v1alpha1.ReasonRefused, message: why}
@@ -137,17 +137,17 @@ func mayTake(t target, live *unstructured.Unstructured, policy v1alpha1.ApplyPol
 	case live.GetUID() == k.uid, t.ours(live):
 		return nil
 	case policy.Conflict != v1alpha1.ConflictAdopt && policy.Conflict != v1alpha1.ConflictForce:
-		return &refusal{reason: v1alpha1.ReasonConflict, message: fmt.Sprintf("%s: it was there before and is somebody else's; "+
+		return &refusal{reason: v1alpha1.ReasonConflict, message: fmt.Sprintf("%s: it was there before and is not the agent's; "+
 			"apply.conflict Adopt in the Placement takes it over, where the cluster's admin allows that", t)}
 	case access.may != v1alpha1.AccessAdopt && live.GetLabels()[v1alpha1.AccessLabel] != v1alpha1.AccessAdopt:
-		return &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: apply.conflict %s: it was there before and is somebody else's, "+
+		return &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: apply.conflict %s: it was there before and is not the agent's, "+
 			"so the cluster's admin must allow to take it over: kubectl label %s %s=%s", t, policy.Conflict, t.gvr.GroupResource(), v1alpha1.AccessLabel, v1alpha1.AccessAdopt)}
 	}
 	return nil
 }
 
 // mayRunAs refuses Pods that would run as a ServiceAccount which is the cluster's own: with
-// that they had rights there that nobody gave to the hub.
+// that they had rights there that the hub was not given.
 func (a *applier) mayRunAs(ctx context.Context, t target, spec *v1alpha1.WorkSpec) error {
 	for _, named := range accounts(t) {
 		o, err := a.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("serviceaccounts")).

@@ -5,16 +5,25 @@
 package agent_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
 // signed gives a Work's spec a position in the hub's history.
@@ -77,9 +86,11 @@ func TestAgentHaltsWorksThatDoNotFit(t *testing.T) {
 		sign   func(*v1alpha1.WorkSpec)
 		part   string
 	}{
-		"older":     {"The hub was restored.", signed("hub-1", 5, 7), "of term 5, revision 7"},
-		"overtaken": {"Edits after the restore have overtaken the record.", signed("hub-1", 6, 20, v1alpha1.WorkPosition{Term: 5, Revision: 7}), "of term 6, revision 20"},
+		"older":     {"The hub was restored.", signed("hub-1", 5, 7), "term 5, revision 7"},
+		"overtaken": {"Edits after the restore have overtaken the record.", signed("hub-1", 6, 20, v1alpha1.WorkPosition{Term: 5, Revision: 7}), "term 6, revision 20"},
+		"rewritten": {"One position has one content.", signed("hub-1", 5, 10), "with another content"},
 		"other":     {"The hub was made again.", signed("hub-2", 6, 1), "of hub hub-2"},
+		"equal":     {"It has counted as far as the former one by chance.", signed("hub-2", 6, 10), "of hub hub-2"},
 	}
 	good := b.made(t, "good", signed("hub-1", 5, 10))
 	leaving := b.made(t, "leaving", signed("hub-1", 5, 10))
@@ -109,7 +120,7 @@ func TestAgentHaltsWorksThatDoNotFit(t *testing.T) {
 				b.change(t, good, func(s *v1alpha1.WorkSpec) { s.SourceGeneration++ })
 				b.awaitWork(t, good, "others go on", applied(good.Spec.Revision))
 				early := b.work(t, "new-"+name, signed("hub-1", 5, 1), manifest(t, "configmaps", configMap("new-"+name, "v")))
-				b.awaitWork(t, early, "it is not begun", failed(v1alpha1.ConditionHubMismatch, "it is not begun while Work "+name))
+				b.awaitWork(t, early, "it is not begun", failed(v1alpha1.ConditionHubMismatch, "new objects wait: Work "+name))
 				b.stop() // an agent that starts knows it, too
 				b.run(outer)
 				b.answer(t, w, take)
@@ -132,7 +143,7 @@ func TestAgentHaltsWorksThatDoNotFit(t *testing.T) {
 		b.change(t, leaving, func(s *v1alpha1.WorkSpec) {
 			s.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: "source-1"}
 		})
-		b.awaitWork(t, leaving, "the order waits", failed(v1alpha1.ConditionHubMismatch, "nothing is removed while Work holds"))
+		b.awaitWork(t, leaving, "the order waits", failed(v1alpha1.ConditionHubMismatch, "removals wait: Work holds"))
 		b.value(t, "leaving", "v")
 		b.answer(t, w, v1alpha1.TakeCluster)
 		b.awaitWork(t, leaving, "it is carried out", failed(v1alpha1.ReasonOrdered, ""))
@@ -166,18 +177,22 @@ func TestAgentServesANewHub(t *testing.T) {
 // else. It is not reported done while the object may be there.
 func TestAgentRemovesWithoutRecords(t *testing.T) {
 	b := start(t)
+	const unmarked = `{"metadata":{"labels":null,"annotations":null}}`
+	const sourceless = `{"metadata":{"annotations":{"` + v1alpha1.SourceUIDAnnotation + `":null}}}`
 	cases := map[string]struct {
-		reason   string
-		uid      string // "": not reported, "live": the object's
-		unmarked bool   // the object has lost what marks it as ours
-		want     string // the reason that is reported
-		stays    bool
+		reason string
+		uid    string // "": not reported, "live": the object's
+		marks  string // a patch of what marks the object as ours
+		want   string // the reason that is reported
+		stays  bool
 	}{
-		"known":           {"The hub was told of this very object.", "live", false, v1alpha1.ReasonOrdered, false},
-		"known, unmarked": {"Whoever took the marks off did not make another object of it.", "live", true, v1alpha1.ReasonOrdered, false},
-		"marked":          {"It was made for this order's source.", "", false, v1alpha1.ReasonOrdered, false},
-		"not known":       {"It is not ours.", "", true, v1alpha1.ReasonOrdered, true},
-		"another":         {"It is marked, and is not the one that the hub knows.", "x", false, v1alpha1.ReasonRecordLost, true},
+		"known":           {"The hub was told of this very object.", "live", "", v1alpha1.ReasonOrdered, false},
+		"known, unmarked": {"Without its marks it is still the same object.", "live", unmarked, v1alpha1.ReasonOrdered, false},
+		"marked":          {"It was made for this order's source.", "", "", v1alpha1.ReasonOrdered, false},
+		"not known":       {"It is not ours.", "", unmarked, v1alpha1.ReasonOrdered, true},
+		"replaced":        {"The known one is gone, and this one is not ours.", "x", unmarked, v1alpha1.ReasonOrdered, true},
+		"another":         {"It is marked, and is not the one that the hub knows.", "x", "", v1alpha1.ReasonRecordLost, true},
+		"half marked":     {"It is this hub's, and its source is not known.", "", sourceless, v1alpha1.ReasonRecordLost, true},
 	}
 	outer, i := t, 0
 	for name, tc := range cases {
@@ -190,11 +205,8 @@ func TestAgentRemovesWithoutRecords(t *testing.T) {
 			if err := b.Delete(t.Context(), &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: object}}); err != nil {
 				t.Fatal(err)
 			}
-			if tc.unmarked {
-				patch := fmt.Appendf(nil, `{"metadata":{"labels":null,"annotations":null}}`)
-				if err := b.Patch(t.Context(), b.object(t, "v1", "ConfigMap", "default", object), client.RawPatch("application/merge-patch+json", patch)); err != nil {
-					t.Fatal(err)
-				}
+			if tc.marks != "" {
+				b.patch(t, b.object(t, "v1", "ConfigMap", "default", object), tc.marks)
 			}
 			b.change(t, w, func(s *v1alpha1.WorkSpec) {
 				uid := types.UID(tc.uid)
@@ -218,34 +230,299 @@ func TestAgentRemovesWithoutRecords(t *testing.T) {
 	}
 }
 
-// (Safety 5) A removal that a finalizer holds, and one that the API server refuses, are
-// reported, and done when they are.
+// patch applies a JSON merge patch.
+func (b *bench) patch(t *testing.T, o client.Object, text string) {
+	t.Helper()
+	if err := b.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(text))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// order orders the removal of a Work's object.
+func (b *bench) order(t *testing.T, w *v1alpha1.Work) {
+	t.Helper()
+	b.change(t, w, func(s *v1alpha1.WorkSpec) {
+		s.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: s.Source.UID}
+	})
+}
+
+// soon waits for a report that is due within 5 s.
+func (b *bench) soon(t *testing.T, w *v1alpha1.Work, what string, ok func(v1alpha1.WorkStatus) bool) {
+	t.Helper()
+	start := time.Now()
+	b.awaitWork(t, w, what, ok)
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("%s: reported after %s, want at most 5 s", what, took)
+	}
+}
+
+// (Safety 5) A removal that something holds is reported, with what holds it, and is done when the
+// object is gone.
 func TestAgentReportsHeldRemovals(t *testing.T) {
 	b := start(t)
-	w := b.made(t, "held", signed("hub-1", 5, 10))
-	finalizers := func(list string) {
-		t.Helper()
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":`+list+`}}`))
-		if err := b.Patch(t.Context(), b.object(t, "v1", "ConfigMap", "default", "held"), patch); err != nil {
+	t.Run("finalizer", func(t *testing.T) {
+		w := b.made(t, "held", signed("hub-1", 5, 10))
+		b.patch(t, b.object(t, "v1", "ConfigMap", "default", "held"), `{"metadata":{"finalizers":["example.com/held"]}}`)
+		b.order(t, w)
+		b.soon(t, w, "it says what holds it", failed(v1alpha1.ReasonRemovalBlocked, "configmaps default/held: it is being deleted, and its finalizers hold it: example.com/held"))
+		b.patch(t, b.object(t, "v1", "ConfigMap", "default", "held"), `{"metadata":{"finalizers":null}}`)
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+	})
+	t.Run("grace period", func(t *testing.T) {
+		if err := b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)
 		}
-	}
-	finalizers(`["example.com/held"]`)
-	b.change(t, w, func(s *v1alpha1.WorkSpec) {
-		s.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: "source-1"}
+		w := b.work(t, "pod", nil, manifest(t, "pods", `{apiVersion: v1, kind: Pod, metadata: {name: ending, namespace: default}, `+
+			`spec: {automountServiceAccountToken: false, nodeName: gone, terminationGracePeriodSeconds: 600, containers: [{name: c, image: i}]}}`))
+		b.awaitWork(t, w, "applied", applied(1))
+		pod := b.object(t, "v1", "Pod", "default", "ending")
+		b.order(t, w)
+		b.soon(t, w, "it says that it waits", failed(v1alpha1.ReasonRemovalBlocked, "pods default/ending: it is being deleted since "))
+		if err := b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
 	})
-	b.awaitWork(t, w, "it says what holds it", failed(v1alpha1.ReasonRemovalBlocked, "configmaps default/held: it is being deleted, and its finalizers hold it: example.com/held"))
-	finalizers("null")
-	b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+}
 
-	refused := b.made(t, "refused", signed("hub-1", 5, 10))
-	b.allow(t, metav1.NamespaceDefault, "none") // the admin closes the namespace: admission refuses
-	b.change(t, refused, func(s *v1alpha1.WorkSpec) {
-		s.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: "source-1"}
+// (Safety 5) A removal that the API server or an admission plug-in refuses is reported, and done
+// when it is no longer refused.
+func TestAgentReportsRefusedRemovals(t *testing.T) {
+	b := start(t)
+	t.Run("forbidden", func(t *testing.T) {
+		w := b.made(t, "forbidden", signed("hub-1", 5, 10))
+		b.allow(t, metav1.NamespaceDefault, "none") // the admin closes the namespace
+		b.order(t, w)
+		b.soon(t, w, "it says who refuses", failed(v1alpha1.ReasonRefused, "the agent of a hub may not write in namespace default"))
+		b.allow(t, metav1.NamespaceDefault, v1alpha1.AccessAdopt)
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
 	})
-	b.awaitWork(t, refused, "it says who refuses", failed(v1alpha1.ReasonRefused, "the agent of a hub may not write in namespace default"))
-	b.allow(t, metav1.NamespaceDefault, v1alpha1.AccessCreate)
-	b.awaitWork(t, refused, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+	t.Run("invalid", func(t *testing.T) { // the reason that policies have unless they name another
+		w := b.made(t, "precious", signed("hub-1", 5, 10))
+		policy, binding := keepPolicy()
+		if err := errors.Join(b.Create(t.Context(), policy), b.Create(t.Context(), binding)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the policy is in force", func() error {
+			if b.Delete(t.Context(), b.object(t, "v1", "ConfigMap", "default", "precious"), client.DryRunAll) == nil {
+				return errors.New("a deletion is allowed")
+			}
+			return nil
+		})
+		b.order(t, w)
+		b.soon(t, w, "it says who refuses", failed(v1alpha1.ReasonRefused, "it is precious"))
+		if err := b.Delete(t.Context(), binding); err != nil {
+			t.Fatal(err)
+		}
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+	})
+	t.Run("rights", func(t *testing.T) { // its RoleBinding is deleted: that does not mean that the object is gone
+		text := `{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: made}, data: {key: v}}`
+		w := b.work(t, "rights", signed("hub-1", 5, 10), manifest(t, "configmaps", text))
+		b.awaitWork(t, w, "applied", applied(10))
+		b.stop()
+		for _, o := range []client.Object{
+			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "made", Name: "patchbay-agent"}},
+			&v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: w.Name}},
+		} {
+			if err := b.Delete(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.order(t, w)
+		b.run(t)
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+		if b.object(t, "v1", "ConfigMap", "made", "web") != nil {
+			t.Error("the object is still there")
+		}
+	})
+}
+
+// keepPolicy refuses to delete the ConfigMap precious.
+func keepPolicy() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+	named := metav1.ObjectMeta{Name: "keep.example.com"}
+	return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: named, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Delete},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}}}},
+			Validations: []admissionv1.Validation{{Expression: "request.name != 'precious'", Message: "it is precious"}},
+		}}, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "keep.example.com", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		}}
+}
+
+// An order for an object whose kind is no longer served in the version that it was made in
+// removes it in another.
+func TestAgentRemovesWhatIsServedInAnotherVersion(t *testing.T) {
+	b := start(t)
+	crd := func(served bool) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		text := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},"spec":{
+			"group":"example.com","scope":"Namespaced","names":{"kind":"Widget","plural":"widgets"},"versions":[
+			{"name":"v1","served":%t,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}},
+			{"name":"v2","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, served)
+		if err := o.UnmarshalJSON([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets", Labels: map[string]string{"placement.patchbay.io/aggregate-to-agent": "true"}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"example.com"}, Resources: []string{"widgets"}, Verbs: []string{"*"}}},
+	}
+	if err := errors.Join(b.Create(t.Context(), crd(true)), b.Create(t.Context(), role), bed.Aggregate(t.Context(), b)); err != nil {
+		t.Fatal(err)
+	}
+	w := b.work(t, "widget", nil, manifest(t, "widgets", `{apiVersion: example.com/v1, kind: Widget, metadata: {name: one, namespace: default}}`))
+	b.awaitWork(t, w, "applied", applied(1))
+	spec, err := json.Marshal(map[string]any{"spec": crd(false).Object["spec"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.patch(t, crd(false), string(spec))
+	eventually(t, "v1 is no longer served", func() error {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget"}}
+		err := b.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "one"}, o)
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			return nil
+		}
+		return fmt.Errorf("got %w, want that it is not found", err)
+	})
+	b.order(t, w)
+	b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+	if b.object(t, "example.com/v2", "Widget", "default", "one") != nil {
+		t.Error("the object is still there")
+	}
+}
+
+// (Safety 4) The order of a restored hub is carried out when a person says so, and is none when
+// a person says that the cluster's state stays.
+func TestAgentAsksBeforeAnOldOrder(t *testing.T) {
+	b := start(t)
+	halted := func(t *testing.T, name string) *v1alpha1.Work {
+		t.Helper()
+		w := b.made(t, name, signed("hub-1", 5, 10))
+		b.restore(t, w, "restored", func(s *v1alpha1.WorkSpec) {
+			signed("hub-1", 5, 7)(s)
+			s.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: s.Source.UID}
+		})
+		s := b.awaitWork(t, w, "it is halted", failed(v1alpha1.ConditionHubMismatch, ""))
+		if want := "ConfigMap default/" + name + ": would be removed"; s.Halted == nil || len(s.Halted.Differences) != 1 || s.Halted.Differences[0] != want {
+			t.Errorf("halted: got %+v, want %q", s.Halted, want)
+		}
+		return w
+	}
+	t.Run("hub", func(t *testing.T) {
+		w := halted(t, "taken")
+		b.answer(t, w, v1alpha1.TakeHub)
+		b.awaitWork(t, w, "it is removed", failed(v1alpha1.ReasonOrdered, ""))
+		if b.object(t, "v1", "ConfigMap", "default", "taken") != nil {
+			t.Error("the object is still there")
+		}
+	})
+	t.Run("cluster", func(t *testing.T) {
+		w := halted(t, "kept")
+		uid := b.value(t, "kept", "v")
+		b.patch(t, w, fmt.Sprintf(`{"metadata":{"annotations":{%q:"cluster:hub-1/epoch of hub-1/5/9"}}}`, v1alpha1.ResumeAnnotation))
+		b.awaitWork(t, w, "a stale answer is ignored", failed(v1alpha1.ConditionHubMismatch, `"cluster:hub-1/epoch of hub-1/5/9" is ignored`))
+		b.answer(t, w, v1alpha1.TakeCluster)
+		b.awaitWork(t, w, "it goes on", applied(w.Spec.Revision))
+		if got := b.value(t, "kept", "v"); got != uid {
+			t.Errorf("UID: got %s, want %s: the object was removed", got, uid)
+		}
+		b.change(t, w, func(s *v1alpha1.WorkSpec) { s.SourceGeneration++ }) // the hub orders it again
+		b.awaitWork(t, w, "a new order counts", failed(v1alpha1.ReasonOrdered, ""))
+	})
+}
+
+// (Safety 4) While a record with an order does not fit its Work, nothing of it is removed, nor made
+// again.
+func TestAgentHaltsAnOrderInARecord(t *testing.T) {
+	b := start(t)
+	w := b.made(t, "half", signed("hub-1", 5, 10))
+	b.patch(t, b.object(t, "v1", "ConfigMap", "default", "half"), `{"metadata":{"finalizers":["example.com/held"]}}`)
+	b.order(t, w)
+	b.awaitWork(t, w, "it is held", failed(v1alpha1.ReasonRemovalBlocked, ""))
+	b.restore(t, w, "v", func(s *v1alpha1.WorkSpec) {
+		signed("hub-1", 5, 7)(s)
+		s.Removal = nil
+	})
+	b.awaitWork(t, w, "it is halted", failed(v1alpha1.ConditionHubMismatch, ""))
+	b.patch(t, b.object(t, "v1", "ConfigMap", "default", "half"), `{"metadata":{"finalizers":null}}`)
+	b.stop()
+	b.run(t)
+	<-time.After(3 * time.Second)
+	if b.object(t, "v1", "ConfigMap", "default", "half") != nil {
+		t.Error("what was removed is made again")
+	}
+	b.answer(t, w, v1alpha1.TakeHub) // the hub knows of no order
+	b.awaitWork(t, w, "it is applied", applied(7))
+	b.value(t, "half", "v")
+}
+
+// (Safety 7) A Secret whose record stays keeps its data, though the hub has others, and the agent
+// that knew them has ended.
+func TestAgentKeepsTheClustersSecret(t *testing.T) {
+	b := start(t)
+	beside := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.VersionAnnotation: "v2"}},
+		Data:       map[string][]byte{"password": []byte("hunter2")},
+	}
+	if err := b.Create(t.Context(), beside); err != nil {
+		t.Fatal(err)
+	}
+	at := func(version string) v1alpha1.Manifest {
+		m := manifest(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: db, namespace: shop}}")
+		m.Secret = &v1alpha1.SecretData{Version: version}
+		return m
+	}
+	w := b.work(t, "secret-db", signed("hub-1", 5, 10), at("v2"))
+	b.awaitWork(t, w, "applied", applied(10))
+	uid := b.object(t, "v1", "Secret", "shop", "db").GetUID()
+	b.stop()
+	beside.Data["password"], beside.Annotations[v1alpha1.VersionAnnotation] = []byte("hunter1"), "v1"
+	if err := b.Update(t.Context(), beside); err != nil {
+		t.Fatal(err)
+	}
+	b.change(t, w, func(s *v1alpha1.WorkSpec) {
+		signed("hub-2", 1, 3)(s)
+		s.Manifests = []v1alpha1.Manifest{at("v1")}
+	})
+	b.run(t)
+	s := b.awaitWork(t, w, "it is halted", failed(v1alpha1.ConditionHubMismatch, ""))
+	if len(s.Manifests) != 1 || s.Manifests[0].UID != uid {
+		t.Errorf("report: got %+v, want the Secret's UID %s", s.Manifests, uid)
+	}
+	b.answer(t, w, v1alpha1.TakeCluster)
+	b.awaitWork(t, w, "it goes on", applied(3))
+	o := b.object(t, "v1", "Secret", "shop", "db")
+	if o.GetUID() != uid || field(o, "data", "password") != "aHVudGVyMg==" || o.GetAnnotations()[v1alpha1.HubUIDAnnotation] != "hub-2" {
+		t.Errorf("got UID %s, data %s, annotations %v, want the same object and data, with the new hub's marks",
+			o.GetUID(), field(o, "data"), o.GetAnnotations())
+	}
+}
+
+// (Safety 4) An agent that cannot reach its hub carries out no order, not even one in its record.
+func TestAgentHearsTheHubBeforeItRemoves(t *testing.T) {
+	b := start(t)
+	w := b.made(t, "waits", signed("hub-1", 5, 10))
+	b.stop()
+	b.order(t, w)
+	rec := &v1alpha1.AppliedWork{}
+	if err := b.Get(t.Context(), client.ObjectKey{Name: w.Name}, rec); err != nil {
+		t.Fatal(err)
+	}
+	rec.Spec.Work = w.Spec
+	if err := b.Update(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	b.runAt(t, &rest.Config{Host: "https://127.0.0.1:1"})
+	<-time.After(3 * time.Second)
+	b.value(t, "waits", "v")
+	b.stop()
+	b.run(t)
+	b.awaitWork(t, w, "it is carried out", failed(v1alpha1.ReasonOrdered, ""))
 }
 
 // An agent that starts with an order in its record hears the hub first: the order may have been

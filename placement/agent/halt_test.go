@@ -175,6 +175,29 @@ func TestAnyHalted(t *testing.T) {
 	}
 }
 
+// An order's UIDs are for objects whose UID the record lacks.
+func TestPromised(t *testing.T) {
+	t.Parallel()
+	manifests := []string{configMapJSON("a"), configMapJSON("b"), configMapJSON("c")}
+	rec := &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "e", 5, 10, manifests...)}}
+	rec.Spec.Work.Removal = &v1alpha1.Removal{UIDs: []types.UID{"reported-a", "reported-b"}}
+	rec.Status.Objects = []v1alpha1.AppliedObject{{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespace: "n", Name: "a", UID: "recorded-a"}}
+	var got []types.UID
+	for _, o := range promised(rec) {
+		got = append(got, o.UID)
+	}
+	if diff := cmp.Diff([]types.UID{"recorded-a", "reported-b", ""}, got); diff != "" {
+		t.Errorf("UIDs: -want +got\n%s", diff)
+	}
+	if len(rec.Status.Objects) != 1 {
+		t.Errorf("record: got %+v, want it unchanged", rec.Status.Objects)
+	}
+}
+
+func configMapJSON(name string) string {
+	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"n","name":"` + name + `"}}`
+}
+
 func TestHalt(t *testing.T) {
 	t.Parallel()
 	h := &halt{}

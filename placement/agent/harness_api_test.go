@@ -94,8 +94,14 @@ func (b *bench) local() *rest.Config {
 // run starts an agent; b.stop ends it.
 func (b *bench) run(t *testing.T) {
 	t.Helper()
+	b.runAt(t, b.env.Config)
+}
+
+// runAt starts an agent of a hub.
+func (b *bench) runAt(t *testing.T, hub *rest.Config) {
+	t.Helper()
 	a, err := agent.New(agent.Config{
-		Cluster: "east", Hub: b.env.Config, Local: b.local(), Identity: "test", Account: "patchbay-agent", Version: "test",
+		Cluster: "east", Hub: hub, Local: b.local(), Identity: "test", Account: "patchbay-agent", Version: "test",
 		Guard: agent.Guard{Namespace: v1alpha1.SystemNamespace, PodSecurity: v1alpha1.PodSecurityBaseline},
 	})
 	if err != nil {

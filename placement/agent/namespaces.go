@@ -43,6 +43,8 @@ type access struct {
 	level v1alpha1.PodSecurityLevel // that it enforces
 	asked time.Time
 	bound time.Time
+	// created tells that the agent had no rights there until now.
+	created bool
 }
 
 // namespaces knows in which namespaces the hub may write, and makes those that are missing.
@@ -90,7 +92,7 @@ func (n *namespaces) find(ctx context.Context, name string, spec *v1alpha1.WorkS
 			return access{}, err
 		}
 	}
-	return now, n.bind(ctx, name, now)
+	return n.bind(ctx, name, now)
 }
 
 // mayIn reads what a namespace allows. One that the agent made for another hub is as any
@@ -107,8 +109,8 @@ func mayIn(ns *corev1.Namespace, spec *v1alpha1.WorkSpec) string {
 	return ""
 }
 
-// create makes a namespace that is missing. When somebody else made it meanwhile, what that
-// one allows is found next time.
+// create makes a namespace that is missing. When another client made it meanwhile, what it
+// allows is found next time.
 func (n *namespaces) create(ctx context.Context, name string, spec *v1alpha1.WorkSpec) error {
 	labels := map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessMade}
 	maps.Copy(labels, podSecurity(spec, n.least))
@@ -126,22 +128,46 @@ func (n *namespaces) create(ctx context.Context, name string, spec *v1alpha1.Wor
 }
 
 // bind gives the agent its rights in the namespace, once, and remembers the access.
-func (n *namespaces) bind(ctx context.Context, name string, now access) error {
+func (n *namespaces) bind(ctx context.Context, name string, now access) (access, error) {
+	known := now
 	if now.bound.IsZero() {
 		err := n.client.Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: bindingName, Labels: map[string]string{v1alpha1.ManagedLabel: "true"}},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: workloadRole},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: n.account.Namespace, Name: n.account.Name}},
 		})
-		now.bound = time.Now() // one that exists already may be as new: other Works are carried out beside this one
+		known.bound = time.Now() // one that exists already may be as new: other Works are carried out beside this one
+		now.bound, now.created = known.bound, err == nil
 		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create RoleBinding %s in namespace %s: %w", bindingName, name, err)
+			return access{}, fmt.Errorf("create RoleBinding %s in namespace %s: %w", bindingName, name, err)
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.known[name] = now
-	return nil
+	n.known[name] = known
+	return now, nil
+}
+
+// regain makes sure of the agent's rights in a namespace where it was refused to read. Settled
+// tells that it had them for a while: then it was refused for another reason.
+func (n *namespaces) regain(ctx context.Context, name string, spec *v1alpha1.WorkSpec) (found access, settled bool, err error) {
+	n.mu.Lock()
+	before := n.known[name]
+	if time.Since(before.bound) >= bindingLife {
+		delete(n.known, name) // the RoleBinding may be gone
+	}
+	n.mu.Unlock()
+	if found, err = n.find(ctx, name, spec); err != nil || found.may == "" || found.missing {
+		return found, false, err
+	}
+	settled = !before.bound.IsZero() && time.Since(before.bound) >= bindingLife && !found.created
+	if settled {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		found.bound = before.bound // the next refusal is known at once
+		n.known[name] = found
+	}
+	return found, settled, nil
 }
 
 // handOver makes the namespaces that the agent made for a record's hub those of another one, to

@@ -6,9 +6,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,13 +32,20 @@ func recorded(o v1alpha1.AppliedObject) target {
 }
 
 // promised are the objects of a record, and those that it has no entry of: the agent may
-// have ended after it made one, before it noted that.
+// have ended after it made one, before it noted that. The order has the UIDs that the record
+// lacks, if the hub knows them.
 func promised(rec *v1alpha1.AppliedWork) []v1alpha1.AppliedObject {
 	objects := slices.Clone(rec.Status.Objects)
-	for _, m := range rec.Spec.Work.Manifests {
-		if t, err := readManifest(rec.Spec.Work, m); err == nil && t.entry(rec) == nil {
-			objects = append(objects, t.unmade())
+	for i, m := range rec.Spec.Work.Manifests {
+		t, err := readManifest(rec.Spec.Work, m)
+		if err != nil {
+			continue
 		}
+		at := slices.IndexFunc(objects, func(o v1alpha1.AppliedObject) bool { return recorded(o).key() == t.key() })
+		if at < 0 {
+			at, objects = len(objects), append(objects, t.unmade())
+		}
+		objects[at].UID = cmp.Or(objects[at].UID, orderedUID(&rec.Spec.Work, i))
 	}
 	return objects
 }
@@ -49,30 +58,24 @@ func orderedUID(spec *v1alpha1.WorkSpec, manifest int) types.UID {
 	return spec.Removal.UIDs[manifest]
 }
 
-// madeFor tells whether the agent made a live object of what a Work says, for this life of
-// its source.
-func madeFor(spec v1alpha1.WorkSpec, live *unstructured.Unstructured) bool {
+// madeFor tells whether the agent made a live object for a hub, from a source.
+func madeFor(hub, source types.UID, live *unstructured.Unstructured) bool {
 	a := live.GetAnnotations()
-	return a[v1alpha1.HubUIDAnnotation] == string(spec.HubUID) && a[v1alpha1.SourceUIDAnnotation] == string(spec.Source.UID) && owned(live) != nil
+	return a[v1alpha1.HubUIDAnnotation] == string(hub) && a[v1alpha1.SourceUIDAnnotation] == string(source) && owned(live) != nil
 }
 
 // remove carries out an order over all objects of a record, the last one first. It tells
 // whether all are gone, or let go, and else what holds the first.
 func (a *applier) remove(ctx context.Context, rec *v1alpha1.AppliedWork, policy v1alpha1.OnDelete) (held string, done bool, err error) {
+	spec := &rec.Spec.Work
 	done = true
 	for _, o := range slices.Backward(promised(rec)) {
 		t := recorded(o)
-		live, err := a.stored(ctx, t)
-		if o.UID == "" && (apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err)) {
-			continue // what may not be read was not made
-		}
-		if apierrors.IsForbidden(err) && a.namespaces.gone(ctx, o.Namespace) {
-			continue // gone with its namespace, and so are the agent's rights there
-		}
+		live, err := a.toRemove(ctx, t, spec, o.UID)
 		if err != nil {
-			return held, false, refused(t, err)
+			return held, false, err
 		}
-		if live == nil || live.GetUID() != o.UID && !madeFor(rec.Spec.Work, live) {
+		if live == nil || live.GetUID() != o.UID && !madeFor(spec.HubUID, spec.Source.UID, live) {
 			continue // gone, not made, or not known to be ours: it stays
 		}
 		why, finished, err := a.end(ctx, t, live, policy)
@@ -84,16 +87,87 @@ func (a *applier) remove(ctx context.Context, rec *v1alpha1.AppliedWork, policy 
 	return held, done, nil
 }
 
+// removeUnrecorded removes an object that an order names and no record is of, if it is known to
+// be the one: by the UID that the order has, or by what marks it as made for the order's source.
+// It tells whether none is left, and what holds it. What may be ours and cannot be told is a
+// refusal.
+func (a *applier) removeUnrecorded(ctx context.Context, t target, spec *v1alpha1.WorkSpec, uid types.UID) (held string, done bool, err error) {
+	live, err := a.toRemove(ctx, t, spec, uid)
+	switch {
+	case err != nil:
+		return "", false, err
+	case live == nil:
+		return "", true, nil
+	case live.GetUID() == uid, uid == "" && madeFor(spec.HubUID, spec.Removal.SourceUID, live):
+		return a.end(ctx, t, live, spec.Removal.Policy)
+	case live.GetAnnotations()[v1alpha1.HubUIDAnnotation] != string(spec.HubUID):
+		return "", true, nil // another object of that name, which is not ours
+	}
+	known := "the order has no UID"
+	if uid != "" {
+		known = "the order is for UID " + string(uid)
+	}
+	return "", false, &refusal{reason: v1alpha1.ReasonRecordLost, message: fmt.Sprintf(
+		"%s: metadata.uid: the object has UID %s, %s, and the AppliedWork that recorded it is lost. "+
+			"Delete the object in the cluster, or remove its annotation %s to keep it", t, live.GetUID(), known, v1alpha1.HubUIDAnnotation)}
+}
+
+// toRemove reads a live object to remove it; nil when there is none. What the agent may not read
+// is not taken for gone, unless the agent never had the rights to make it there.
+func (a *applier) toRemove(ctx context.Context, t target, spec *v1alpha1.WorkSpec, uid types.UID) (*unstructured.Unstructured, error) {
+	live, err := a.stored(ctx, t)
+	if uid == "" && apierrors.IsMethodNotSupported(err) {
+		return nil, nil
+	}
+	if err == nil || !apierrors.IsForbidden(err) {
+		return live, removalRefused(t, err)
+	}
+	forbidden := removalRefused(t, err)
+	if ns := t.object.GetNamespace(); ns != "" && a.guard.refuses(t) == "" {
+		access, settled, err := a.namespaces.regain(ctx, ns, spec)
+		switch {
+		case err != nil:
+			return nil, removalRefused(t, err)
+		case access.missing:
+			return nil, nil
+		case access.may != "" && !settled:
+			return nil, &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: the agent's rights in namespace %s are new", t, ns)}
+		}
+	}
+	if uid == "" {
+		return nil, nil // the agent may not write there, and nothing was reported
+	}
+	return nil, forbidden
+}
+
+// removalRefused turns what the API server, or an admission webhook, refuses into a refusal;
+// what may succeed the next time passes.
+func removalRefused(t target, err error) error {
+	var status apierrors.APIStatus
+	if err == nil || !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsUnauthorized(err) {
+		return err
+	}
+	return &refusal{
+		reason: v1alpha1.ReasonRefused, forbidden: apierrors.IsForbidden(err),
+		message: fmt.Sprintf("%s: the API server refuses the removal: %s", t, status.Status().Message),
+	}
+}
+
 // end deletes an object, or lets it go. It tells whether that is done, and what holds it.
 func (a *applier) end(ctx context.Context, t target, live *unstructured.Unstructured, policy v1alpha1.OnDelete) (held string, done bool, err error) {
-	if policy == v1alpha1.OnDeleteOrphan {
+	t.gvr.Version = live.GroupVersionKind().Version // it may have been read in another one than it was made in
+	switch {
+	case policy == v1alpha1.OnDeleteOrphan:
 		return "", true, a.letGo(ctx, t, live)
+	case live.GetDeletionTimestamp() == nil:
+		return "", false, a.delete(ctx, t, live)
+	case len(live.GetFinalizers()) > 0:
+		return fmt.Sprintf("%s: it is being deleted, and its finalizers hold it: %s. Make sure that their controllers run, or remove the finalizers",
+			t, strings.Join(live.GetFinalizers(), ", ")), false, nil
 	}
-	if live.GetDeletionTimestamp() != nil && len(live.GetFinalizers()) > 0 {
-		held = fmt.Sprintf("%s: it is being deleted, and its finalizers hold it: %s. See to it that their controllers run, or take them off",
-			t, strings.Join(live.GetFinalizers(), ", "))
-	}
-	return held, false, a.delete(ctx, t, live)
+	return fmt.Sprintf("%s: it is being deleted since %s, and no finalizer holds it. Wait for its grace period; if it does not end, check its node",
+		t, live.GetDeletionTimestamp().UTC().Format(time.RFC3339)), false, nil
 }
 
 // stored reads a live object to remove it; nil when there is none. A kind that is served in
@@ -144,51 +218,16 @@ func (a *applier) served(t target) (string, error) {
 	return "", nil
 }
 
-// removeUnrecorded removes an object that an order names and no record is of, if it is known to
-// be the one: by the UID that the hub was told of, or by what marks it as made for the order's
-// source. It tells whether none is left, and what holds it. What may be ours and cannot be told
-// is a refusal.
-func (a *applier) removeUnrecorded(ctx context.Context, t target, spec *v1alpha1.WorkSpec, uid types.UID) (held string, done bool, err error) {
-	access, err := a.namespaces.find(ctx, t.object.GetNamespace(), spec)
-	switch {
-	case err != nil:
-		return "", false, refused(t, err)
-	case access.missing:
-		return "", true, nil
-	case uid == "" && (access.may == "" || a.guard.refuses(t) != ""):
-		return "", true, nil // what may not be written, and was not reported, was not made
-	}
-	live, err := a.stored(ctx, t)
-	switch {
-	case apierrors.IsForbidden(err) && a.namespaces.settling(t.object.GetNamespace()):
-		return "", false, &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: the agent's rights there are new", t)}
-	case err != nil:
-		return "", false, refused(t, err)
-	case live == nil, uid == "" && !t.ours(live):
-		return "", true, nil
-	case live.GetUID() == uid, uid == "" && madeFor(*spec, live):
-		return a.end(ctx, t, live, spec.Removal.Policy)
-	case !t.ours(live):
-		return "", true, nil // another object of that name, which is not ours
-	}
-	return "", false, &refusal{reason: v1alpha1.ReasonRecordLost, message: fmt.Sprintf(
-		"%s: the record of it is lost, and the one that is here (UID %s) cannot be told to be the one that is to be removed (UID %q). "+
-			"Delete it in the cluster, or take its annotation %s off to keep it", t, live.GetUID(), uid, v1alpha1.HubUIDAnnotation)}
-}
-
-// delete asks once for the deletion of this very object.
+// delete asks for the deletion of this very object.
 func (a *applier) delete(ctx context.Context, t target, live *unstructured.Unstructured) error {
-	if live.GetDeletionTimestamp() != nil {
-		return nil // asked before; finalizers take their time
-	}
 	uid, background := live.GetUID(), metav1.DeletePropagationBackground
 	err := a.resource(t).Delete(ctx, live.GetName(), metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return refused(t, fmt.Errorf("delete %s: %w", t, err))
+		return removalRefused(t, fmt.Errorf("delete %s: %w", t, err))
 	}
-	return nil
+	return nil // the next look tells whether it is gone
 }
 
 // letGo takes off what marks the object as ours, and our ownership of its fields, in one
@@ -216,7 +255,7 @@ func (a *applier) letGo(ctx context.Context, t target, live *unstructured.Unstru
 	}
 	_, err = a.resource(t).Patch(ctx, live.GetName(), types.JSONPatchType, raw, metav1.PatchOptions{FieldManager: v1alpha1.AgentManager})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return refused(t, fmt.Errorf("let go of %s: %w", t, err))
+		return removalRefused(t, fmt.Errorf("release %s: %w", t, err))
 	}
 	return nil
 }
