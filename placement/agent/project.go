@@ -52,7 +52,7 @@ func (s fieldSet) has(path []string) bool {
 }
 
 // digest says in few bytes which values the object has in those fields: it changes when
-// somebody changes or takes away one of them, and only then.
+// one of them is changed or taken away, and only then.
 func digest(o *unstructured.Unstructured, set fieldSet) string {
 	raw, err := json.Marshal([]any{set, project(set, o.Object)})
 	if err != nil {

@@ -71,7 +71,7 @@ func (w *watcher) watch(ctx context.Context, gvr schema.GroupVersionResource, na
 }
 
 // failed ends a watch whose namespace is gone, and with it the agent's rights there. The
-// lock is held while the API server is asked: a namespace that comes back is watched anew.
+// lock is held while the API server is asked: a namespace that comes back is watched again.
 func (w *watcher) failed(ctx context.Context, this watched, r *toolscache.Reflector, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
