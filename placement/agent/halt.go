@@ -152,12 +152,13 @@ const maxDifferences = 20
 // differences names what a Work would change in the cluster, by comparing manifests: what a
 // cluster's own people changed is not the hub's. No value of a Secret is among them.
 func differences(work, record *v1alpha1.WorkSpec) []string {
+	source := work.Source.Kind + " " + strings.TrimPrefix(work.Source.Namespace+"/"+work.Source.Name, "/")
 	if work.Removal != nil {
-		return []string{fmt.Sprintf("%s %s/%s: would be removed", work.Source.Kind, work.Source.Namespace, work.Source.Name)}
+		return []string{source + ": would be removed"}
 	}
 	var found []string
 	if record.Removal != nil {
-		found = append(found, fmt.Sprintf("%s %s/%s: would no longer be removed", work.Source.Kind, work.Source.Namespace, work.Source.Name))
+		found = append(found, source+": would no longer be removed")
 	}
 	for i := range max(len(work.Manifests), len(record.Manifests)) {
 		var theirs, ours *unstructured.Unstructured

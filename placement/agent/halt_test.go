@@ -175,6 +175,24 @@ func TestAnyHalted(t *testing.T) {
 	}
 }
 
+// Before the agent has heard of all Works, a Work that is not there yet does not count as one that
+// fits, and no order is carried out.
+func TestReconcileBeforeTheHubIsHeard(t *testing.T) {
+	t.Parallel()
+	r := newRecords(nil)
+	rec := &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "e", 5, 10)}}
+	rec.Spec.Work.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete}
+	r.keep(rec)
+	w := &worker{halt: &halt{}, records: r, hub: &hub{}} // any request would panic
+	w.halt.update("a", func() bool { return true })
+	if later, err := w.reconcile(t.Context(), "a"); later != 0 || err != nil {
+		t.Errorf("got %s, %v, want to wait for the hub", later, err)
+	}
+	if name, _ := w.halt.first(); name != "a" {
+		t.Error("a is no longer halted")
+	}
+}
+
 // An order's UIDs are for objects whose UID the record lacks.
 func TestPromised(t *testing.T) {
 	t.Parallel()

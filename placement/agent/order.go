@@ -75,10 +75,13 @@ func (w *worker) unfinished(ctx context.Context, work *v1alpha1.Work, held strin
 	if work == nil || why.Message == "" {
 		return recheck, err
 	}
-	if _, reportErr := w.reportApplied(ctx, work, why, nil); reportErr != nil {
-		err = errors.Join(err, reportErr)
-	}
-	if why.Reason == v1alpha1.ReasonRecordLost { // a person must look
+	later, reportErr := w.reportApplied(ctx, work, why, nil)
+	switch {
+	case reportErr != nil:
+		return recheck, errors.Join(err, reportErr)
+	case later > 0: // it is too early for another report
+		return min(later, recheck), err
+	case why.Reason == v1alpha1.ReasonRecordLost: // a person must look
 		return lostRecheck, nil
 	}
 	return recheck, err
