@@ -37,9 +37,13 @@ func (w *worker) removal(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1
 	return w.carryOut(ctx, work, rec)
 }
 
-// recheck is how soon objects are looked for that are being deleted; their watch says
-// so earlier, as a rule.
-const recheck = 2 * time.Second
+const (
+	// recheck is how soon objects are looked for that are being deleted; their watch says
+	// so earlier, as a rule.
+	recheck = 2 * time.Second
+	// slowRecheck is how soon a Work is looked at again that waits for a person.
+	slowRecheck = 15 * time.Second
+)
 
 // carryOut removes what an order in the record names, and reports when all is gone.
 func (w *worker) carryOut(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (time.Duration, error) {
@@ -82,13 +86,10 @@ func (w *worker) unfinished(ctx context.Context, work *v1alpha1.Work, held strin
 	case later > 0: // it is too early for another report
 		return min(later, recheck), err
 	case why.Reason == v1alpha1.ReasonRecordLost: // a person must look
-		return lostRecheck, nil
+		return slowRecheck, nil
 	}
 	return recheck, err
 }
-
-// lostRecheck is how soon an object is looked at again that no record is of.
-const lostRecheck = 15 * time.Second
 
 // unrecorded carries out an order that there is no record for: the record was lost, or nothing
 // was ever made. Only what is known to be the object of the order is removed.

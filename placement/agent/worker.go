@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func (w *worker) reconcile(ctx context.Context, name string) (later time.Duratio
 	case ordered(work, rec):
 		return w.removal(ctx, work, rec)
 	case work != nil && rec == nil:
-		if other, all := w.halt.first(); all > 0 {
+		if other := w.anyHalted(ctx); other != "" {
 			return w.wait(ctx, work, "new objects wait", other)
 		}
 	}
@@ -67,8 +68,11 @@ func (w *worker) reconcile(ctx context.Context, name string) (later time.Duratio
 		}
 	}
 	if rec.Spec.Work.Removal != nil { // the order came before its Work was lost
-		if !filled || w.anyHalted(ctx) != "" {
-			return 0, nil // the hub may have taken it back, or have been restored
+		switch {
+		case !filled:
+			return 0, nil // the hub may have taken it back
+		case w.anyHalted(ctx) != "":
+			return slowRecheck, nil
 		}
 		return w.carryOut(ctx, work, rec)
 	}
@@ -88,16 +92,16 @@ func (w *worker) judge(ctx context.Context, name string) {
 	}
 }
 
-// anyHalted names a Work that does not fit its record; "" when there is none. Before a removal
-// it compares the positions of all Works: when the hub was restored while the agent ran, the
-// cache has all Works at once, and judge gets them one after the other.
+// anyHalted names a Work that does not fit its record; "" when there is none. It compares the
+// positions of all Works: when the hub was restored while the agent ran, the cache has all Works
+// at once, and judge gets them one after the other.
 func (w *worker) anyHalted(ctx context.Context) string {
 	if name, all := w.halt.first(); all > 0 {
 		return name
 	}
 	works, err := w.hub.works(ctx)
 	if err != nil {
-		log(ctx).Error(err, "Failed to list the Works before a removal")
+		log(ctx).Error(err, "Failed to list the Works that may not fit their records")
 		return "(unknown)"
 	}
 	for i := range works {
@@ -143,9 +147,10 @@ func (w *worker) resume(ctx context.Context, take string, work *v1alpha1.Work, r
 
 // wait reports that a Work is not carried out while another one does not fit its record.
 func (w *worker) wait(ctx context.Context, work *v1alpha1.Work, what, halted string) (time.Duration, error) {
-	return w.reportApplied(ctx, work, condition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, fmt.Sprintf(
+	later, err := w.reportApplied(ctx, work, condition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, fmt.Sprintf(
 		"%s: Work %s does not fit this cluster's record: the hub was restored, or is another one. Run at the hub: kubectl patchbay hub resume --in %s",
 		what, halted, w.cluster)), &v1alpha1.HaltedWork{})
+	return cmp.Or(later, slowRecheck), err
 }
 
 // rejected reports why a Work was not taken over into the record.
