@@ -503,10 +503,11 @@ func TestAgentKeepsTheClustersSecret(t *testing.T) {
 	}
 }
 
-// (Safety 4) An agent that cannot reach its hub carries out no order, not even one in its record.
+// (Safety 4) An agent that starts while its hub is away repairs what its records have, and carries
+// out no order, not even one in a record.
 func TestAgentHearsTheHubBeforeItRemoves(t *testing.T) {
 	b := start(t)
-	w := b.made(t, "waits", signed("hub-1", 5, 10))
+	w, kept := b.made(t, "waits", signed("hub-1", 5, 10)), b.made(t, "kept", signed("hub-1", 5, 10))
 	b.stop()
 	b.order(t, w)
 	rec := &v1alpha1.AppliedWork{}
@@ -517,9 +518,13 @@ func TestAgentHearsTheHubBeforeItRemoves(t *testing.T) {
 	if err := b.Update(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
+	if err := b.Delete(t.Context(), b.object(t, "v1", "ConfigMap", "default", kept.Name)); err != nil {
+		t.Fatal(err)
+	}
 	b.runAt(t, &rest.Config{Host: "https://127.0.0.1:1"})
-	<-time.After(3 * time.Second)
-	b.value(t, "waits", "v")
+	b.value(t, kept.Name, "v")
+	<-time.After(2 * time.Second)
+	b.value(t, w.Name, "v")
 	b.stop()
 	b.run(t)
 	b.awaitWork(t, w, "it is carried out", failed(v1alpha1.ReasonOrdered, ""))
