@@ -215,12 +215,11 @@ func appliedCondition(errs []error) metav1.Condition {
 	if len(errs) == 0 {
 		return manifestCondition(nil)
 	}
-	worst := manifestCondition(errs[0])
-	message := worst.Message
-	for _, err := range errs[1:] {
-		message += "; " + manifestCondition(err).Message
+	var messages []string
+	for _, err := range errs {
+		messages = append(messages, manifestCondition(err).Message)
 	}
-	return condition(v1alpha1.ConditionApplied, false, worst.Reason, message)
+	return condition(v1alpha1.ConditionApplied, false, manifestCondition(errs[0]).Reason, strings.Join(messages, "; "))
 }
 
 // readyCondition sums up all manifests.

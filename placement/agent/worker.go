@@ -67,16 +67,21 @@ func (w *worker) reconcile(ctx context.Context, name string) (later time.Duratio
 			return w.rejected(ctx, work, err)
 		}
 	}
-	if rec.Spec.Work.Removal != nil { // the order came before its Work was lost
-		switch {
-		case !filled:
-			return 0, nil // the hub may have taken it back
-		case w.anyHalted(ctx) != "":
-			return slowRecheck, nil
-		}
-		return w.carryOut(ctx, work, rec)
+	if rec.Spec.Work.Removal != nil {
+		return w.recordedOrder(ctx, work, rec, filled)
 	}
 	return w.uphold(ctx, work, rec, filled)
+}
+
+// recordedOrder carries out an order that came before its Work was lost.
+func (w *worker) recordedOrder(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork, filled bool) (time.Duration, error) {
+	switch {
+	case !filled:
+		return 0, nil // the hub may have taken it back
+	case w.anyHalted(ctx) != "":
+		return slowRecheck, nil
+	}
+	return w.carryOut(ctx, work, rec)
 }
 
 // judge notes whether a Work fits its record, by what the cache has of it now, and lets every
