@@ -292,6 +292,16 @@ func TestAgentReportsRefusedRemovals(t *testing.T) {
 	t.Run("forbidden", func(t *testing.T) {
 		w := b.made(t, "forbidden", signed("hub-1", 5, 10))
 		b.allow(t, metav1.NamespaceDefault, "none") // the admin closes the namespace
+		as, err := client.New(b.local(), client.Options{Scheme: b.Scheme()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the agent's policy sees the label", func() error {
+			if as.Delete(t.Context(), b.object(t, "v1", "ConfigMap", "default", "forbidden"), client.DryRunAll) == nil {
+				return errors.New("a deletion is allowed")
+			}
+			return nil
+		})
 		b.order(t, w)
 		b.soon(t, w, "it says who refuses", failed(v1alpha1.ReasonRefused, "the agent of a hub may not write in namespace default"))
 		b.allow(t, metav1.NamespaceDefault, v1alpha1.AccessAdopt)

@@ -62,7 +62,7 @@ func Kill(ctx context.Context, dir string) error {
 			return err
 		}
 		for _, pid := range pids {
-			if err := kill(pid, dir); err != nil {
+			if err := kill(ctx, pid, dir); err != nil {
 				return err
 			}
 		}
@@ -75,8 +75,9 @@ func Kill(ctx context.Context, dir string) error {
 }
 
 // kill opens a pidfd first and then checks the owner again, so that a reused number is
-// never killed.
-func kill(pid int, dir string) error {
+// never killed. It returns when the process is gone: a process that ends loses its command line
+// first, and its files, with the lock on the guest's disk, only after all of its memory.
+func kill(ctx context.Context, pid int, dir string) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
 		return nil // nobody has the number, or a thread of another process
@@ -91,5 +92,15 @@ func kill(pid int, dir string) error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
-	return nil
+	const turnMillis = 50 // how late a cancelled context may be noticed
+	for ctx.Err() == nil {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, turnMillis)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for process %d: %w", pid, err)
+		}
+		if n > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("wait for process %d: %w", pid, ctx.Err())
 }
