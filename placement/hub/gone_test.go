@@ -94,3 +94,33 @@ func TestRemoved(t *testing.T) {
 		})
 	}
 }
+
+// An object with a volume claim may have it in each cluster that has been sent the object, until
+// that reports that it has not.
+func TestVolumes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		state  v1alpha1.TargetState
+		facts  map[string]facts
+		want   int
+	}{
+		"not in the cache": {"Its Work was made just now.", v1alpha1.TargetActive, nil, 1},
+		"not reported":     {"The cluster may have made it.", v1alpha1.TargetActive, map[string]facts{"east": {}}, 1},
+		"made":             {"It has the object.", v1alpha1.TargetActive, map[string]facts{"east": {uids: []types.UID{"x"}}}, 1},
+		"leaving":          {"It has the object yet.", v1alpha1.TargetDraining, map[string]facts{"east": {uids: []types.UID{"x"}}}, 1},
+		"refused":          {"It has not made it.", v1alpha1.TargetActive, map[string]facts{"east": {uids: []types.UID{""}}}, 0},
+		"pending":          {"It was not sent.", v1alpha1.TargetPending, nil, 0},
+		"removed":          {"A person has ordered that.", v1alpha1.TargetRemoving, map[string]facts{"east": {uids: []types.UID{"x"}}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &pass{key: Key{GroupKind: schema.GroupKind{Kind: "PersistentVolumeClaim"}, Name: "data"}, object: &unstructured.Unstructured{}, facts: tc.facts}
+			a := &v1alpha1.Assignment{}
+			a.Spec.Targets = []v1alpha1.Target{{Cluster: "east", State: tc.state}}
+			if got := p.volumes(a); len(got) != tc.want {
+				t.Errorf("%s\nvolumes: got %v, want %d", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

@@ -197,14 +197,11 @@ func (p *pass) volumes(a *v1alpha1.Assignment) map[string]string {
 	for _, t := range a.Spec.Targets {
 		name := string(t.Cluster)
 		uids := p.facts[name].uids
-		made := len(uids) == 0 // it has not reported yet, or its Work was lost
-		if p.works[name] == nil {
-			made = p.lastPosition(name).Revision > 0
-		}
+		made := len(uids) == 0 // it has not reported yet, its Work was lost, or the cache does not have it yet
 		for _, uid := range uids {
 			made = made || uid != ""
 		}
-		if made && t.State != v1alpha1.TargetRemoving {
+		if made && (t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining) {
 			found[name] = claims[0]
 		}
 	}
