@@ -109,7 +109,9 @@ func TestVolumes(t *testing.T) {
 		"not reported":     {"The cluster may have made it.", v1alpha1.TargetActive, map[string]facts{"east": {}}, 1},
 		"made":             {"It has the object.", v1alpha1.TargetActive, map[string]facts{"east": {uids: []types.UID{"x"}}}, 1},
 		"leaving":          {"It has the object yet.", v1alpha1.TargetDraining, map[string]facts{"east": {uids: []types.UID{"x"}}}, 1},
-		"refused":          {"It has not made it.", v1alpha1.TargetActive, map[string]facts{"east": {uids: []types.UID{""}}}, 0},
+		"about to":         {"Its first report was of before.", v1alpha1.TargetActive, map[string]facts{"east": {uids: []types.UID{""}}}, 1},
+		"refused":          {"It has not made it.", v1alpha1.TargetActive, map[string]facts{"east": {uids: []types.UID{""}, refused: "Refused"}}, 0},
+		"refuses a change": {"It has the object as it was.", v1alpha1.TargetActive, map[string]facts{"east": {uids: []types.UID{"x"}, refused: "Invalid"}}, 1},
 		"pending":          {"It was not sent.", v1alpha1.TargetPending, nil, 0},
 		"removed":          {"A person has ordered that.", v1alpha1.TargetRemoving, map[string]facts{"east": {uids: []types.UID{"x"}}}, 0},
 	} {

@@ -196,9 +196,9 @@ func (p *pass) volumes(a *v1alpha1.Assignment) map[string]string {
 	found := map[string]string{}
 	for _, t := range a.Spec.Targets {
 		name := string(t.Cluster)
-		uids := p.facts[name].uids
-		made := len(uids) == 0 // it has not reported yet, its Work was lost, or the cache does not have it yet
-		for _, uid := range uids {
+		f := p.facts[name]
+		made := f.refused == "" // also when it has not reported yet, or only that it is about to make it
+		for _, uid := range f.uids {
 			made = made || uid != ""
 		}
 		if made && (t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining) {
