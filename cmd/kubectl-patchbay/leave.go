@@ -50,7 +50,7 @@ func leave(ctx context.Context, c client.Client) error {
 	objects = append(objects, own("v1", "Secret", hubSecret), own("v1", "Secret", certificate), own("v1", "Secret", hubToken),
 		own("coordination.k8s.io/v1", "Lease", "patchbay-agent"))
 	for _, o := range objects {
-		if o.GetKind() == "Namespace" {
+		if o.GetKind() == "Namespace" && o.GetName() == agentNamespace {
 			continue
 		}
 		err := c.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))

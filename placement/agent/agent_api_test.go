@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -549,10 +550,85 @@ func TestAgentFetchesSecrets(t *testing.T) {
 	live("aHVudGVyMw==")
 
 	b.stop() // what it knew is gone with it
-	if err := b.Delete(t.Context(), beside); err != nil {
+	for _, o := range []client.Object{beside, b.object(t, "v1", "Secret", "shop", "db")} {
+		if err := b.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.run(t)
+	eventually(t, "the Secret is made again from the cluster's copy", func() error {
+		if b.object(t, "v1", "Secret", "shop", "db") == nil {
+			return errors.New("gone")
+		}
+		return nil
+	})
+	live("aHVudGVyMw==")
+	b.awaitWork(t, w, "it is applied", applied(2))
+
+	b.stop()
+	copied := b.object(t, "v1", "Secret", v1alpha1.CopyNamespace, w.Name)
+	owner := b.object(t, v1alpha1.SchemeGroupVersion().String(), "AppliedWork", "", w.Name)
+	if !metav1.IsControlledBy(copied, owner) {
+		t.Errorf("copy: got owners %v, want the AppliedWork, with which it goes", copied.GetOwnerReferences())
+	}
+	if err := b.Delete(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}
 	b.run(t)
 	b.awaitWork(t, w, "it waits for the data", failed(v1alpha1.ReasonProgressing, "secrets shop/db: its data"))
 	live("aHVudGVyMw==")
+}
+
+// An agent that starts while its hub is away repairs a Secret from the cluster's copy; a copy of
+// other data than the record's is not used.
+func TestAgentRepairsSecretsAlone(t *testing.T) {
+	b := start(t)
+	beside := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.VersionAnnotation: "v1"}},
+		Data:       map[string][]byte{"password": []byte("hunter2")},
+	}
+	if err := b.Create(t.Context(), beside); err != nil {
+		t.Fatal(err)
+	}
+	m := manifest(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: db, namespace: shop}}")
+	m.Secret = &v1alpha1.SecretData{Version: "v1"}
+	w := b.work(t, "secret-db", nil, m)
+	b.awaitWork(t, w, "applied", applied(1))
+	copied := &corev1.Secret{}
+	eventually(t, "the data are copied", func() error {
+		return b.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.CopyNamespace, Name: w.Name}, copied)
+	})
+	b.stop()
+	before := b.object(t, "v1", "Secret", "shop", "db")
+	if err := b.Delete(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	away := rest.CopyConfig(b.env.Config)
+	away.Host = "https://127.0.0.1:1"
+	b.runAt(t, away)
+	eventually(t, "the Secret is made again", func() error {
+		if o := b.object(t, "v1", "Secret", "shop", "db"); o == nil || o.GetUID() == before.GetUID() || field(o, "data", "password") != "aHVudGVyMg==" {
+			return fmt.Errorf("got %v, want a new one with the data", o)
+		}
+		return nil
+	})
+	b.stop()
+
+	copied.Annotations[v1alpha1.VersionAnnotation], copied.Data["password"] = "v0", []byte("hunter0")
+	if err := b.Update(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Delete(t.Context(), b.object(t, "v1", "Secret", "shop", "db")); err != nil {
+		t.Fatal(err)
+	}
+	b.run(t)
+	eventually(t, "the hub's data are in the Secret and in the copy", func() error {
+		if err := b.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil {
+			return err
+		}
+		if o := b.object(t, "v1", "Secret", "shop", "db"); o == nil || field(o, "data", "password") != "aHVudGVyMg==" || string(copied.Data["password"]) != "hunter2" {
+			return fmt.Errorf("got %v, and the copy's version %v", o, copied.Annotations)
+		}
+		return nil
+	})
 }

@@ -27,7 +27,7 @@
 //
 // No object that the agent writes is larger than MaxObjectBytes: large statuses come back as
 // conditions and counts (Truncated), and a Work that is too large for its record is refused. The
-// data of Secrets are in memory only, and in no record, report or log.
+// data of Secrets are in Secrets, here in those of CopyNamespace, and in no record, report or log.
 //
 // What the hub may do in the cluster its admin says: Guard has the kinds, and labels on
 // namespaces, objects and ServiceAccounts the rest. In each namespace that it may write in

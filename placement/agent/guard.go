@@ -56,7 +56,7 @@ func (g Guard) refuses(t target) string {
 	builtIn := !strings.Contains(resource.Group, ".") || strings.HasSuffix(resource.Group, ".k8s.io")
 	listed := slices.Contains(g.Resources, resource.String())
 	switch {
-	case strings.HasPrefix(ns, "kube-"), ns != "" && ns == g.Namespace, ns == v1alpha1.SystemNamespace:
+	case strings.HasPrefix(ns, "kube-"), ns != "" && ns == g.Namespace, ns == v1alpha1.SystemNamespace, ns == v1alpha1.CopyNamespace:
 		return fmt.Sprintf("%s: metadata.namespace: the agent writes nothing in namespace %s, whatever its labels", t, ns)
 	case slices.Contains(guardedGroups, resource.Group), resource.Group == "" && slices.Contains([]string{"nodes", "namespaces"}, resource.Resource):
 		return fmt.Sprintf("%s: objects of this kind belong to the cluster's own admin", t)

@@ -62,6 +62,7 @@ func TestHubUserIsNoRoot(t *testing.T) {
 		"Namespace":      {"The agent did not make it.", nil, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: new, namespace: monitoring}}", "kubectl label namespace monitoring placement.patchbay.io/access=create", "Secret"},
 		"ForceNamespace": {"Nor by force.", force, "configmaps", fmt.Sprintf(settings, "monitoring", "ours"), "metadata.namespace", ""},
 		"KubeSystem":     {"Kubernetes' own.", force, "configmaps", "{apiVersion: v1, kind: ConfigMap, metadata: {name: new, namespace: kube-system}}", "kube-system", "ConfigMap"},
+		"Copies":         {"The agent's copies.", force, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: new, namespace: patchbay-agent-secrets}}", "patchbay-agent-secrets", "Secret"},
 		"Patchbay":       {"The node daemon's.", force, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: new, namespace: patchbay-system}}", "patchbay-system", "Secret"},
 		"Force":          {"Somebody else's in a namespace that is open.", force, "configmaps", fmt.Sprintf(settings, "team", "ours"), "apply.conflict Force: it was there before and is not the agent's, so the cluster's admin must allow", ""},
 		"Adopt":          {"Nor is it adopted.", func(s *v1alpha1.WorkSpec) { s.Apply.Conflict = v1alpha1.ConflictAdopt }, "configmaps", fmt.Sprintf(settings, "team", "theirs"), "apply.conflict Adopt", ""},
@@ -332,6 +333,8 @@ func testStolenToken(t *testing.T, b *bench, user string) {
 		"Secret": {"Not by name either.", func(...client.CreateOption) error {
 			return thief.Get(ctx, client.ObjectKey{Namespace: "monitoring", Name: "password"}, &corev1.Secret{})
 		}, false},
+		"Copies":     {"It keeps the data of Secrets there, and nothing else.", configMap(v1alpha1.CopyNamespace, ours), false},
+		"BindCopies": {"Nor gets more rights there.", bind(v1alpha1.CopyNamespace, "patchbay-agent-placeable", self), false},
 		"Token": {"It gets no tokens.", func(...client.CreateOption) error {
 			return thief.SubResource("token").Create(ctx, &corev1.ServiceAccount{ObjectMeta: named("team", "deployer")}, &authenticationv1.TokenRequest{})
 		}, false},

@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -116,11 +115,7 @@ func (h *hub) secret(ctx context.Context, name string) (secretData, error) {
 		}
 		return secretData{}, fmt.Errorf("read the data of Work %s: %w", name, err)
 	}
-	data := make(map[string]any, len(o.Data))
-	for key, value := range o.Data {
-		data[key] = base64.StdEncoding.EncodeToString(value)
-	}
-	return secretData{version: o.Annotations[v1alpha1.VersionAnnotation], data: data}, nil
+	return dataOf(o), nil
 }
 
 // report writes a Work's status, unless it has it already; later says when to come again,

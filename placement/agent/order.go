@@ -55,7 +55,7 @@ func (w *worker) carryOut(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 		return 0, err
 	}
 	w.digests.Delete(rec.Name)
-	w.data.Delete(rec.Name)
+	w.secrets.known.Delete(rec.Name)
 	log(ctx).Info("Removed what the hub ordered", "work", rec.Name, "policy", rec.Spec.Work.Removal.Policy)
 	if work == nil {
 		return 0, nil

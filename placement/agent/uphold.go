@@ -5,14 +5,12 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -39,6 +37,9 @@ func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.
 	}
 	w.digests.Store(rec.Name, fresh)
 	applied := appliedCondition(errs)
+	if err := w.secrets.copy(ctx, next); err != nil {
+		errs = append(errs, err) // to try again; the object is there
+	}
 	next.Status.Revision = spec.Revision
 	mismatched := condition(v1alpha1.ConditionHubMismatch, false, v1alpha1.ReasonSettled, "")
 	if work != nil && !fits(work, rec) {
@@ -92,7 +93,7 @@ func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 		k.uid = entry.UID
 	}
 	out := outcome{}
-	if err = w.fill(ctx, rec.Name, t, m.Secret); err != nil && (keeps(rec) || work != nil && !fits(work, rec)) {
+	if err = w.secrets.fill(ctx, rec.Name, t, m.Secret); err != nil && (keeps(rec) || work != nil && !fits(work, rec)) {
 		err = w.keepData(ctx, t, k.uid, err)
 	}
 	if err == nil {
@@ -111,36 +112,6 @@ func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 		ms = lastWords(ms, before)
 	}
 	return ms, err
-}
-
-// secretData are the data of a Secret. They are in memory only: no record has them, so an
-// agent that starts while the hub is away leaves the Secrets of its cluster as they are.
-type secretData struct {
-	version string
-	data    map[string]any
-}
-
-// fill puts the data of a Secret, which the hub has beside the Work, into the target.
-func (w *worker) fill(ctx context.Context, name string, t target, want *v1alpha1.SecretData) error {
-	if want == nil {
-		return nil
-	}
-	stored, _ := w.data.Load(name)
-	known, _ := stored.(secretData)
-	if known.version != want.Version {
-		var err error
-		if known, err = w.hub.secret(ctx, name); err != nil {
-			return err
-		}
-		if known.version != want.Version {
-			return &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: its data of this revision are not to be had from the hub yet, or no more", t)}
-		}
-		w.data.Store(name, known)
-	}
-	if len(known.data) > 0 {
-		t.object.Object["data"] = runtime.DeepCopyJSON(known.data)
-	}
-	return nil
 }
 
 // keepData gives a target the data that the cluster's Secret has from the hub, if it is the recorded

@@ -22,6 +22,7 @@ type worker struct {
 	hub     *hub
 	records *records
 	applier *applier
+	secrets *secrets
 	watcher *watcher
 	pods    *pods
 	halt    *halt
@@ -30,7 +31,6 @@ type worker struct {
 	all func(context.Context)
 
 	digests sync.Map // by Work
-	data    sync.Map // secretData by Work
 }
 
 // digests are what this agent applied, by objectKey, for one position of a Work.

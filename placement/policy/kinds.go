@@ -43,7 +43,7 @@ func Placeable(kind schema.GroupKind, namespaced bool) bool {
 // cluster has its own of some names, and the system's namespaces are not for users.
 func PlaceableObject(kind schema.GroupKind, namespace, name string) bool {
 	if strings.HasPrefix(namespace, "kube-") || strings.HasPrefix(namespace, v1alpha1.ClusterNamespacePrefix) ||
-		namespace == v1alpha1.SystemNamespace {
+		namespace == v1alpha1.SystemNamespace || namespace == v1alpha1.CopyNamespace {
 		return false
 	}
 	switch kind {

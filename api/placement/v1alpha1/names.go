@@ -16,6 +16,10 @@ const (
 	HeartbeatLease = "agent"
 )
 
+// CopyNamespace, in a cluster, has a Secret for each placed Secret, with its data, which the
+// agent repairs with while its hub is away. Only the agent has rights there.
+const CopyNamespace = "patchbay-agent-secrets"
+
 // Annotations on objects at the hub.
 const (
 	// ClustersAnnotation says where the object runs, before any policy: "east",
