@@ -7,6 +7,7 @@ package claims_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -20,28 +21,40 @@ import (
 	"github.com/patchbay-cni/patchbay/test/random"
 )
 
+// stalled is how long no Pod may come or go: however busy the machine is, the storm goes on.
+const stalled = 3 * time.Minute
+
+// podsPerRestart is how many Pods are gone when the next daemon ends.
+const podsPerRestart = 25
+
 // storm is Pods that come and go on all nodes while daemons are restarted and killed.
 type storm struct {
 	*fleet
 	seed       uint64
 	nets       []*network.Network // the first is the usual one
 	pods, each int                // each node has this many Pods in all, and at a time
+	gone       chan struct{}      // a Pod each; closed when all are
 	restarts   atomic.Int64
 }
 
-// run returns when all Pods are gone.
+// run returns when all Pods are gone, or none has gone for too long.
 func (s *storm) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.gone = make(chan struct{}, s.pods*len(s.hosts))
+	var fate sync.WaitGroup
+	fate.Go(func() { s.restart(ctx, cancel) })
 	errs := make([]error, len(s.hosts))
 	var all sync.WaitGroup
 	for i, h := range s.hosts {
 		all.Go(func() { errs[i] = s.node(ctx, h, rand.New(rand.NewPCG(s.seed, uint64(i)))) })
 	}
-	over, end := context.WithCancel(ctx)
-	var fate sync.WaitGroup
-	fate.Go(func() { s.restart(over) })
 	all.Wait()
-	end()
+	close(s.gone)
 	fate.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	return errors.Join(errs...)
 }
 
@@ -60,16 +73,24 @@ func (s *storm) node(ctx context.Context, h *host, dice *rand.Rand) error {
 		all.Go(func() {
 			defer func() { <-slots }()
 			errs[i] = h.live(ctx, net, stay, published)
+			s.gone <- struct{}{}
 		})
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-// restart ends daemons of one node after the other, half of them without warning.
-func (s *storm) restart(ctx context.Context) {
+// restart ends daemons of one node after the other, half of them without warning, as Pods go.
+func (s *storm) restart(ctx context.Context, cancel context.CancelCauseFunc) {
 	dice := rand.New(rand.NewPCG(s.seed, 1<<32))
-	for ctx.Err() == nil {
+	var over atomic.Int64
+	watchdog := time.AfterFunc(stalled, func() { cancel(fmt.Errorf("no Pod has gone for %s, after %d of them", stalled, over.Load())) })
+	defer watchdog.Stop()
+	for range s.gone {
+		watchdog.Reset(stalled)
+		if over.Add(1)%podsPerRestart > 0 {
+			continue
+		}
 		h := s.hosts[dice.IntN(len(s.hosts))]
 		end := h.restart
 		if dice.IntN(2) == 0 {
@@ -77,10 +98,6 @@ func (s *storm) restart(ctx context.Context) {
 		}
 		if end(ctx) == nil {
 			s.restarts.Add(1)
-		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
 		}
 	}
 }
@@ -100,10 +117,8 @@ func TestStorm(t *testing.T) {
 		fleet: newFleet(t, env, 50, proxy.Config(), quick, wide, narrow),
 		seed:  seed, nets: []*network.Network{wide, narrow}, pods: 40, each: 4,
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
 	begin := time.Now()
-	if err := s.run(ctx); err != nil {
+	if err := s.run(t.Context()); err != nil {
 		s.show(t)
 		t.Fatal(err)
 	}
@@ -112,6 +127,8 @@ func TestStorm(t *testing.T) {
 		t.Errorf("%d daemons were restarted, want at least 5", s.restarts.Load())
 	}
 	proxy.Wait() // from now on no write is under way but those of living daemons
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
 	s.end(ctx, t)
 	t.Logf("%d restarts; claims: %+v", s.restarts.Load(), s.stats())
 	s.empty(t)
