@@ -106,8 +106,9 @@ func TestWhatIsInstalled(t *testing.T) {
 		kinds = append(kinds, o.GetKind())
 	}
 	want := []string{
-		"CustomResourceDefinition", "Namespace", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-		"ClusterRole", "ClusterRole", "ClusterRole", "ClusterRole", "ClusterRole", "ClusterRoleBinding", "ClusterRoleBinding", "Role", "RoleBinding", "Secret", "Deployment",
+		"CustomResourceDefinition", "Namespace", "Namespace", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		"ClusterRole", "ClusterRole", "ClusterRole", "ClusterRole", "ClusterRole", "ClusterRoleBinding", "ClusterRoleBinding",
+		"Role", "RoleBinding", "Role", "RoleBinding", "Secret", "Deployment",
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -16,7 +16,7 @@ const (
 	HeartbeatLease = "agent"
 )
 
-// CopyNamespace, in a cluster, has a Secret for each placed Secret, with its data, which the
+// CopyNamespace in a cluster has a Secret for each placed Secret, with its data, which the
 // agent repairs with while its hub is away. Only the agent has rights there.
 const CopyNamespace = "patchbay-agent-secrets"
 
