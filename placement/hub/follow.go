@@ -108,12 +108,13 @@ func (p *pass) losesLeader(ctx context.Context) error {
 	return nil
 }
 
-// follow records what the object takes along.
+// follow records what the object takes along. An object that has lost its policy stays where it
+// is, and what it took along stays with it.
 func (p *pass) follow(ctx context.Context, a *v1alpha1.Assignment) error {
-	if !p.alive() {
-		return nil // what it needs goes after it
+	if !p.alive() || p.wish == nil {
+		return nil // what it needs goes after it, or stays
 	}
-	if p.wish == nil || !p.wish.Follows() {
+	if !p.wish.Follows() {
 		a.Spec.Follows = nil
 		return nil
 	}

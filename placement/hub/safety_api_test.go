@@ -555,6 +555,31 @@ func TestFollowersStayWithoutAnAssignment(t *testing.T) {
 	}
 }
 
+// (Safety 1) What an object takes along stays with it when the object loses its policy.
+func TestLostPolicyKeepsFollowers(t *testing.T) {
+	b := newBench(t)
+	ns := b.namespace("lost-leader")
+	b.cluster("leader-east", v1alpha1.ClusterSpec{})
+	b.create(configMap(ns, "web", ""))
+	d := deployment(ns, "web", "leader-east", 1)
+	b.create(d)
+	key, config := deploymentKey(ns, "web"), configKey(ns, "web")
+	b.runs(config, map[string]int32{"leader-east": 0})
+	check := b.unremoved(ns)
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"placement.patchbay.io/clusters":null}}}`))
+	if err := b.client.Patch(t.Context(), d, patch); err != nil {
+		t.Fatal(err)
+	}
+	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonNoPolicy, "")
+	b.create(configMap(ns, "later", "leader-east")) // the hub has had time to do worse
+	b.runs(configKey(ns, "later"), map[string]int32{"leader-east": 0})
+	b.runs(config, map[string]int32{"leader-east": 0})
+	check()
+	b.annotate(d, "") // they leave together
+	b.runs(key, map[string]int32{})
+	b.runs(config, map[string]int32{})
+}
+
 // Works carry the hub's epoch and the term of the leader that wrote them.
 func TestWorksCarryTheTerm(t *testing.T) {
 	b := newBench(t)
