@@ -11,7 +11,7 @@ import (
 // agent repairs and restarts while the hub is away. It bears the Work's name.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,categories=placement
+// +kubebuilder:resource:scope=Cluster,categories=patchbay-placement
 // +kubebuilder:printcolumn:name=Kind,type=string,JSONPath=`.spec.work.source.kind`
 // +kubebuilder:printcolumn:name=Namespace,type=string,JSONPath=`.spec.work.source.namespace`
 // +kubebuilder:printcolumn:name=Object,type=string,JSONPath=`.spec.work.source.name`

@@ -12,7 +12,7 @@ import (
 // it. The hub writes it; nobody else does. It stands in the object's namespace.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,categories=placement
+// +kubebuilder:resource:scope=Namespaced,categories=patchbay-placement
 // +kubebuilder:printcolumn:name=Kind,type=string,JSONPath=`.spec.object.kind`
 // +kubebuilder:printcolumn:name=Object,type=string,JSONPath=`.spec.object.name`
 // +kubebuilder:printcolumn:name=Clusters,type=string,JSONPath=`.status.summary`

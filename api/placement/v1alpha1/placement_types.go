@@ -8,7 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // ClusterPlacement; the annotation on an object comes before both.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,categories=placement
+// +kubebuilder:resource:scope=Namespaced,categories=patchbay-placement
 // +kubebuilder:printcolumn:name=Clusters,type=string,JSONPath=`.spec.clusters.names`
 // +kubebuilder:printcolumn:name=Mode,type=string,JSONPath=`.spec.replicas.mode`
 // +kubebuilder:printcolumn:name=Valid,type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
@@ -29,7 +29,7 @@ type Placement struct {
 // ClusterPlacement says where objects of many namespaces run, and cluster-scoped ones.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,categories=placement
+// +kubebuilder:resource:scope=Cluster,categories=patchbay-placement
 // +kubebuilder:printcolumn:name=Clusters,type=string,JSONPath=`.spec.clusters.names`
 // +kubebuilder:printcolumn:name=Mode,type=string,JSONPath=`.spec.replicas.mode`
 // +kubebuilder:printcolumn:name=Valid,type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`

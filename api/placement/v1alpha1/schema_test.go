@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
+
+// category is what kubectl gets all our kinds by.
+const category = "patchbay-placement"
 
 // All kinds are registered, have a status of their own with conditions, say something in
 // kubectl get, and no rule of theirs blocks a write of the status.
@@ -47,8 +51,12 @@ func TestDefinitions(t *testing.T) {
 		if _, ok := status.Properties["conditions"]; !ok || v.Subresources == nil || v.Subresources.Status == nil {
 			t.Errorf("%s has no status with conditions", d.Name)
 		}
-		if len(v.AdditionalPrinterColumns) < 2 || !slices.Contains(d.Spec.Names.Categories, "placement") {
+		if len(v.AdditionalPrinterColumns) < 2 || !slices.Equal(d.Spec.Names.Categories, []string{category}) {
 			t.Errorf("%s: columns %v, categories %v", d.Name, v.AdditionalPrinterColumns, d.Spec.Names.Categories)
+		}
+		names := slices.Concat(d.Spec.Names.ShortNames, []string{d.Spec.Names.Singular, d.Spec.Names.Plural, strings.ToLower(d.Spec.Names.Kind)})
+		if slices.Contains(names, category) { // kubectl would take the name for the category
+			t.Errorf("%s: names %v, want none of them to be the category", d.Name, names)
 		}
 		if len(root.XValidations)+len(status.XValidations) > 0 {
 			t.Errorf("%s has rules at the root or on its status", d.Name)

@@ -13,7 +13,7 @@ import (
 // status. It stands in cluster-<name> and bears its Assignment's name.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,categories=placement
+// +kubebuilder:resource:scope=Namespaced,categories=patchbay-placement
 // +kubebuilder:printcolumn:name=Kind,type=string,JSONPath=`.spec.source.kind`
 // +kubebuilder:printcolumn:name=Namespace,type=string,JSONPath=`.spec.source.namespace`
 // +kubebuilder:printcolumn:name=Object,type=string,JSONPath=`.spec.source.name`
