@@ -57,7 +57,7 @@ spec: {clusters: {names: [east]}, onDelete: %s}
 // forgotten tells what of an object is left at the hub.
 func (w *world) forgotten(t *testing.T, o client.Object) error {
 	t.Helper()
-	err := w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o), object("apps/v1", "Deployment", "", ""))
+	err := w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o), fresh(o))
 	if err == nil {
 		return errors.New("it is there still")
 	}

@@ -110,14 +110,16 @@ func TestKCPPolicyAnyKind(t *testing.T) {
 	}
 }
 
-// define installs widgets at the hub and in all clusters, and waits until the hub's client
-// knows them.
+// define installs widgets at the hub and in all clusters, once, and waits until the hub's
+// client knows them.
 func (w *world) define(t *testing.T) {
 	t.Helper()
-	w.apply(t, w.Hub.Client, "", widgets)
-	for _, c := range w.Clusters {
-		w.apply(t, c.Client, "", widgets)
-	}
+	w.defining.Do(func() {
+		w.apply(t, w.Hub.Client, "", widgets)
+		for _, c := range w.Clusters {
+			w.apply(t, c.Client, "", widgets)
+		}
+	})
 	eventually(t, "the hub serves widgets", func() error {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion("test.example.com/v1")

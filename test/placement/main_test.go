@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +41,8 @@ type world struct {
 	*bed.Bed
 	hub    process.ID
 	agents map[string]process.ID
+
+	defining sync.Once // of widgets
 }
 
 func TestMain(m *testing.M) {

@@ -19,51 +19,20 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/render"
 )
 
-// Safety 1: a policy that is replaced by force, deleted, or that no longer selects what it
-// placed removes nothing, as its users do these things: each object keeps its UID.
-func TestSafetyLostPolicy(t *testing.T) {
-	t.Parallel()
-	w := shared
-	ns := w.namespace(t)
-	watch(t, w, ns)
-	policy := placement("p", "east, west")
-	w.apply(t, w.Hub.Client, ns, policy+"---\n"+plain("web", 4)+"---\n"+strings.ReplaceAll(settings("config", ""), `, annotations: {placement.patchbay.io/clusters: ""}`, "")+daemonSet)
-	w.available(t, ns, "web", 4)
-	objects := []client.Object{
-		object("apps/v1", "Deployment", ns, "web"), object("v1", "ConfigMap", ns, "config"), object("apps/v1", "DaemonSet", ns, "node"),
-	}
-	for _, o := range objects {
-		w.awaitWhere(t, o, "east,west")
-	}
-	before := w.uids(t, objects)
-	user := &terminal{t: t, dir: t.TempDir()}
-	admin, file := w.Hub.Control.AdminKubeconfig(), filepath.Join(user.dir, "policy.yaml")
-	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	kubectl := func(args string) { user.sh(admin, "kubectl -n "+ns+" "+args) }
-	for range 3 {
-		kubectl("replace --force -f " + file)
-	}
-	kubectl("delete placements.placement.patchbay.io/p")
-	for _, o := range objects {
-		w.placed(t, o, v1alpha1.ReasonNoPolicy)
-	}
-	kubectl("apply -f " + file) // as GitOps makes it again
-	for _, o := range objects {
-		w.placed(t, o, v1alpha1.ReasonSettled)
-	}
-	if after := w.uids(t, objects); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("UIDs: got %v, want %v", after, before)
-	}
-	kubectl("delete placements.placement.patchbay.io/p")
-	w.placed(t, objects[1], v1alpha1.ReasonNoPolicy)
-	user.sh(admin, "kubectl patchbay remove configmap/config --yes -n "+ns)
-	w.awaitWhere(t, objects[1], "")
-	w.awaitWhere(t, objects[0], "east,west")
-}
-
-const daemonSet = `---
+// mixed is one object of each sort that people place.
+var mixed = plain("web", 4) + `---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 2
+  serviceName: web
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      containers: [{name: c, image: "registry.example/app:1"}]
+---
 apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: node}
@@ -73,7 +42,142 @@ spec:
     metadata: {labels: {app: node}}
     spec:
       containers: [{name: c, image: "registry.example/app:1"}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: config}
+data: {a: b}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  ports: [{port: 80}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: test.example.com/v1
+kind: Widget
+metadata: {name: gear}
+spec: {size: 1}
 `
+
+// mixedIn names these objects in a namespace.
+func mixedIn(ns string) []client.Object {
+	return []client.Object{
+		object("apps/v1", "Deployment", ns, "web"), object("apps/v1", "StatefulSet", ns, "db"), object("apps/v1", "DaemonSet", ns, "node"),
+		object("v1", "ConfigMap", ns, "config"), object("v1", "Service", ns, "web"), object("v1", "PersistentVolumeClaim", ns, "data"),
+		object("test.example.com/v1", "Widget", ns, "gear"),
+	}
+}
+
+// place applies a policy and the mixed objects with kubectl, and waits until all are settled.
+func (u *user) place(policy string) []client.Object {
+	u.t.Helper()
+	u.w.define(u.t)
+	u.kubectl("apply -f " + u.file("placed.yaml", policy+"---\n"+mixed))
+	all := mixedIn(u.ns)
+	for _, o := range all {
+		u.w.placed(u.t, o, v1alpha1.ReasonSettled)
+	}
+	u.w.available(u.t, u.ns, "web", 4)
+	return all
+}
+
+// user is a person with kubectl in a namespace of the hub.
+type user struct {
+	*terminal
+	w  *world
+	ns string
+}
+
+// user makes a person for a test, with a namespace of its own that is watched.
+func (w *world) user(t *testing.T) *user {
+	t.Helper()
+	u := &user{terminal: &terminal{t: t, dir: t.TempDir()}, w: w, ns: w.namespace(t)}
+	watch(t, w, u.ns)
+	return u
+}
+
+func (u *user) kubectl(args string) string {
+	u.t.Helper()
+	return u.sh(u.w.Hub.Control.AdminKubeconfig(), "kubectl -n "+u.ns+" "+args)
+}
+
+// file writes a file and returns its path.
+func (u *user) file(name, text string) string {
+	u.t.Helper()
+	path := filepath.Join(u.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		u.t.Fatal(err)
+	}
+	return path
+}
+
+// Safety 1: a policy that is replaced by force, deleted and made again, reinstalled by Helm or
+// replaced by GitOps, or that no longer selects what it placed, removes nothing: no request of
+// 200 in each second fails meanwhile, and each object keeps its UID.
+func TestSafetyLostPolicy(t *testing.T) {
+	t.Parallel()
+	w := shared
+	u := w.user(t)
+	policy := placement("p", "east, west")
+	objects := u.place(policy)
+	before := w.uids(t, objects)
+	if len(before) != 2*len(objects)-2 { // the StatefulSet and the claim are in one cluster
+		t.Fatalf("objects in clusters: got %v, want all", before)
+	}
+	stop := w.traffic(t, u.ns, "web", 4)
+	file := u.file("policy.yaml", policy)
+	helm := u.file("release.yaml", strings.Replace(policy, "{name: p}", `{name: p, labels: {app.kubernetes.io/managed-by: Helm}, annotations: {meta.helm.sh/release-name: shop}}`, 1))
+	gitops := func(name string) string {
+		return "KUBECTL_APPLYSET=true kubectl -n " + u.ns + " apply --server-side --prune --applyset=shop -f " + u.file(name+".yaml", placement(name, "east, west"))
+	}
+	admin := w.Hub.Control.AdminKubeconfig()
+	for _, step := range []struct {
+		what string
+		do   func()
+		want string // the reason of the condition Placed
+	}{
+		{"replaced by force", func() {
+			for range 3 {
+				u.kubectl("replace --force -f " + file)
+			}
+		}, v1alpha1.ReasonSettled},
+		{"deleted", func() { u.kubectl("delete placement p") }, v1alpha1.ReasonNoPolicy},
+		{"made again", func() { u.kubectl("apply -f " + file) }, v1alpha1.ReasonSettled},
+		{"a release of Helm, reinstalled", func() {
+			u.kubectl("apply -f " + helm)
+			u.kubectl("delete -f " + helm)
+			u.kubectl("apply -f " + helm)
+		}, v1alpha1.ReasonSettled},
+		{"a release of Helm, uninstalled", func() { u.kubectl("delete -f " + helm) }, v1alpha1.ReasonNoPolicy},
+		{"of GitOps", func() { u.sh(admin, gitops("first")) }, v1alpha1.ReasonSettled},
+		{"of GitOps, renamed", func() { u.sh(admin, gitops("second")) }, v1alpha1.ReasonSettled},
+		{"not of these objects", func() {
+			u.kubectl(`patch placement second --type=merge -p '{"spec":{"objects":[{"kind":"ConfigMap","names":["other"]}]}}'`)
+		}, v1alpha1.ReasonNoPolicy},
+	} {
+		step.do()
+		for _, o := range objects {
+			w.placed(t, o, step.want)
+		}
+		if after := w.uids(t, objects); fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Fatalf("policy %s: got UIDs %v, want %v", step.what, after, before)
+		}
+	}
+	if left := u.kubectl("get patchbay-placement -o name"); !strings.Contains(left, "/second") || strings.Contains(left, "/first") {
+		t.Errorf("placement kinds: got %s, want the second policy and not the first", left)
+	}
+	stop()
+	u.sh(admin, "kubectl patchbay remove configmap/config --yes -n "+u.ns)
+	w.awaitWhere(t, objects[3], "")
+	w.awaitWhere(t, objects[0], "east,west")
+}
 
 // uids are those of objects, in each cluster that has them.
 func (w *world) uids(t *testing.T, objects []client.Object) map[string]types.UID {
@@ -82,7 +186,7 @@ func (w *world) uids(t *testing.T, objects []client.Object) map[string]types.UID
 	for _, o := range objects {
 		for name, c := range w.Clusters {
 			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err == nil {
-				found[name+" "+o.GetName()] = o.GetUID()
+				found[name+" "+o.GetObjectKind().GroupVersionKind().Kind] = o.GetUID()
 			} else if client.IgnoreNotFound(err) != nil {
 				t.Fatal(err)
 			}
