@@ -5,13 +5,16 @@
 package placement
 
 import (
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,8 +22,8 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/render"
 )
 
-// mixed is one object of each sort that people place.
-var mixed = plain("web", 4) + `---
+// unclaimed is one object of each sort that people place and that moves.
+var unclaimed = plain("web", 4) + `---
 apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: db}
@@ -55,15 +58,18 @@ spec:
   selector: {app: web}
   ports: [{port: 80}]
 ---
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: data}
-spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
----
 apiVersion: test.example.com/v1
 kind: Widget
 metadata: {name: gear}
 spec: {size: 1}
+`
+
+// mixed are the same and a claim.
+var mixed = unclaimed + `---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `
 
 // mixedIn names these objects in a namespace.
@@ -210,34 +216,60 @@ func (w *world) placed(t *testing.T, o client.Object, reason string) {
 	})
 }
 
-// Safety 3: a workload with a volume claim does not leave its cluster, and its claim stays when
-// the workload is deleted, also after the claim is deleted at the hub.
+// Safety 3: a workload with a volume claim, or with a template of one, does not leave its
+// cluster, and its claim stays when the workload is deleted, also after the claim is deleted at
+// the hub.
 func TestSafetyVolumeClaims(t *testing.T) {
 	t.Parallel()
+	cases := map[string]struct{ reason, kind, text string }{
+		"Deployment": {
+			"It names the claim.", "Deployment",
+			strings.Replace(deployment("web", 1, "east", ""), "      containers:", "      volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]\n      containers:", 1),
+		},
+		"StatefulSet": {
+			"Its cluster makes a claim from the template.", "StatefulSet",
+			strings.NewReplacer("kind: Deployment", "kind: StatefulSet", "  replicas: 1", `  replicas: 1
+  serviceName: web
+  volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]`).
+				Replace(deployment("web", 1, "east", "")),
+		},
+	}
 	w := shared
-	ns := w.namespace(t)
-	watch(t, w, ns)
-	w.apply(t, w.Hub.Client, ns, `
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := w.user(t)
+			claim := `
 apiVersion: v1
 kind: PersistentVolumeClaim
-metadata: {name: data}
+metadata: {name: data, annotations: {placement.patchbay.io/clusters: east}}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ---
-`+strings.Replace(deployment("web", 1, "east", ""), "      containers:", "      volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]\n      containers:", 1))
-	web, data := object("apps/v1", "Deployment", ns, "web"), object("v1", "PersistentVolumeClaim", ns, "data")
-	w.awaitWhere(t, web, "east")
-	w.awaitWhere(t, data, "east")
-	uid := data.GetUID()
-	w.annotate(t, object("apps/v1", "Deployment", ns, "web"), "west")
-	w.placed(t, web, v1alpha1.ReasonVolumesRefused)
-	w.remove(t, object("apps/v1", "Deployment", ns, "web"))
-	w.awaitWhere(t, web, "")
-	w.remove(t, object("v1", "PersistentVolumeClaim", ns, "data"))
-	eventually(t, "the hub has let the claim go", func() error { return w.forgotten(t, data) })
-	if got := w.where(t, data); got != "east" || data.GetUID() != uid {
-		t.Errorf("claim: is in %q with UID %s, want it kept in east with %s", got, data.GetUID(), uid)
+`
+			u.kubectl("apply -f " + u.file("objects.yaml", claim+tc.text))
+			web, data := object("apps/v1", tc.kind, u.ns, "web"), object("v1", "PersistentVolumeClaim", u.ns, "data")
+			made := object("v1", "PersistentVolumeClaim", u.ns, "data")
+			if tc.kind == "StatefulSet" {
+				made.SetName("data-web-0")
+			}
+			for _, o := range []client.Object{web, data, made} {
+				w.awaitWhere(t, o, "east")
+			}
+			before := []types.UID{data.GetUID(), made.GetUID()}
+			u.kubectl("annotate --overwrite " + tc.kind + "/web placement.patchbay.io/clusters=west")
+			w.placed(t, web, v1alpha1.ReasonVolumesRefused)
+			u.kubectl("delete " + tc.kind + "/web")
+			w.awaitWhere(t, web, "")
+			u.kubectl("delete pvc/data")
+			eventually(t, "the hub has let the claim go", func() error { return w.forgotten(t, data) })
+			for i, o := range []client.Object{data, made} {
+				if got := w.where(t, o); got != "east" || o.GetUID() != before[i] {
+					t.Errorf("%s\nclaim %s: is in %q with UID %s, want it kept in east with %s", tc.reason, o.GetName(), got, o.GetUID(), before[i])
+				}
+			}
+			checkLetGo(t, data)
+		})
 	}
-	checkLetGo(t, data)
 }
 
 // Safety 5: a removal that a finalizer holds is reported at the hub, with the finalizer.
@@ -268,4 +300,57 @@ func TestSafetyHeldRemoval(t *testing.T) {
 	})
 	finalizers("null")
 	w.awaitWhere(t, held, "")
+}
+
+// Safety 7: who reads Works, AppliedWorks, Assignments and Events does not read the data of a
+// placed Secret.
+func TestSafetySecrets(t *testing.T) {
+	t.Parallel()
+	w := shared
+	u := w.user(t)
+	value := "swordfish-" + u.ns
+	u.kubectl("create secret generic login --from-literal=password=" + value)
+	u.kubectl("annotate secret/login placement.patchbay.io/clusters=east")
+	login := object("v1", "Secret", u.ns, "login")
+	w.awaitWhere(t, login, "east")
+	w.placed(t, login, v1alpha1.ReasonSettled)
+	coded := base64.StdEncoding.EncodeToString([]byte(value))
+	if data, _, _ := unstructured.NestedString(login.Object, "data", "password"); data != coded {
+		t.Errorf("Secret in east: got password %q, want %q", data, coded)
+	}
+	const kinds = " -A -o yaml --show-managed-fields"
+	for where, printed := range map[string]string{
+		"the hub": u.kubectl("get works,assignments,events" + kinds),
+		"east":    u.sh(w.Clusters["east"].Control.AdminKubeconfig(), "kubectl get appliedworks,events"+kinds),
+	} {
+		if !strings.Contains(printed, u.ns) {
+			t.Errorf("%s: want the objects of %s to be read", where, u.ns)
+		}
+		if strings.Contains(printed, value) || strings.Contains(printed, coded) {
+			t.Errorf("%s: the Secret's value stands in an object of ours or in an Event", where)
+		}
+	}
+}
+
+// Safety 9: of 60 healthy moves none is a Warning.
+func TestSafetyHealthyMoves(t *testing.T) {
+	t.Parallel()
+	w := shared
+	u := w.user(t)
+	const workloads = 15
+	var text string
+	for i := range workloads {
+		text += "---\n" + deployment(fmt.Sprintf("web-%d", i), 1, "east", "1s")
+	}
+	u.kubectl("apply -f " + u.file("objects.yaml", text))
+	u.kubectl("wait --for=condition=Available deployment --all --timeout=220s")
+	var edits []time.Time
+	for _, to := range []string{"west", "east", "west", "east"} {
+		edits = append(edits, time.Now())
+		u.kubectl("annotate --overwrite deployment --all placement.patchbay.io/clusters=" + to)
+		for i := range workloads {
+			w.awaitWhere(t, object("apps/v1", "Deployment", u.ns, fmt.Sprintf("web-%d", i)), to)
+		}
+	}
+	w.checkBlocked(t, u.ns, edits)
 }
