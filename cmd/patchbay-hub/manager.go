@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/patchbay-cni/patchbay/placement/hub"
+	"github.com/patchbay-cni/patchbay/relist"
 	"github.com/patchbay-cni/patchbay/securemetrics"
 )
 
@@ -29,6 +30,7 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	// Requests are bounded by workers, and the API server shares itself out with
 	// priority and fairness: waiting here besides would only add latency.
 	cfg.QPS = -1
+	relist.Wrap(cfg)
 	opts, err := hub.Options(ctx)
 	if err != nil {
 		return nil, err

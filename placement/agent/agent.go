@@ -20,6 +20,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/relist"
 )
 
 // Config is what an agent needs to know.
@@ -62,19 +64,21 @@ func New(config Config) (*Agent, error) {
 	a := &Agent{config: config, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast))}
 	var err error
-	if a.hub, err = newHub(unthrottled(config.Hub), config.Cluster); err != nil {
+	if a.hub, err = newHub(adapt(config.Hub), config.Cluster); err != nil {
 		return nil, err
 	}
-	if err := a.connect(unthrottled(config.Local)); err != nil {
+	if err := a.connect(adapt(config.Local)); err != nil {
 		return nil, fmt.Errorf("make the cluster's client: %w", err)
 	}
 	return a, nil
 }
 
-// unthrottled leaves it to the API server's priority and fairness to share itself out.
-func unthrottled(config *rest.Config) *rest.Config {
+// adapt leaves it to the API server's priority and fairness to share itself out, and has watches
+// outlive a restore of its etcd.
+func adapt(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
+	relist.Wrap(config)
 	return config
 }
 

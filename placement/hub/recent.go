@@ -16,6 +16,10 @@ const (
 	forget = 5 * time.Second
 	// reportPace is how often what clusters report is written, at most.
 	reportPace = time.Second
+	// staleWait is how long to wait for a cache that is behind. It doubles so often at most,
+	// to 5 s, while the cache stays so.
+	staleWait      = 20 * time.Millisecond
+	staleDoublings = 8
 )
 
 // memory is what we remember of our last writes of an object's Assignment. It only
@@ -25,6 +29,25 @@ type memory struct {
 	generation int64
 	wrote      time.Time // the spec
 	reported   time.Time // the status
+	stale      int       // passes in a row that found the cache behind what is stored
+}
+
+// staleAgain is when to look again after a pass that found the cache behind: soon, and ever
+// later when it stays so.
+func (p *pass) staleAgain() time.Duration {
+	m := p.remembered()
+	wait := staleWait << m.stale
+	m.stale = min(m.stale+1, staleDoublings)
+	p.recent.Store(p.key, m)
+	return wait
+}
+
+// fresh forgets that the cache was behind.
+func (p *pass) fresh() {
+	if m := p.remembered(); m.stale > 0 {
+		m.stale = 0
+		p.recent.Store(p.key, m)
+	}
 }
 
 func (p *pass) remembered() memory {

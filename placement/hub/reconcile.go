@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// staleWait is how long to wait for a cache that is behind our own writes.
-	staleWait = 20 * time.Millisecond
 	// drainRetry is how long to wait for another object to leave a cluster.
 	drainRetry = time.Second
 	// namespaceWait is how long to wait for the namespace of a new Cluster.
@@ -78,9 +76,10 @@ func (h *hub) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) 
 	err = p.run(ctx)
 	switch {
 	case err == nil:
+		p.fresh()
 		return reconcile.Result{RequeueAfter: p.after}, nil
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), errors.Is(err, errStale):
-		return reconcile.Result{RequeueAfter: staleWait}, nil
+		return reconcile.Result{RequeueAfter: p.staleAgain()}, nil
 	case errors.Is(err, errDrainFull):
 		return reconcile.Result{RequeueAfter: drainRetry}, nil
 	case errors.Is(err, errNoNamespace): // the Cluster is new

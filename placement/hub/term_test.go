@@ -121,3 +121,20 @@ func TestSign(t *testing.T) {
 		t.Errorf("history: got %d entries up to %v, want the last %d", len(s.History), s.History[len(s.History)-1], maxHistory)
 	}
 }
+
+// A cache that stays behind, as after a restore, is not asked again fifty times a second.
+func TestStaleAgain(t *testing.T) {
+	t.Parallel()
+	p := &pass{hub: &hub{}, key: Key{Namespace: "ns", Name: "web"}}
+	var all time.Duration
+	for range 20 {
+		all += p.staleAgain()
+	}
+	if all < time.Minute {
+		t.Errorf("20 passes over a cache that stays behind: got %s, want more than a minute", all)
+	}
+	p.fresh()
+	if got := p.staleAgain(); got != staleWait {
+		t.Errorf("after a pass that found it fresh: got %s, want %s again", got, staleWait)
+	}
+}

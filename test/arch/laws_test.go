@@ -56,6 +56,10 @@ func laws() []law {
 			reason: "how programs end is a leaf",
 		},
 		{
+			who: "relist", forbidden: []string{module},
+			reason: "how programs outlive a restore of etcd is a leaf",
+		},
+		{
 			who: "securemetrics", forbidden: []string{module},
 			reason: "how programs are scraped is a leaf",
 		},
@@ -187,7 +191,7 @@ func laws() []law {
 		},
 		{
 			who: "placement/agent", forbidden: append([]string{module}, kernels...),
-			allowed: []string{module + "/api", module + "/placement/agent"},
+			allowed: []string{module + "/api", module + "/placement/agent", module + "/relist"},
 			reason:  "the agent carries out what it is told: of the hub it knows the kinds and nothing else",
 		},
 		{
