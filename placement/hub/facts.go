@@ -49,7 +49,8 @@ func factsOf(gk schema.GroupKind, w *v1alpha1.Work) facts {
 	}
 	m := &w.Status.Manifests[0]
 	f.replicas = m.Replicas
-	if c := meta.FindStatusCondition(m.Conditions, v1alpha1.ConditionApplied); c != nil && c.Status != metav1.ConditionTrue {
+	// An order to remove is answered for the Work; the manifest keeps what was said of it before.
+	if c := meta.FindStatusCondition(m.Conditions, v1alpha1.ConditionApplied); w.Spec.Removal == nil && c != nil && c.Status != metav1.ConditionTrue {
 		f.message, f.refused, f.gone = c.Message, refusal(c.Reason), c.Reason == v1alpha1.ReasonGone
 	}
 	f.associated, f.generation = m.Associated, m.Generation

@@ -126,3 +126,22 @@ func TestVolumes(t *testing.T) {
 		})
 	}
 }
+
+// What holds a removal is said, and not why the object was not applied before the order.
+func TestFactsOfRemoval(t *testing.T) {
+	t.Parallel()
+	failed := func(reason, message string) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: reason, Message: message}}
+	}
+	w := &v1alpha1.Work{Status: v1alpha1.WorkStatus{
+		Conditions: failed(v1alpha1.ReasonRemovalBlocked, "a finalizer"),
+		Manifests:  []v1alpha1.ManifestStatus{{Conditions: failed(v1alpha1.ReasonConflict, "not ours")}},
+	}}
+	if f := factsOf(schema.GroupKind{Kind: "ConfigMap"}, w); f.message != "not ours" || f.refused != v1alpha1.ReasonConflict {
+		t.Errorf("applied: got %q and %q, want what is said of the manifest", f.message, f.refused)
+	}
+	w.Spec.Removal = &v1alpha1.Removal{}
+	if f := factsOf(schema.GroupKind{Kind: "ConfigMap"}, w); f.message != "a finalizer" || f.refused != v1alpha1.ReasonRemovalBlocked {
+		t.Errorf("removed: got %q and %q, want what is said of the Work", f.message, f.refused)
+	}
+}
