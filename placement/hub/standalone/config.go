@@ -23,7 +23,8 @@ import (
 // inert are the controllers that run no workloads.
 const inert = "namespace-controller,garbage-collector-controller,serviceaccount-controller,serviceaccount-token-controller," +
 	"ttl-after-finished-controller,bootstrap-signer-controller,token-cleaner-controller,root-ca-certificate-publisher-controller," +
-	"certificatesigningrequest-cleaner-controller,certificatesigningrequest-signing-controller,clusterrole-aggregation-controller"
+	"certificatesigningrequest-cleaner-controller,certificatesigningrequest-signing-controller,clusterrole-aggregation-controller," +
+	"persistentvolumeclaim-protection-controller"
 
 // account is what the names of our service accounts begin with.
 const account = "system:serviceaccount:" + v1alpha1.SystemNamespace

@@ -22,7 +22,7 @@ const startTimeout = 4 * time.Minute
 // InertControllers is what a hub's controller manager may run: nothing that makes or
 // changes a workload.
 const InertControllers = "namespace,garbagecollector,serviceaccount-token,ttl-after-finished,bootstrapsigner,tokencleaner," +
-	"csrcleaner,csrsigning,clusterrole-aggregation"
+	"csrcleaner,csrsigning,clusterrole-aggregation,pvc-protection"
 
 // Config says what to start.
 type Config struct {
