@@ -5,6 +5,7 @@
 package placement
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,34 @@ func (h *history) order() *history {
 	h.add("", bed.HubUser, "update", "placement.patchbay.io", "works",
 		`{spec: {removal: {policy: Delete, sourceUID: s}, manifests: [{resource: deployments, object: {apiVersion: apps/v1, metadata: {namespace: ns, name: web}}}]}}`).
 		Namespace = "cluster-east"
+	return h
+}
+
+// placed is decide by the Placement ns/p. With clusters, the object is to run there, too.
+func (h *history) placed(number, state string, clusters ...any) *history {
+	h.decide(number, state)
+	object := h.all[len(h.all)-1].Object.Object
+	targets, _, err := unstructured.NestedSlice(object, "spec", "targets")
+	for _, one := range clusters {
+		targets = append(targets, map[string]any{"cluster": one, "state": "Active"})
+	}
+	err = errors.Join(err,
+		unstructured.SetNestedField(object, "Placement ns/p", "spec", "decision", "source"),
+		unstructured.SetNestedField(object, "p", "spec", "decision", "policyUID"),
+		unstructured.SetNestedSlice(object, targets, "spec", "targets"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h
+}
+
+// policy is a write of the Placement ns/p by a person.
+func (h *history) policy(verb, spec string) *history {
+	body := `{}`
+	if verb != "delete" {
+		body = `{metadata: {uid: p}, spec: ` + spec + `}`
+	}
+	h.add("", "other-user", verb, "placement.patchbay.io", "placements", body).Name = "p"
 	return h
 }
 
@@ -123,6 +152,29 @@ func TestWatcherSees(t *testing.T) {
 		"Repaired":   {"Somebody deleted it.", func(h *history) { h.decide("1", "Active").create("u").remove("other-user", "u").create("v") }, ""},
 		"Undecided":  {"It is not wanted there.", func(h *history) { h.create("u") }, "I3"},
 		"SameNumber": {"What is wanted changes by a decision.", func(h *history) { h.decide("1", "Active").decide("1", "Removing") }, "I3"},
+		"Moved": {"The policy has other clusters now.", func(h *history) {
+			h.policy("create", "{}").placed("1", "Active").policy("update", "{}").placed("2", "Removing", "west")
+		}, ""},
+		"PolicyLost": {"Losing a policy is not a removal order.", func(h *history) {
+			h.policy("create", "{}").placed("1", "Active").policy("delete", "").placed("2", "Removing")
+		}, "I6"},
+		"Unselected": {"Nor is no longer being selected by it.", func(h *history) { h.policy("create", "{}").placed("1", "Active").placed("2", "Removing") }, "I6"},
+		"OnUnselected": {"Unless the policy says so.", func(h *history) {
+			h.policy("create", "{onUnselected: Remove}").placed("1", "Active").placed("2", "Removing")
+		}, ""},
+		"ObjectDeleted": {"A person deleted the object, later also the policy.", func(h *history) {
+			h.policy("create", "{}").placed("1", "Active").here("2").policy("delete", "")
+			h.add("", "other-user", "delete", "apps", "deployments", "{}")
+			h.placed("2", "Removing")
+		}, ""},
+		"SecretTold": {"Values of Secrets are in Secrets only.", func(h *history) {
+			h.add("", "other-user", "create", "", "secrets", `{data: {password: "aHVudGVyLWh1bnRlcg=="}}`)
+			h.add("", bed.HubUser, "create", "placement.patchbay.io", "works", `{spec: {text: aHVudGVyLWh1bnRlcg==}}`)
+		}, "I8"},
+		"SecretKept": {"Where they may be.", func(h *history) {
+			h.add("", "other-user", "create", "", "secrets", `{data: {password: "aHVudGVyLWh1bnRlcg=="}}`)
+			h.add("east", bed.AgentUser, "create", "", "secrets", `{data: {password: "aHVudGVyLWh1bnRlcg=="}}`)
+		}, ""},
 		"Covered": {"West has taken over.", func(h *history) {
 			h.here("2").there("east", bed.AgentUser, "u", "2", "2")
 			h.there("west", "other-user", "w", "2", "2")
@@ -155,7 +207,7 @@ func TestWatcherSees(t *testing.T) {
 			t.Parallel()
 			h := &history{t: t}
 			tc.write(h)
-			got := strings.Join((&watcher{all: h.all}).broken(), "\n")
+			got := strings.Join((&watcher{all: h.all, namespaces: []string{"ns"}}).broken(), "\n")
 			if tc.want == "" && got != "" || !strings.HasPrefix(got, tc.want) {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}

@@ -6,6 +6,8 @@ package placement
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,7 +31,8 @@ type held struct {
 type ledger struct {
 	spots   map[spot]*held
 	decided map[string]string // the last decision by object
-	broken  []string          // what is against I2 or I3
+	asked   *asked            // by people, at the hub
+	broken  []string          // what is against I2, I3 or I6
 }
 
 func (l *ledger) breaksf(format string, args ...any) {
@@ -44,13 +47,16 @@ func (l *ledger) at(cluster, key string) *held {
 	return l.spots[s]
 }
 
-// brokenOrders is I2 and I3: whatever we delete has an order for its UID, and each decision
-// makes at most one creation, where it newly wants the object, and one deletion, where it
-// no longer does. A creation more is for each time that somebody else deletes the object,
-// unless it is a Pod.
+// brokenOrders is I2, I3 and I6: whatever we delete has an order for its UID, no decision leaves
+// a cluster that no person has asked for, and each makes at most one creation, where it newly
+// wants the object, and one deletion, where it no longer does. A creation more is for each time
+// that somebody else deletes the object, unless it is a Pod.
 func (x *watcher) brokenOrders() []string {
-	l := &ledger{spots: map[spot]*held{}, decided: map[string]string{}}
+	l := &ledger{spots: map[spot]*held{}, decided: map[string]string{}, asked: newAsked()}
 	for _, one := range x.all {
+		if one.cluster == "" {
+			l.asked.note(one)
+		}
 		switch {
 		case one.cluster == "" && one.Resource == "works":
 			l.order(one)
@@ -112,8 +118,11 @@ func (l *ledger) decide(one write) {
 		h.wanted = wanted[s.cluster]
 		if h.wanted {
 			h.mayCreate = true
-		} else {
-			h.mayDelete = true
+			continue
+		}
+		h.mayDelete = true
+		if missing := l.asked.unasked(key, one.Object, !slices.Contains(slices.Collect(maps.Values(wanted)), true)); missing != "" {
+			l.breaksf("I6: %s leaves %s with %s, which no person asked for: %s", one, s.cluster, key, missing)
 		}
 	}
 	l.decided[key] = decision

@@ -54,7 +54,7 @@ func silentCluster(t *testing.T) {
 apiVersion: placement.patchbay.io/v1alpha1
 kind: Placement
 metadata: {name: replaced}
-spec: {objects: [{kind: Deployment, names: [replaced]}], clusters: {names: [south, west]}, offline: {assumeLostAfter: 1s}}
+spec: {objects: [{group: apps, kind: Deployment, names: [replaced]}], clusters: {names: [south, west]}, offline: {assumeLostAfter: 1s}}
 ---
 `+deployment("alone", 1, never, "")))
 	u.kubectl("scale deployment web --replicas=6")
@@ -77,9 +77,9 @@ spec: {objects: [{kind: Deployment, names: [replaced]}], clusters: {names: [sout
 	// The agent cannot renew its heartbeat any more: the rest of the 40 s is only waiting.
 	u.kubectl(`-n cluster-south patch lease ` + v1alpha1.HeartbeatLease + ` --type=merge -p '{"spec":{"renewTime":"2020-01-01T00:00:00.000000Z"}}'`)
 	u.kubectl("wait --for=condition=Reachable=false cluster/south --timeout=200s")
-	u.sh(w.Clusters["west"].Control.AdminKubeconfig(), "kubectl apply -n "+u.ns+" -f "+u.file("control.yaml", plain("control", 9)))
-	start := time.Now()
 	u.kubectl("scale deployment web replaced --replicas=9")
+	start := time.Now()
+	u.sh(w.Clusters["west"].Control.AdminKubeconfig(), "kubectl apply -n "+u.ns+" -f "+u.file("control.yaml", plain("control", 9)))
 	took := w.awaitAvailable(t, u.ns, start, map[string]int32{"control": 9, "web": 6, "replaced": 9})
 	for _, name := range []string{"web", "replaced"} {
 		if took[name] > took["control"]+within {

@@ -5,7 +5,6 @@
 package placement
 
 import (
-	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -300,36 +298,6 @@ func TestSafetyHeldRemoval(t *testing.T) {
 	})
 	finalizers("null")
 	w.awaitWhere(t, held, "")
-}
-
-// Safety 7: who reads Works, AppliedWorks, Assignments and Events does not read the data of a
-// placed Secret.
-func TestSafetySecrets(t *testing.T) {
-	t.Parallel()
-	w := shared
-	u := w.user(t)
-	value := "swordfish-" + u.ns
-	u.kubectl("create secret generic login --from-literal=password=" + value)
-	u.kubectl("annotate secret/login placement.patchbay.io/clusters=east")
-	login := object("v1", "Secret", u.ns, "login")
-	w.awaitWhere(t, login, "east")
-	w.placed(t, login, v1alpha1.ReasonSettled)
-	coded := base64.StdEncoding.EncodeToString([]byte(value))
-	if data, _, _ := unstructured.NestedString(login.Object, "data", "password"); data != coded {
-		t.Errorf("Secret in east: got password %q, want %q", data, coded)
-	}
-	const kinds = " -A -o yaml --show-managed-fields"
-	for where, printed := range map[string]string{
-		"the hub": u.kubectl("get works,assignments,events" + kinds),
-		"east":    u.sh(w.Clusters["east"].Control.AdminKubeconfig(), "kubectl get appliedworks,events"+kinds),
-	} {
-		if !strings.Contains(printed, u.ns) {
-			t.Errorf("%s: want the objects of %s to be read", where, u.ns)
-		}
-		if strings.Contains(printed, value) || strings.Contains(printed, coded) {
-			t.Errorf("%s: the Secret's value stands in an object of ours or in an Event", where)
-		}
-	}
 }
 
 // Safety 9: of 60 healthy moves none is a Warning.

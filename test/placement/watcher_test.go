@@ -20,7 +20,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// watcher holds us to I1 to I5, and I7, over one test, from the audit logs of all API servers.
+// watcher holds us to I1 to I8 over one test, from the audit logs of all API servers.
 type watcher struct {
 	logs map[string]*bed.Log // by cluster; "" is the hub
 	all  []write             // so far
@@ -65,9 +65,7 @@ func watch(t *testing.T, w *world, namespaces ...string) *watcher {
 	t.Cleanup(func() {
 		if !t.Failed() {
 			x.settle(t)
-			for _, what := range x.broken() {
-				t.Error(what)
-			}
+			x.judge(t, w)
 		}
 		for _, ns := range namespaces { // nobody waits for it: the next test has another
 			if err := w.Hub.Client.Delete(context.Background(), object("v1", "Namespace", "", ns)); err != nil {
@@ -169,10 +167,24 @@ func (w write) version() uint64 {
 	return n
 }
 
-// broken judges all writes, and says what is against I1 to I4, and I7.
+// judge reports all that is broken at the end of a test, whose context has ended.
+func (x *watcher) judge(t *testing.T, w *world) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	leaks, _, err := x.leaks(ctx, w)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, what := range slices.Concat(x.broken(), leaks) {
+		t.Error(what)
+	}
+}
+
+// broken judges all writes, and says what is against I1 to I4 and I6 to I8.
 func (x *watcher) broken() []string {
 	inOrder(x.all)
-	return slices.Concat(x.brokenOrders(), x.brokenAvailable(), x.brokenFields(), x.brokenInventory(), x.brokenBounds())
+	return slices.Concat(x.brokenOrders(), x.brokenAvailable(), x.brokenFields(), x.brokenInventory(), x.brokenBounds(), x.brokenSecrets())
 }
 
 // brokenBounds is I7: no object of our kinds is too large.

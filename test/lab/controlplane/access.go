@@ -17,6 +17,9 @@ func (c *ControlPlane) URL() string { return c.config.url() }
 // EtcdURL returns what further control planes put into Config.Etcd to share this etcd.
 func (c *ControlPlane) EtcdURL() string { return c.config.etcdURL() }
 
+// EtcdPrefix returns the prefix of this control plane's keys in etcd.
+func (c *ControlPlane) EtcdPrefix() string { return c.config.EtcdPrefix }
+
 // AdminKubeconfig returns the path of a kubeconfig that may do everything.
 func (c *ControlPlane) AdminKubeconfig() string { return c.config.path(adminFile) }
 
