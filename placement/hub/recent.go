@@ -3,16 +3,19 @@
 package hub
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
 const (
-	// forget is how long a cache may be behind at most: after that somebody has undone
-	// our write.
+	// forget is how long a cache is behind at most, as a rule: after that the API server is asked
+	// whether our write was undone.
 	forget = 5 * time.Second
 	// reportPace is how often what clusters report is written, at most.
 	reportPace = time.Second
@@ -64,11 +67,47 @@ func (p *pass) wrote(a *v1alpha1.Assignment) {
 	p.recent.Store(p.key, m)
 }
 
-// behind says that the cache does not have our last write yet.
-func (p *pass) behind() bool {
+// behind says that the cache does not have our last write yet. After a while the API server is
+// asked: the Assignment may have been deleted, or etcd restored.
+func (p *pass) behind(ctx context.Context) (bool, error) {
 	last := p.remembered()
 	missing := p.record.UID == "" || p.record.UID == last.uid && p.record.Generation < last.generation
-	return missing && last.uid != "" && p.now().Sub(last.wrote) < forget
+	if !missing || last.uid == "" {
+		return false, nil
+	}
+	if p.now().Sub(last.wrote) < forget {
+		return true, nil
+	}
+	stored := &v1alpha1.Assignment{}
+	err := p.direct.Get(ctx, p.key.assignment(), stored)
+	if err != nil && !absent(err) {
+		return false, fmt.Errorf("read Assignment of %s: %w", p.key, err)
+	}
+	if stored.UID == last.uid && stored.Generation >= last.generation {
+		return true, nil
+	}
+	p.recent.Delete(p.key)
+	return false, nil
+}
+
+// certain makes sure, before the first Work is written, that the Assignment is the one that is
+// stored: the cache of a hub that starts may be filled by an API server that is behind. What this
+// hub has written, or has made sure of, it knows by itself.
+func (p *pass) certain(ctx context.Context) error {
+	last := p.remembered()
+	if p.record.UID == "" || p.record.UID == last.uid && p.record.Generation >= last.generation {
+		return nil
+	}
+	stored := &v1alpha1.Assignment{}
+	if err := p.direct.Get(ctx, p.key.assignment(), stored); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Assignment of %s: %w", p.key, err)
+	}
+	if stored.UID != p.record.UID || stored.Generation != p.record.Generation {
+		return fmt.Errorf("read Assignment of %s: %w", p.key, errStale)
+	}
+	last.uid, last.generation = stored.UID, stored.Generation
+	p.recent.Store(p.key, last)
+	return nil
 }
 
 // due says whether a report is to be written now. Right after an order clusters are

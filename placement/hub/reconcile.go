@@ -70,8 +70,12 @@ func (h *hub) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) 
 	if err != nil || !concerned {
 		return reconcile.Result{}, err
 	}
-	if p.behind() {
-		return reconcile.Result{RequeueAfter: staleWait}, nil
+	behind, err := p.behind(ctx)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case behind:
+		return reconcile.Result{RequeueAfter: p.staleAgain()}, nil
 	}
 	err = p.run(ctx)
 	switch {

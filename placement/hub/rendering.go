@@ -142,6 +142,9 @@ func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, s 
 		}
 		return p.change(ctx, w, s)
 	}
+	if err := p.certain(ctx); err != nil {
+		return err
+	}
 	key := p.key.work(string(t.Cluster))
 	if p.signer.last(key) > 0 {
 		return p.missing(ctx, key)

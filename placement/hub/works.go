@@ -94,6 +94,9 @@ func (p *pass) remove(ctx context.Context, w *v1alpha1.Work) error {
 // change gives a Work another spec, if it has the one that we know. What the agent
 // reports meanwhile does not matter.
 func (p *pass) change(ctx context.Context, w *v1alpha1.Work, s v1alpha1.WorkSpec) error {
+	if err := p.certain(ctx); err != nil {
+		return err
+	}
 	key := client.ObjectKeyFromObject(w)
 	if w.Spec.Revision < p.signer.last(key) {
 		return p.older(ctx, w)
