@@ -40,11 +40,15 @@ type Config struct {
 	Version string
 	// Guard is what the cluster's admin says of the hub.
 	Guard Guard
+	// PassTimeout bounds each look at a Work, whose requests may never be answered; two
+	// minutes when it is zero.
+	PassTimeout time.Duration
 }
 
 // Times of the queue of Works.
 const (
 	retryFirst, retryLast = 100 * time.Millisecond, time.Minute
+	passTimeout           = 2 * time.Minute
 	workers               = 4
 )
 
@@ -63,6 +67,9 @@ type Agent struct {
 func New(config Config) (*Agent, error) {
 	a := &Agent{config: config, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast))}
+	if a.config.PassTimeout == 0 {
+		a.config.PassTimeout = passTimeout
+	}
 	var err error
 	if a.hub, err = newHub(adapt(config.Hub), config.Cluster); err != nil {
 		return nil, err

@@ -47,6 +47,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	all.Go(func() { a.beat(ctx) })
 	all.Go(func() { a.tellCluster(ctx) })
+	all.Go(func() { wait.UntilWithContext(ctx, a.worker.watcher.recheck, unseenEvery) })
 	for range workers {
 		all.Go(func() { a.work(ctx) })
 	}
@@ -54,7 +55,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	<-ctx.Done()
 	a.queue.ShutDown()
 	all.Wait()
-	a.worker.watcher.all.Wait() // the workers, which begin watches, have ended
+	a.worker.watcher.end()
 	return nil
 }
 
@@ -82,8 +83,12 @@ func (a *Agent) work(ctx context.Context) {
 	}
 }
 
+// one looks at a Work, for no longer than a pass may take: an API server that does not answer
+// must not keep a worker from the other Works.
 func (a *Agent) one(ctx context.Context, name string) {
-	later, err := a.worker.reconcile(ctx, name)
+	bounded, cancel := context.WithTimeout(ctx, a.config.PassTimeout)
+	defer cancel()
+	later, err := a.worker.reconcile(bounded, name)
 	if later > 0 {
 		a.queue.AddAfter(name, later)
 	}

@@ -106,6 +106,7 @@ func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 		entry = remember(rec, t, out, entry)
 		fresh.of[t.key()] = digest(out.live, owned(out.live))
 		w.watcher.watch(ctx, t.gvr, t.object.GetNamespace())
+		w.watcher.expect(t.gvr, out.live)
 	}
 	ms := w.manifestStatus(t, out.live, entry, spec.Associated, err)
 	if r, ok := errors.AsType[*refusal](err); ok && r.reason == v1alpha1.ReasonGone && k.told {

@@ -18,7 +18,8 @@ import (
 
 // A watch ends with its namespace: an agent would else keep one for each namespace that ever
 // was, and ask for what it may not see. One whose rights are missing for the moment goes on,
-// and a namespace that comes back is watched anew.
+// and a namespace that comes back is watched again. A
+// watch outlives the pass that began it.
 func TestWatchesEndWithTheirNamespace(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -38,6 +39,7 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 	w := newWatcher(client, func(string, metav1.Object) {}, func(context.Context, string) bool { return !exists.Load() })
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
+	pass, endPass := context.WithCancel(ctx)
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	running := func() int {
 		w.mu.Lock()
@@ -53,8 +55,8 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	w.watch(ctx, gvr, "team")
-	w.watch(ctx, gvr, "") // nothing of the cluster goes with a namespace
+	w.watch(pass, gvr, "team")
+	w.watch(pass, gvr, "") // nothing of the cluster goes with a namespace
 	await("both to be refused twice", func() bool { return asked.Load() >= 4 })
 	if got := running(); got != 2 {
 		t.Errorf("%d watches while the namespace exists, want 2", got)
@@ -62,10 +64,16 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 	exists.Store(false)
 	await("the watch to end", func() bool { return running() == 1 })
 	exists.Store(true)
-	w.watch(ctx, gvr, "team")
+	w.watch(pass, gvr, "team")
 	if got := running(); got != 2 {
 		t.Errorf("%d watches after the namespace came back, want 2", got)
 	}
-	cancel()
-	w.all.Wait()
+	before := asked.Load()
+	endPass()
+	await("the watches to go on after their pass", func() bool { return asked.Load() >= before+2 })
+	w.end()
+	w.watch(ctx, gvr, "other")
+	if got := running(); got != 2 {
+		t.Errorf("%d watches after the end, want none begun", got)
+	}
 }

@@ -5,6 +5,7 @@ package hub
 import (
 	"context"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -24,6 +25,10 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/ending"
 )
+
+// passTimeout bounds each look at an object: an API server that does not answer must not keep a
+// worker from the others.
+const passTimeout = 2 * time.Minute
 
 // NewScheme knows the kinds that the hub reads and writes by type.
 func NewScheme() (*runtime.Scheme, error) {
@@ -62,7 +67,7 @@ func Options(ctx context.Context) (manager.Options, error) {
 		NewCache:    ending.NewCache(ctx),
 		BaseContext: func() context.Context { return ctx },
 		Metrics:     metricsserver.Options{BindAddress: "0"},
-		Controller:  config.Controller{SkipNameValidation: &skip},
+		Controller:  config.Controller{SkipNameValidation: &skip, ReconciliationTimeout: passTimeout},
 	}, nil
 }
 
