@@ -141,7 +141,7 @@ func mayTake(t target, live *unstructured.Unstructured, policy v1alpha1.ApplyPol
 			"apply.conflict Adopt in the Placement takes it over, where the cluster's admin allows that", t)}
 	case access.may != v1alpha1.AccessAdopt && live.GetLabels()[v1alpha1.AccessLabel] != v1alpha1.AccessAdopt:
 		return &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: apply.conflict %s: it was there before and is not the agent's, "+
-			"so the cluster's admin must allow to take it over: kubectl label %s %s=%s", t, policy.Conflict, t.gvr.GroupResource(), v1alpha1.AccessLabel, v1alpha1.AccessAdopt)}
+			"so the cluster's admin must allow to take it over: kubectl label %s %s=%s", t, policy.Conflict, t.argument(), v1alpha1.AccessLabel, v1alpha1.AccessAdopt)}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -40,7 +41,9 @@ func refused(t target, err error) error {
 	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
 		return &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: %s", t, status.Status().Message), forbidden: apierrors.IsForbidden(err)}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsRequestEntityTooLargeError(err):
-		return &refusal{reason: string(apierrors.ReasonForError(err)), message: fmt.Sprintf("%s: %s", t, status.Status().Message)}
+		// A webhook may deny without a reason, which a condition must have.
+		reason := cmp.Or(string(apierrors.ReasonForError(err)), v1alpha1.ReasonRefused)
+		return &refusal{reason: reason, message: fmt.Sprintf("%s: %s", t, status.Status().Message)}
 	}
 	return fmt.Errorf("apply %s: %w", t, err)
 }

@@ -119,7 +119,10 @@ func (a *applier) toRemove(ctx context.Context, t target, spec *v1alpha1.WorkSpe
 	if uid == "" && apierrors.IsMethodNotSupported(err) {
 		return nil, nil
 	}
-	if err == nil || !apierrors.IsForbidden(err) {
+	switch {
+	case apierrors.IsInternalError(err):
+		return nil, err // no webhook refuses to read
+	case err == nil || !apierrors.IsForbidden(err):
 		return live, removalRefused(t, err)
 	}
 	forbidden := removalRefused(t, err)

@@ -65,6 +65,15 @@ func (t target) String() string {
 	return t.gvr.GroupResource().String() + " " + t.object.GetNamespace() + "/" + t.object.GetName()
 }
 
+// argument names the target in a kubectl command: "deployments.apps/web --namespace=default".
+func (t target) argument() string {
+	name := t.gvr.GroupResource().String() + "/" + t.object.GetName()
+	if ns := t.object.GetNamespace(); ns != "" {
+		name += " --namespace=" + ns
+	}
+	return name
+}
+
 // entry finds what the record has of the target.
 func (t target) entry(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedObject {
 	i := slices.IndexFunc(rec.Status.Objects, func(o v1alpha1.AppliedObject) bool {

@@ -5,10 +5,12 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,13 +37,26 @@ func TestReadManifest(t *testing.T) {
 	if o.GetLabels()[v1alpha1.ManagedLabel] != "true" || o.GetAnnotations()[v1alpha1.HubUIDAnnotation] != "hub" || o.GetAnnotations()[v1alpha1.SourceUIDAnnotation] != "source" {
 		t.Errorf("got %v: marks are missing", o.Object)
 	}
-	if got.String() != "configmaps n/a" || got.key() != "configmaps. n/a" {
-		t.Errorf("got %s, key %q", got, got.key())
+	if got.String() != "configmaps n/a" || got.key() != "configmaps. n/a" || got.argument() != "configmaps/a --namespace=n" {
+		t.Errorf("got %s, key %q, argument %q", got, got.key(), got.argument())
 	}
 	for _, bad := range []string{`{`, `{}`, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`, `{"kind":"X","metadata":{"name":"a"}}`} {
 		if _, err := readManifest(spec, raw(bad)); err == nil {
 			t.Errorf("%s: accepted", bad)
 		}
+	}
+}
+
+// A webhook may deny without a reason, and a condition must have one: the hub would not get it.
+func TestRefusalHasAReason(t *testing.T) {
+	t.Parallel()
+	target, err := readManifest(v1alpha1.WorkSpec{}, raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest, Message: "denied"}}
+	if r, ok := errors.AsType[*refusal](refused(target, denied)); !ok || r.reason != v1alpha1.ReasonRefused {
+		t.Errorf("got %v, want %s", r, v1alpha1.ReasonRefused)
 	}
 }
 

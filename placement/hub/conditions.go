@@ -32,7 +32,7 @@ func (c *conditions) add(kind string, status bool, reason, message string) {
 		s = metav1.ConditionTrue
 	}
 	if len(message) > maxMessage {
-		message = message[:maxMessage-3] + "..."
+		message = strings.ToValidUTF8(message[:maxMessage-3], "") + "..." // not cut within a character
 	}
 	c.list = append(c.list, metav1.Condition{Type: kind, Status: s, Reason: reason, Message: message})
 }

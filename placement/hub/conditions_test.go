@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -40,6 +41,17 @@ func TestInShort(t *testing.T) {
 				t.Errorf("%s\ninShort: got %q, want %q", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+// A message that is cut within a character would be stored otherwise, and written again with each
+// look.
+func TestLongMessagesAreText(t *testing.T) {
+	t.Parallel()
+	var c conditions
+	c.add("Placed", true, "Settled", "."+strings.Repeat("ä", maxMessage))
+	if got := c.list[0].Message; !utf8.ValidString(got) || len(got) > maxMessage {
+		t.Errorf("got %d bytes, valid %t", len(got), utf8.ValidString(got))
 	}
 }
 
