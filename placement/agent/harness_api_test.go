@@ -9,11 +9,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -42,9 +45,16 @@ type bench struct {
 	stop func()
 }
 
-// start makes the bench and runs the agent. Records are cluster-scoped, so each test has
-// an API server of its own.
+// start makes the bench and runs the agent.
 func start(t *testing.T) *bench {
+	t.Helper()
+	b := prepare(t)
+	b.run(t)
+	return b
+}
+
+// prepare makes the bench. Records are cluster-scoped, so each test has an API server of its own.
+func prepare(t *testing.T) *bench {
 	t.Helper()
 	env := apitest.New(t)
 	if err := bed.Install(t.Context(), env.Config, "placement/crds", "CustomResourceDefinition"); err != nil {
@@ -67,7 +77,6 @@ func start(t *testing.T) *bench {
 			t.Fatal(err)
 		}
 	}
-	b.run(t)
 	return b
 }
 
@@ -100,14 +109,24 @@ func (b *bench) run(t *testing.T) {
 // runAt starts an agent of a hub.
 func (b *bench) runAt(t *testing.T, hub *rest.Config) {
 	t.Helper()
+	b.runBetween(t, hub, b.local())
+}
+
+// runBetween starts an agent of a hub and a cluster.
+func (b *bench) runBetween(t *testing.T, hub, local *rest.Config) {
+	t.Helper()
 	a, err := agent.New(agent.Config{
-		Cluster: "east", Hub: hub, Local: b.local(), Identity: "test", Account: "patchbay-agent", Version: "test",
+		Cluster: "east", Hub: hub, Local: local, Identity: "test", Account: "patchbay-agent", Version: "test",
 		Guard: agent.Guard{Namespace: v1alpha1.SystemNamespace, PodSecurity: v1alpha1.PodSecurityBaseline},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	log := logr.Discard()
+	if testing.Verbose() {
+		log = funcr.New(func(_, args string) { fmt.Fprintln(os.Stderr, time.Now().Format("05.00"), args) }, funcr.Options{Verbosity: 1})
+	}
+	ctx, cancel := context.WithCancel(logr.NewContext(context.Background(), log))
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
 	var once sync.Once

@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/test/apitest"
@@ -57,24 +56,15 @@ func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// live runs a hub until it has made one write.
-func live(ctx context.Context, config *rest.Config) error {
+// once runs a hub until it has made one write.
+func once(ctx context.Context, config *rest.Config) error {
 	ctx, kill := context.WithCancel(logr.NewContext(ctx, logr.Discard()))
 	defer kill()
 	config = rest.CopyConfig(config)
 	wrote := &atomic.Bool{}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return mortal{next, kill, wrote} })
-	opts, err := Options(ctx)
+	m, err := newProcess(ctx, config)
 	if err != nil {
-		return err
-	}
-	opts.Logger = logr.Discard()
-	opts.GracefulShutdownTimeout = new(time.Duration) // nothing is waited for
-	m, err := manager.New(config, opts)
-	if err != nil {
-		return err
-	}
-	if err := Add(ctx, m, Config{freshWait: time.Millisecond}); err != nil {
 		return err
 	}
 	_ = m.Start(ctx) // it did not end well
@@ -94,7 +84,7 @@ func TestKilledAfterEveryWrite(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		for ctx.Err() == nil {
-			if err := live(ctx, env.Config); err != nil && ctx.Err() == nil {
+			if err := once(ctx, env.Config); err != nil && ctx.Err() == nil {
 				ended <- err
 				return
 			}
@@ -109,21 +99,30 @@ func TestKilledAfterEveryWrite(t *testing.T) {
 		}
 		t.Logf("%d hubs, each killed at its first write", lives)
 	})
-	ns := b.namespace("killed")
-	b.cluster("killed-east", v1alpha1.ClusterSpec{})
-	b.cluster("killed-west", v1alpha1.ClusterSpec{})
+	b.live()
+}
+
+// live has an object and what goes along placed, moved, divided and deleted, and looks that no
+// Work was made that was not needed, and none taken away too early.
+func (b *bench) live() {
+	b.t.Helper()
+	ns := b.namespace("life")
+	b.cluster("east", v1alpha1.ClusterSpec{})
+	b.cluster("west", v1alpha1.ClusterSpec{})
 	orders := b.follow()
 	b.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}})
-	d := deployment(ns, "web", "killed-east", 3)
+	d := deployment(ns, "web", "east", 3)
 	b.create(d)
 	key, config := deploymentKey(ns, "web"), Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: ns, Name: "web"}
-	b.runs(key, map[string]int32{"killed-east": 3})
+	b.runs(key, map[string]int32{"east": 3})
+	b.runs(config, map[string]int32{"east": 0})
 	orders.keep(3)
-	b.annotate(d, "killed-west")
-	b.runs(key, map[string]int32{"killed-west": 3})
-	b.runs(config, map[string]int32{"killed-west": 0})
-	b.annotate(d, "killed-east=1,killed-west=2")
-	b.runs(key, map[string]int32{"killed-east": 1, "killed-west": 2})
+	b.annotate(d, "west")
+	b.runs(key, map[string]int32{"west": 3})
+	b.runs(config, map[string]int32{"west": 0})
+	b.annotate(d, "east=1,west=2")
+	b.runs(key, map[string]int32{"east": 1, "west": 2})
+	b.runs(config, map[string]int32{"east": 0, "west": 0})
 	b.gone(d, orders)
 	b.runs(key, map[string]int32{})
 	b.runs(config, map[string]int32{})
@@ -138,7 +137,7 @@ func TestKilledAfterEveryWrite(t *testing.T) {
 		}
 		return nil
 	})
-	orders.check(map[string]int{"killed-east Deployment": 2, "killed-west Deployment": 1, "killed-east ConfigMap": 2, "killed-west ConfigMap": 1})
+	orders.check(map[string]int{"east Deployment": 2, "west Deployment": 1, "east ConfigMap": 2, "west ConfigMap": 1})
 }
 
 // gone deletes the Deployment.
@@ -158,6 +157,7 @@ type orders struct {
 	watch   watch.Interface
 	created map[string]int
 	wrong   []string
+	history []string
 	ended   chan struct{}
 }
 
@@ -201,6 +201,7 @@ func (o *orders) read() {
 			continue
 		}
 		cluster, _ := clusterOf(w.Namespace)
+		o.history = append(o.history, fmt.Sprintf("%s %s/%s of %s, removal %t", e.Type, w.Namespace, w.UID, w.Spec.Source.Kind, w.Spec.Removal != nil))
 		switch e.Type {
 		case watch.Added:
 			o.created[cluster+" "+w.Spec.Source.Kind]++
@@ -235,6 +236,6 @@ func (o *orders) check(created map[string]int) {
 		o.t.Error(text)
 	}
 	if fmt.Sprint(o.created) != fmt.Sprint(created) {
-		o.t.Errorf("Works made: got %v, want %v", o.created, created)
+		o.t.Errorf("Works made: got %v, want %v\n%s", o.created, created, strings.Join(o.history, "\n"))
 	}
 }

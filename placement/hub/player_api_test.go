@@ -72,15 +72,20 @@ func newBenchOn(t *testing.T, env *apitest.Env, patience time.Duration) *bench {
 	return &bench{t: t, client: c, patience: patience}
 }
 
+// logger writes what a hub logs when tests are to be verbose.
+func logger() logr.Logger {
+	if !testing.Verbose() {
+		return logr.Discard()
+	}
+	return funcr.New(func(_, args string) { fmt.Fprintln(os.Stderr, args) }, funcr.Options{})
+}
+
 func startHub(t *testing.T, env *apitest.Env) {
 	t.Helper()
 	if err := bed.Install(t.Context(), env.Config, "placement", "CustomResourceDefinition"); err != nil {
 		t.Fatal(err)
 	}
-	ctx := logr.NewContext(context.Background(), logr.Discard())
-	if testing.Verbose() {
-		ctx = logr.NewContext(ctx, funcr.New(func(_, args string) { fmt.Fprintln(os.Stderr, args) }, funcr.Options{}))
-	}
+	ctx := logr.NewContext(context.Background(), logger())
 	opts, err := Options(ctx)
 	if err != nil {
 		t.Fatal(err)
