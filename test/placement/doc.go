@@ -2,7 +2,7 @@
 
 // Package placement tests placement as a whole: hub, agents and real clusters, one
 // test for each row of the table in the contract (issue 7), by the row's name. While
-// each runs, a watcher holds us to the invariants I1 to I5 (watcher_test.go).
+// each runs, a watcher holds us to the invariants I1 to I9 (watcher_test.go).
 //
 // Tests that restart programs or change what all clusters share run first, one after the
 // other; the rest shares the bed, each in a namespace of its own. -programs is a folder of

@@ -7,6 +7,7 @@ package placement
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,7 +21,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// watcher holds us to I1 to I8 over one test, from the audit logs of all API servers.
+// watcher holds us to I1 to I9 over one test, from the audit logs of all API servers, and from what
+// they have in the end.
 type watcher struct {
 	logs map[string]*bed.Log // by cluster; "" is the hub
 	all  []write             // so far
@@ -173,10 +175,11 @@ func (x *watcher) judge(t *testing.T, w *world) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	leaks, _, err := x.leaks(ctx, w)
-	if err != nil {
+	untrue, reasonsErr := x.brokenReasons(ctx, w)
+	if err := errors.Join(err, reasonsErr); err != nil {
 		t.Error(err)
 	}
-	for _, what := range slices.Concat(x.broken(), leaks) {
+	for _, what := range slices.Concat(x.broken(), leaks, untrue) {
 		t.Error(what)
 	}
 }

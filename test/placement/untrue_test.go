@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build placement
+
+package placement
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/source"
+)
+
+// example are the facts of the Deployment ns/web: the Placement ns/p has put it into east, and it is
+// ready there.
+func example(t *testing.T) *facts {
+	t.Helper()
+	seconds, now := int32(40), metav1.NewMicroTime(time.Unix(1000, 0))
+	work := v1alpha1.WorkSpec{
+		HubUID: "h", Epoch: "e", Term: 1, Revision: 3, SourceGeneration: 1, Source: v1alpha1.ObjectReference{Namespace: "ns", Name: "web", UID: "s"},
+		Manifests: []v1alpha1.Manifest{{Resource: "deployments", Object: runtime.RawExtension{
+			Raw: []byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"ns","name":"web"},"spec":{"replicas":2}}`),
+		}}},
+	}
+	f := &facts{
+		now: now.Time, namespaces: []string{"ns"}, objects: map[spot]*unstructured.Unstructured{},
+		leases: map[string]coordinationv1.Lease{"east": {Spec: coordinationv1.LeaseSpec{RenewTime: &now, LeaseDurationSeconds: &seconds}}},
+		clusters: []v1alpha1.Cluster{
+			{ObjectMeta: metav1.ObjectMeta{Name: "east"}, Spec: v1alpha1.ClusterSpec{Accepted: true}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "west"}, Spec: v1alpha1.ClusterSpec{Accepted: true}},
+		},
+		placements: []v1alpha1.Placement{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"},
+			Spec:       v1alpha1.PlacementSpec{Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{"east"}}},
+		}},
+		assignments: []v1alpha1.Assignment{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w"}, Spec: v1alpha1.AssignmentSpec{
+			Object:  v1alpha1.ObjectReference{Group: "apps", Kind: "Deployment", Resource: "deployments", Namespace: "ns", Name: "web", UID: "s"},
+			Targets: []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetActive, Replicas: new(int32(2)), Asked: new(int32(2))}},
+		}}},
+		works: []v1alpha1.Work{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-east", Name: "w"}, Spec: work,
+			Status: v1alpha1.WorkStatus{Revision: 3, Manifests: []v1alpha1.ManifestStatus{{UID: "u"}}},
+		}},
+		records: map[string][]v1alpha1.AppliedWork{"east": {{
+			ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: v1alpha1.AppliedWorkSpec{Work: *work.DeepCopy()}, Status: v1alpha1.AppliedWorkStatus{Revision: 3},
+		}}},
+	}
+	f.add(t, "", "apps/deployments ns/web", `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: ns, name: web, uid: s, generation: 1}, spec: {replicas: 2}}`)
+	f.add(t, "east", "apps/deployments ns/web", `{apiVersion: apps/v1, kind: Deployment,
+metadata: {namespace: ns, name: web, uid: u, generation: 1, annotations: {placement.patchbay.io/source-uid: s, placement.patchbay.io/hub-uid: h}}, spec: {replicas: 2},
+status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2, conditions: [{type: Available, status: "True"}]}}`)
+	return f
+}
+
+func (f *facts) add(t *testing.T, cluster, key, text string) {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil {
+		err = utiljson.Unmarshal(raw, &o.Object)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.objects[spot{cluster, key}] = o
+}
+
+// here is the Deployment at the hub, and there that in east.
+func (f *facts) here() *unstructured.Unstructured {
+	return f.objects[spot{"", "apps/deployments ns/web"}]
+}
+
+func (f *facts) there() *unstructured.Unstructured {
+	return f.objects[spot{"east", "apps/deployments ns/web"}]
+}
+
+// say puts a condition, as said.says writes it, where one of its type belongs.
+func (f *facts) say(t *testing.T, text, message string) {
+	t.Helper()
+	kind, rest, _ := strings.Cut(text, "=")
+	status, reason, _ := strings.Cut(rest, ", ")
+	list := []metav1.Condition{{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message}}
+	switch kind {
+	case v1alpha1.ConditionAccepted, v1alpha1.ConditionReachable, v1alpha1.ConditionDrained, v1alpha1.ConditionHubMismatch:
+		f.clusters[0].Status.Conditions = list
+	case v1alpha1.ConditionValid:
+		f.placements[0].Status.Conditions = list
+	case v1alpha1.ConditionPlaced, v1alpha1.ConditionRendered, v1alpha1.ConditionMoveBlocked:
+		f.assignments[0].Status.Conditions = list
+	case v1alpha1.ConditionApplied, v1alpha1.ConditionReady:
+		f.works[0].Status.Conditions = list
+	case v1alpha1.ConditionOrphaned:
+		f.records["east"][0].Status.Conditions = list
+	default:
+		t.Fatalf("%s is no type of conditions", kind)
+	}
+}
+
+// changes of the example, by what they are called in the test's cases.
+func changes(t *testing.T) map[string]func(*facts) {
+	t.Helper()
+	annotate := func(text string) func(*facts) {
+		return func(f *facts) { f.here().SetAnnotations(map[string]string{v1alpha1.ClustersAnnotation: text}) }
+	}
+	target := func(f *facts) *v1alpha1.Target { return &f.assignments[0].Spec.Targets[0] }
+	choice := func(f *facts) *v1alpha1.ClusterChoice { return &f.placements[0].Spec.Clusters }
+	work := func(f *facts) *v1alpha1.WorkSpec { return &f.works[0].Spec }
+	return map[string]func(*facts){
+		"unaccepted":   func(f *facts) { f.clusters[0].Spec.Accepted = false },
+		"no heartbeat": func(f *facts) { delete(f.leases, "east") },
+		"late":         func(f *facts) { f.now = f.now.Add(time.Minute) },
+		"counts": func(f *facts) {
+			l := f.leases["east"]
+			l.Annotations = map[string]string{v1alpha1.AppliedWorksAnnotation: "1"}
+			f.leases["east"] = l
+		},
+		"drained":       func(f *facts) { f.clusters[0].Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainMove} },
+		"limited":       func(f *facts) { f.clusters[0].Spec.Limits = &v1alpha1.Limits{Pods: new(int32(1))} },
+		"many clusters": func(f *facts) { f.clusters = append(f.clusters, make([]v1alpha1.Cluster, v1alpha1.MaxTargets)...) },
+		"empty":         func(f *facts) { f.assignments, f.works = nil, nil },
+		"policy gone":   func(f *facts) { f.placements = nil },
+		"policy twice": func(f *facts) {
+			f.placements = append(f.placements, *f.placements[0].DeepCopy())
+			f.placements[1].Name = "q"
+		},
+		"asks for gone": func(f *facts) { choice(f).Names[0] = "gone" },
+		"selects none": func(f *facts) {
+			*choice(f) = v1alpha1.ClusterChoice{Selector: metav1.SetAsLabelSelector(map[string]string{"a": "b"})}
+		},
+		"for gone":    annotate("gone"),
+		"for west":    annotate("west"),
+		"for nowhere": annotate(""),
+		"for both":    annotate("east=1, west=0"),
+		"for whom":    annotate("east=1,west"),
+		"deleted":     func(f *facts) { delete(f.objects, spot{"", "apps/deployments ns/web"}) },
+		"changed":     func(f *facts) { f.here().SetGeneration(2) },
+		"scaled":      func(f *facts) { f.here().Object["spec"] = map[string]any{"replicas": int64(3)} },
+		"large": func(f *facts) {
+			f.here().SetAnnotations(map[string]string{"a": strings.Repeat("a", v1alpha1.MaxManifestBytes)})
+		},
+		"token": func(f *facts) {
+			f.here().SetKind("Secret")
+			f.here().Object["type"] = "kubernetes.io/service-account-token"
+		},
+		"customized": func(f *facts) {
+			f.customizations = []v1alpha1.Customization{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "zones"}}}
+		},
+		"no target":      func(f *facts) { f.assignments[0].Spec.Targets = nil },
+		"leaves":         func(f *facts) { target(f).State = v1alpha1.TargetDraining },
+		"asked for less": func(f *facts) { *target(f).Asked = 1 },
+		"has a claim": func(f *facts) {
+			f.add(t, "east", "/persistentvolumeclaims ns/data-web-0", `{kind: PersistentVolumeClaim, metadata: {namespace: ns, name: data-web-0}}`)
+		},
+		"leader": func(f *facts) {
+			f.assignments = append(f.assignments, *f.assignments[0].DeepCopy())
+			f.assignments[1].Status, f.assignments[1].Spec.Object.Name = v1alpha1.AssignmentStatus{}, "leader"
+		},
+		"older":    func(f *facts) { work(f).Revision = 2 },
+		"newer":    func(f *facts) { work(f).Revision = 4 },
+		"of a Pod": func(f *facts) { work(f).Manifests[0].Resource = "pods" },
+		"large Work": func(f *facts) {
+			work(f).PodSecurity = map[string]v1alpha1.PodSecurityLevel{"a": v1alpha1.PodSecurityLevel(strings.Repeat("a", v1alpha1.MaxManifestBytes))}
+		},
+		"ordered":      func(f *facts) { work(f).Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: "s"} },
+		"no Work":      func(f *facts) { f.works = nil },
+		"no record":    func(f *facts) { f.records = nil },
+		"missing":      func(f *facts) { delete(f.objects, spot{"east", "apps/deployments ns/web"}) },
+		"another":      func(f *facts) { f.there().SetUID("v") },
+		"somebody's":   func(f *facts) { f.there().SetAnnotations(nil) },
+		"scaled there": func(f *facts) { f.there().Object["spec"] = map[string]any{"replicas": int64(1)} },
+		"unready":      func(f *facts) { delete(f.there().Object, "status") },
+		"kubectl's":    func(f *facts) { f.there().SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}}) },
+		"held": func(f *facts) {
+			f.there().SetDeletionTimestamp(new(metav1.Now()))
+			f.there().SetFinalizers([]string{"example.com/held"})
+		},
+		"labelled": func(f *facts) {
+			f.add(t, "east", "/namespaces /ns", `{kind: Namespace, metadata: {name: ns, labels: {placement.patchbay.io/access: create}}}`)
+		},
+		"unlabelled": func(f *facts) { f.add(t, "east", "/namespaces /ns", `{kind: Namespace, metadata: {name: ns}}`) },
+	}
+}
+
+// What the watcher takes for true of conditions, and what not: it must not be blind.
+func TestWatcherSeesUntrueReasons(t *testing.T) {
+	t.Parallel()
+	cases := []struct{ reason, says, message, yes, no string }{ // yes and no are changes of the example
+		{"A person says so.", "Accepted=True, Accepted", "", "", "unaccepted"},
+		{"Nobody has said so.", "Accepted=False, Waiting", "", "unaccepted", ""},
+		{"It was heard of lately.", "Reachable=True, Heartbeat", "", "", "late"},
+		{"It was never heard of.", "Reachable=False, NeverSeen", "", "no heartbeat", "late"},
+		{"It was heard of, and is no more.", "Reachable=False, Silent", "", "late", "no heartbeat"},
+		{"Nothing of it is left.", "Drained=True, Drained", "", "empty", ""},
+		{"Something of it is left.", "Drained=False, Draining", "", "drained", "drained, empty"},
+		{"What cannot leave is left.", "Drained=False, DrainBlocked", "", "drained", "drained, empty"},
+		{"Nobody counts what it has.", "Drained=Unknown, NoReport", "", "late", "counts"},
+		{"No Work is behind its record.", "HubMismatch=False, Settled", "", "newer", "older"},
+		{"A Work is behind its record.", "HubMismatch=True, HubMismatch", "", "older", ""},
+		{"What it names exists.", "Valid=True, Valid", "", "", "asks for gone"},
+		{"It names what does not exist.", "Valid=False, UnknownCluster", `there is no Cluster "gone"`, "asks for gone", ""},
+		{"It is where it is asked for.", "Placed=True, Settled", "", "", "for west"},
+		{"All its replicas have a place.", "Placed=True, Settled", "", "", "scaled"},
+		{"The annotation is empty.", "Placed=True, NoClustersRequested", "", "for nowhere, no target", "no target"},
+		{"And no cluster has it.", "Placed=True, NoClustersRequested", "", "deleted, no target", "for nowhere"},
+		{"Nobody asks for it.", "Placed=False, NoPolicy", "", "policy gone", ""},
+		{"Nor does it itself.", "Placed=False, NoPolicy", "", "policy gone", "policy gone, for west"},
+		{"No Cluster is selected.", "Placed=False, NoClusterSelected", "", "selects none", ""},
+		{"It is asked for where nothing is.", "Placed=False, UnknownCluster", `there is no Cluster "gone"`, "for gone", "for west"},
+		{"Two select it.", "Placed=False, PolicyTie", "", "policy twice", ""},
+		{"And it does not choose itself.", "Placed=False, PolicyTie", "", "policy twice", "policy twice, for west"},
+		{"One has a weight.", "Placed=False, InvalidAnnotation", "", "for whom", "for both"},
+		{"A claim is there.", "Placed=False, VolumesRefused", "PersistentVolumeClaim data has data in east, and", "has a claim", ""},
+		{"There are so many.", "Placed=False, TooManyTargets", "", "many clusters", ""},
+		{"Who takes it along has none.", "Placed=False, AssignmentLost", "the Assignment of Deployment.apps ns/leader is missing", "", "leader"},
+		{"Something bounds it.", "Placed=False, Unschedulable", "", "limited", ""},
+		{"One that is asked for is silent.", "Placed=False, WaitingForCluster", "east does not report", "late", ""},
+		{"Something moves.", "MoveBlocked=True, Waiting", "", "leaves", ""},
+		{"Replicas move.", "MoveBlocked=False, Progressing", "", "asked for less", ""},
+		{"Nothing moves.", "MoveBlocked=False, Settled", "", "", "leaves"},
+		{"Each Work has the present object.", "Rendered=True, Settled", "", "", "changed"},
+		{"There is each Work.", "Rendered=True, Settled", "", "", "no Work"},
+		{"With the replicas that are asked.", "Rendered=True, Settled", "", "", "asked for less"},
+		{"It is large.", "Rendered=False, TooLarge", "", "large", ""},
+		{"The rule is there.", "Rendered=False, InvalidRule", "Customization ns/zones: spec.rules[0]", "customized", ""},
+		{"It is a token.", "Rendered=False, NotPlaceable", "", "token", ""},
+		{"It is there.", "Applied=True, Settled", "", "", "missing"},
+		{"In this revision.", "Applied=True, Settled", "", "", "newer"},
+		{"With a record.", "Applied=True, Settled", "", "", "no record"},
+		{"It is the one that was reported.", "Applied=True, Settled", "", "", "another"},
+		{"And made of this Work.", "Applied=True, Settled", "", "", "somebody's"},
+		{"As the Work says.", "Applied=True, Settled", "", "", "scaled there"},
+		{"It is not there yet.", "Applied=False, Progressing", "", "missing", ""},
+		{"It is refused.", "Applied=False, Refused", "", "missing", ""},
+		{"The namespace allows nothing.", "Applied=False, Refused", "kubectl label namespace ns placement.patchbay.io/access=create", "unlabelled", "labelled, missing"},
+		{"Nothing is left to be refused.", "Applied=False, Refused", "", "ordered", "ordered, missing"},
+		{"A field is somebody else's.", "Applied=False, Conflict", `conflict with "kubectl"`, "kubectl's", ""},
+		{"All of it is somebody else's.", "Applied=False, Conflict", "", "somebody's", "missing"},
+		{"What runs once is missing.", "Applied=False, Gone", "", "of a Pod, missing", ""},
+		{"Nobody knows what it is.", "Applied=False, RecordLost", "", "ordered, no record", "ordered"},
+		{"A finalizer holds it.", "Applied=False, RemovalBlocked", "its finalizers hold it: example.com/held", "ordered, held", "ordered"},
+		{"The message names the finalizer.", "Applied=False, RemovalBlocked", "its finalizers hold it: example.com/held", "ordered, held", "ordered, missing"},
+		{"All is gone.", "Applied=False, Ordered", "", "ordered, missing, no record", "ordered, no record"},
+		{"Its record is newer.", "Applied=False, HubMismatch", "", "older", ""},
+		{"The Work is large.", "Applied=False, TooLarge", "", "large Work", ""},
+		{"The API server takes it for wrong.", "Applied=False, Invalid", "", "missing", ""},
+		{"The API server cannot read it.", "Applied=False, BadRequest", "", "missing", ""},
+		{"Its kind is not served.", "Applied=False, NotFound", "", "missing", ""},
+		{"It does not go through.", "Applied=False, RequestEntityTooLarge", "", "missing", ""},
+		{"Its Pods are available.", "Ready=True, Settled", "", "", "unready"},
+		{"Its Pods are not.", "Ready=False, Progressing", "", "unready", ""},
+		{"Its Work is gone.", "Orphaned=True, Orphaned", "", "no Work", ""},
+	}
+	seen := map[string]bool{}
+	for _, tc := range cases {
+		seen[tc.says] = true
+		for want, names := range map[bool]string{true: tc.yes, false: tc.no} {
+			f := example(t)
+			f.say(t, tc.says, tc.message)
+			for name := range strings.SplitSeq(names, ", ") {
+				if change := changes(t)[name]; change != nil {
+					change(f)
+				} else if name != "" {
+					t.Fatalf("there is no change %q", name)
+				}
+			}
+			got := strings.Join(lines(f.untrue()), "\n")
+			named := strings.HasPrefix(got, "I9: ") && strings.Contains(got, " says "+tc.says+": ")
+			if want != (got == "") || !want && !named {
+				t.Errorf("%s\n%s, after %q: got %q, want it true: %t", tc.reason, tc.says, names, got, want)
+			}
+		}
+	}
+	for says := range judged {
+		if !seen[says] {
+			t.Errorf("no case has %q", says)
+		}
+	}
+}
+
+// A condition that nobody thought of is not passed over, and each reason of the API is thought of.
+func TestEachReasonIsThoughtOf(t *testing.T) {
+	t.Parallel()
+	f := example(t)
+	f.say(t, "Placed=True, NoPolicy", "")
+	if got := lines(f.untrue()); len(got) != 1 {
+		t.Errorf("a condition that is in no table: got %q, want it reported", got)
+	}
+	reasons := map[string]bool{}
+	for _, says := range slices.Concat(slices.Collect(maps.Keys(judged)), slices.Collect(maps.Keys(unjudged))) {
+		_, reason, _ := strings.Cut(says, ", ")
+		reasons[reason] = true
+		if judged[says] != nil && unjudged[says] != "" {
+			t.Errorf("%q is in both tables", says)
+		}
+	}
+	found := reasonsOf(t)
+	for name, reason := range found {
+		if !reasons[reason] {
+			t.Errorf("%s is in no table: add how %q is judged, or why it cannot be", name, reason)
+		}
+	}
+	if len(found) == 0 {
+		t.Error("the API has no reasons: the search is blind")
+	}
+}
+
+// reasonsOf are the constants of the API that are reasons, by name.
+func reasonsOf(t *testing.T) map[string]string {
+	t.Helper()
+	dir, err := source.Path("api", "placement", "v1alpha1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
+				return true
+			}
+			if value, ok := spec.Values[0].(*ast.BasicLit); ok {
+				found[spec.Names[0].Name], err = strconv.Unquote(value.Value)
+			}
+			return err == nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
