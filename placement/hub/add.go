@@ -42,7 +42,7 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 		return err
 	}
 	ctl, err := controller.NewTyped("placement", m, controller.TypedOptions[Key]{
-		Reconciler: h, MaxConcurrentReconciles: cfg.Workers,
+		Reconciler: h, MaxConcurrentReconciles: cfg.Workers, RateLimiter: retries[Key](),
 	})
 	if err != nil {
 		return fmt.Errorf("make the controller of objects: %w", err)

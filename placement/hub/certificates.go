@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -29,6 +30,7 @@ type certificates struct{ *hub }
 func (h *hub) addCertificates(m manager.Manager) error {
 	c := &certificates{h}
 	return builder.ControllerManagedBy(m).Named("certificates").
+		WithOptions(controller.Options{RateLimiter: retries[reconcile.Request]()}).
 		For(&certificatesv1.CertificateSigningRequest{}).
 		Watches(&v1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.waiting)).
 		Complete(c)

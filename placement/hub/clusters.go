@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -37,6 +38,7 @@ type clusters struct {
 func (h *hub) addClusters(m manager.Manager) error {
 	c := &clusters{hub: h, access: access{direct: m.GetClient()}}
 	return builder.ControllerManagedBy(m).
+		WithOptions(controller.Options{RateLimiter: retries[reconcile.Request]()}).
 		For(&v1alpha1.Cluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(byNamespace)).
 		Complete(c)

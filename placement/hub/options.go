@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -26,9 +27,19 @@ import (
 	"github.com/patchbay-cni/patchbay/ending"
 )
 
-// passTimeout bounds each look at an object: an API server that does not answer must not keep a
-// worker from the others.
-const passTimeout = 2 * time.Minute
+const (
+	// passTimeout bounds each look at an object: an API server that does not answer must not keep a
+	// worker from the others.
+	passTimeout = 2 * time.Minute
+	// retryFirst and retryLast are the pauses between looks that fail.
+	retryFirst, retryLast = 5 * time.Millisecond, time.Minute
+)
+
+// retries is when to look again at what has failed: ever later, and within a minute, so that the
+// hub goes on when its API server does. The default of controller-runtime ends at 17 minutes.
+func retries[K comparable]() workqueue.TypedRateLimiter[K] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryFirst, retryLast)
+}
 
 // NewScheme knows the kinds that the hub reads and writes by type.
 func NewScheme() (*runtime.Scheme, error) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -68,6 +69,7 @@ func addChecker[T interface {
 	}
 	never := func(event.UpdateEvent) bool { return false }
 	return builder.ControllerManagedBy(m).For(empty).
+		WithOptions(controller.Options{RateLimiter: retries[reconcile.Request]()}).
 		Watches(empty, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: never,
 		})).
