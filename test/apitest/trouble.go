@@ -33,7 +33,7 @@ type Trouble struct {
 	// Name says what happens, Reason why a program must bear it.
 	Name, Reason string
 
-	every   int64 // of the requests that it concerns, one in so many is hit
+	every   int64 // of the requests that it concerns, one in so many is hit; 0: all in one of three seconds
 	most    int64 // and no more than so many; 0 is without end
 	applies func(*http.Request) bool
 	meet    meeting
@@ -46,12 +46,12 @@ type meeting func(next http.RoundTripper, r *http.Request) (*http.Response, erro
 func Troubles() []Trouble {
 	return []Trouble{
 		{"Conflict", "Another client wrote first: 409, nothing was stored.", 3, 0, isWrite, refuse(conflict)},
-		{"Busy", "Priority and fairness refuses for a second: 429.", 3, 0, isShort, refuse(busy)},
+		{"Busy", "Priority and fairness refuses for a second: 429.", 0, 0, isShort, refuse(busy)},
 		{"Unsent", "The connection broke before the request was sent.", 3, 0, isWrite, lose},
 		{"ReplyLost", "The connection broke after the write was stored.", 3, 0, isWrite, after(lose)},
 		{"Failed", "500 after the write was stored, as etcd's timeouts make it.", 3, 0, isWrite, after(refuse(failed))},
 		{"WriteHangs", "A write is not answered for 30 s, and never sent.", 4, 3, isWrite, hang},
-		{"Unread", "500 on reads: etcd has no leader.", 3, 0, isRead, refuse(failed)},
+		{"Unread", "500 on reads for a second: etcd has no leader.", 0, 0, isRead, refuse(failed)},
 		{"ReadHangs", "A read is not answered for 30 s.", 8, 3, isRead, hang},
 		{"WatchCut", "Watches close after a second, as behind a balancer.", 1, 0, isWatch, cutShort},
 		{"WatchLate", "Watches are late: a cache serves an older state.", 1, 0, isWatch, delay(lag)},
@@ -83,6 +83,9 @@ func (t Trouble) Meet(config *rest.Config) *rest.Config {
 
 // hits tells whether the nth request is hit.
 func (t Trouble) hits(n int64) bool {
+	if t.every == 0 {
+		return time.Now().Unix()%3 == 0
+	}
 	return n%t.every == 0 && (t.most == 0 || n/t.every <= t.most)
 }
 

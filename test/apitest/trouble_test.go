@@ -78,10 +78,10 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// first is the first error of a few requests.
+// first is the first error of some seconds' requests.
 func first(t *testing.T, request func(context.Context) error) error {
 	t.Helper()
-	for range 8 {
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		err := request(ctx)
 		cancel()
@@ -109,8 +109,12 @@ func TestWatchTroubles(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
+			list, err := troubled.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
 			began := time.Now()
-			w, err := troubled.CoreV1().ConfigMaps(ns).Watch(ctx, metav1.ListOptions{})
+			w, err := troubled.CoreV1().ConfigMaps(ns).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 			if err != nil {
 				t.Fatal(err)
 			}
