@@ -77,9 +77,18 @@ func (p *pass) note(a *v1alpha1.Assignment, w wanted) {
 
 // leaves says that the object still leaves a cluster that is being drained.
 func (p *pass) leaves(a *v1alpha1.Assignment, cluster string) bool {
-	return drained(p.clusters[cluster]) && slices.ContainsFunc(a.Spec.Targets, func(t v1alpha1.Target) bool {
-		return string(t.Cluster) == cluster && (t.State != v1alpha1.TargetActive || deref(t.Asked) > deref(t.Replicas))
-	})
+	at := slices.IndexFunc(a.Spec.Targets, isIn(cluster))
+	return at >= 0 && drained(p.clusters[cluster]) && leaves(a.Spec.Targets[at])
+}
+
+// leaves says that a target loses the object, or replicas of it.
+func leaves(t v1alpha1.Target) bool {
+	return t.State != v1alpha1.TargetActive || deref(t.Asked) > deref(t.Replicas)
+}
+
+// isIn says of a target whether it is of a cluster.
+func isIn(cluster string) func(v1alpha1.Target) bool {
+	return func(t v1alpha1.Target) bool { return string(t.Cluster) == cluster }
 }
 
 func deref(n *int32) int64 {

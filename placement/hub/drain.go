@@ -65,14 +65,16 @@ func (c *clusters) leftIn(ctx context.Context, cluster string) (left, blocked []
 	}
 	for i := range list.Items {
 		a := &list.Items[i]
-		if !slices.ContainsFunc(a.Spec.Targets, func(t v1alpha1.Target) bool { return string(t.Cluster) == cluster }) {
+		at := slices.IndexFunc(a.Spec.Targets, isIn(cluster))
+		if at < 0 {
 			continue
 		}
 		name := strings.Trim(a.Spec.Object.Kind+" "+a.Spec.Object.Namespace+"/"+a.Spec.Object.Name, "/")
 		left = append(left, name)
 		placed := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionPlaced)
+		goes := leaves(a.Spec.Targets[at]) || c.drains.waits(cluster, keyOf(a.Spec.Object))
 		switch {
-		case placed != nil && placed.Status == metav1.ConditionFalse:
+		case placed != nil && placed.Status == metav1.ConditionFalse && !goes: // else it lacks something elsewhere
 			blocked = append(blocked, name+" ("+placed.Reason+")")
 		case meta.IsStatusConditionTrue(a.Status.Conditions, v1alpha1.ConditionMoveBlocked):
 			blocked = append(blocked, name+" ("+v1alpha1.ConditionMoveBlocked+")")

@@ -70,23 +70,42 @@ func (d *drains) start(c *v1alpha1.Cluster, key Key) bool {
 	return true
 }
 
-// finish notes which clusters an object leaves still, and lets others leave the rest.
-func (d *drains) finish(key Key, leaves func(cluster string) bool) {
+// stay notes that an object does not leave a cluster, though it may: it waits for no other.
+func (d *drains) stay(cluster string, key Key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	delete(d.waiting[cluster], key)
+}
+
+// waits says that an object only waits until another one has left the cluster.
+func (d *drains) waits(cluster string, key Key) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.waiting[cluster][key]
+}
+
+// finish notes which clusters an object leaves still, and which it has, and lets others leave
+// the rest.
+func (d *drains) finish(key Key, leaves, has func(cluster string) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for cluster, keys := range d.waiting {
+		if !has(cluster) {
+			delete(keys, key)
+		}
+	}
 	for cluster, keys := range d.leaving {
 		if !keys[key] || leaves(cluster) {
 			continue
 		}
 		delete(keys, key)
 		woken := 0
-		for next := range d.waiting[cluster] { // some may have left otherwise, or be gone
+		for next := range d.waiting[cluster] {
 			if d.queue == nil || woken == defaultMoves {
 				break
 			}
 			woken++
 			d.queue.Add(next)
-			delete(d.waiting[cluster], next)
 		}
 	}
 }
@@ -120,12 +139,23 @@ func (p *pass) waits(c *v1alpha1.Cluster) bool {
 	return true
 }
 
+// full says that a plan left an object in a cluster until another one has left it.
+func full(s policy.Situation, cluster string) bool {
+	return slices.ContainsFunc(s.Clusters, func(c policy.Cluster) bool { return c.Name == cluster && c.Full })
+}
+
 // startDrains lets the object leave clusters that are being drained. Others may have filled
 // them since the plan was made: then it is made again.
 func (p *pass) startDrains(s policy.Situation, w wanted) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Has)) {
 		c := p.clusters[name]
-		if drained(c) && (!w.has(name) || w.replicas[name] < s.Has[name]) && !p.drains.start(c, p.key) {
+		switch {
+		case !drained(c):
+		case w.has(name) && w.replicas[name] >= s.Has[name]:
+			if !full(s, name) {
+				p.drains.stay(name, p.key)
+			}
+		case !p.drains.start(c, p.key):
 			return errDrainFull
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -114,7 +115,8 @@ func (p *pass) run(ctx context.Context) error {
 			if err := p.assign(ctx, next); err != nil {
 				return err
 			}
-			p.drains.finish(p.key, func(cluster string) bool { return p.leaves(next, cluster) })
+			p.drains.finish(p.key, func(cluster string) bool { return p.leaves(next, cluster) },
+				func(cluster string) bool { return slices.ContainsFunc(next.Spec.Targets, isIn(cluster)) })
 			return nil
 		}, p.render, p.report, p.release,
 	} {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
@@ -263,6 +264,47 @@ func TestRecreatedClusterRemovesNothing(t *testing.T) {
 	})
 	b.runs(key, both)
 	check()
+}
+
+// (Safety 6) A Cluster whose object is being deleted, as Argo CD and kubectl's --cascade=foreground
+// do, and one that is not accepted any more, keep what they have.
+func TestClusterThatGoesOutRemovesNothing(t *testing.T) {
+	b := newBench(t)
+	ns := b.namespace("goes-out")
+	for _, name := range []string{"out-east", "out-west", "out-north"} {
+		b.cluster(name, v1alpha1.ClusterSpec{})
+		b.patch(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"metadata":{"labels":{"pool":"out"}}}`)
+	}
+	b.create(&v1alpha1.Placement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"},
+		Spec: v1alpha1.PlacementSpec{Clusters: v1alpha1.ClusterChoice{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "out"}},
+		}},
+	})
+	b.create(configMap(ns, "web", ""))
+	all := map[string]int32{"out-east": 0, "out-west": 0, "out-north": 0}
+	b.runs(configKey(ns, "web"), all)
+	check := b.unremoved(ns)
+	east := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "out-east"}}
+	b.patch(east, `{"metadata":{"finalizers":["example.com/test"]}}`)
+	t.Cleanup(func() {
+		_ = b.client.Patch(context.Background(), east, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	})
+	b.delete(east)
+	b.patch(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "out-north"}}, `{"spec":{"accepted":false}}`)
+	later := map[string]int32{"out-west": 0}
+	b.create(configMap(ns, "later", "")) // the hub has had time to do worse
+	b.runs(configKey(ns, "later"), later)
+	b.runs(configKey(ns, "web"), all)
+	check()
+}
+
+// patch changes an object by a JSON merge patch (RFC 7386).
+func (b *bench) patch(o client.Object, change string) {
+	b.t.Helper()
+	if err := b.client.Patch(b.t.Context(), o, client.RawPatch(types.MergePatchType, []byte(change))); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // silence makes a cluster's heartbeat as old as one that has stopped.

@@ -66,7 +66,11 @@ func (p *pass) plan(ctx context.Context, a *v1alpha1.Assignment, followed map[st
 		result.replicas[name], result.source = 0, sourceFollowed
 	}
 	if p.wish == nil {
-		return p.withoutPolicy(ctx, a, result)
+		result, err := p.withoutPolicy(ctx, a, result)
+		if err == nil {
+			err = p.tooMany(a, result)
+		}
+		return result, err
 	}
 	s := p.situation(a)
 	each := usage{}
@@ -95,7 +99,7 @@ func (p *pass) plan(ctx context.Context, a *v1alpha1.Assignment, followed map[st
 		return c, nil
 	})
 	if err == nil {
-		err = p.tooMany(a, result)
+		err = p.tooMany(a, result) // before its drain begins
 	}
 	if err == nil {
 		err = p.startDrains(s, result)
@@ -167,7 +171,7 @@ func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
 		_, has := s.Has[c.Name]
 		s.Clusters = append(s.Clusters, policy.Cluster{
 			Name: c.Name, Labels: c.Labels, Spec: &c.Spec, Reach: reach(c),
-			Leaving: c.DeletionTimestamp != nil || p.lost(c), Full: has && p.waits(c),
+			Deleting: c.DeletionTimestamp != nil, Lost: p.lost(c), Full: has && p.waits(c),
 		})
 	}
 	return s

@@ -18,8 +18,10 @@ type Cluster struct {
 	Labels map[string]string
 	// Spec of it; not changed.
 	Spec *v1alpha1.ClusterSpec
-	// Leaving says that the Cluster is being deleted, or counts as lost.
-	Leaving bool
+	// Lost says that the policy takes what the cluster has for lost.
+	Lost bool
+	// Deleting says that the Cluster object is being deleted. The cluster keeps what it has.
+	Deleting bool
 	// Reach says whether the cluster reports.
 	Reach Reach
 	// Full says that as many objects leave the cluster as its drain allows at a time: this one
@@ -42,6 +44,12 @@ const (
 
 // waiting says why the cluster cannot take anything; "" when it can.
 func (c *Cluster) waiting() string {
+	switch {
+	case c.Deleting:
+		return c.Name + " is being deleted"
+	case !c.Spec.Accepted:
+		return c.Name + " is not accepted"
+	}
 	switch c.Reach {
 	case Silent:
 		return c.Name + " does not report"
@@ -73,8 +81,9 @@ type candidate struct {
 	rank int // the place in the wish's order
 }
 
-// candidates returns the clusters that the wish names or selects, in its order.
-func (w *Wish) candidates(all []Cluster) ([]candidate, error) {
+// candidates returns the clusters that the wish names or selects, in its order. has says which
+// have the object.
+func (w *Wish) candidates(all []Cluster, has map[string]int64) ([]candidate, error) {
 	choice := w.Spec.Clusters
 	if len(choice.Names) == 0 && choice.Selector == nil {
 		return nil, nil
@@ -92,7 +101,8 @@ func (w *Wish) candidates(all []Cluster) ([]candidate, error) {
 		if err != nil {
 			return nil, wrong(w.Source, "spec.clusters.selector", err)
 		}
-		if f := w.fitness(c); ok && f != unfit {
+		_, there := has[c.Name]
+		if f := w.fitness(c, there); ok && f != unfit {
 			found = append(found, candidate{c, f, rank})
 		}
 	}
@@ -123,14 +133,15 @@ func (w *Wish) known(all []Cluster) error {
 	return nil
 }
 
-// fitness says what a cluster may be used for by this wish.
-func (w *Wish) fitness(c *Cluster) fitness {
-	switch {
-	case !c.Spec.Accepted && !w.Named:
+// fitness says what a cluster may be used for by this wish. Taking a cluster out of the inventory,
+// or its acceptance, is no order to remove what it has.
+func (w *Wish) fitness(c *Cluster, has bool) fitness {
+	switch out := c.Deleting || !c.Spec.Accepted; {
+	case out && !has && !w.Named:
 		return unfit
-	case c.Leaving, c.Drains() && !c.Full, w.repelled(c, v1alpha1.TaintNoExecute):
+	case c.Lost, c.Drains() && !c.Full, w.repelled(c, v1alpha1.TaintNoExecute):
 		return leaving
-	case c.Drains(), c.Spec.Unschedulable, w.repelled(c, v1alpha1.TaintNoSchedule), c.Reach != Reachable:
+	case out, c.Drains(), c.Spec.Unschedulable, w.repelled(c, v1alpha1.TaintNoSchedule), c.Reach != Reachable:
 		return staying
 	}
 	return fit

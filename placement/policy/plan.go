@@ -50,7 +50,7 @@ func (w *Wish) Plan(s Situation) (Plan, error) {
 	if w.Source == SourceAnnotation && len(w.Spec.Clusters.Names) == 0 {
 		return Plan{Wanted: map[string]int64{}}, nil // the order to remove it everywhere
 	}
-	found, err := w.candidates(s.Clusters)
+	found, err := w.candidates(s.Clusters, s.Has)
 	if err != nil {
 		return Plan{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -42,6 +43,7 @@ func TestPlan(t *testing.T) {
 		s.Properties = map[string]v1alpha1.PropertyValue{"full": "true"}
 	}
 	cordon := func(s *v1alpha1.ClusterSpec) { s.Unschedulable = true }
+	shutOut := func(s *v1alpha1.ClusterSpec) { s.Accepted = false }
 	type m = map[string]int64
 	for name, tc := range map[string]struct {
 		object   Object
@@ -52,6 +54,8 @@ func TestPlan(t *testing.T) {
 		room     m
 		change   map[string]func(*v1alpha1.ClusterSpec)
 		reach    map[string]Reach
+		deleting string // a Cluster
+		selected bool   // by labels instead of names
 		volumes  map[string]string
 		want     m
 		short    string
@@ -156,6 +160,40 @@ func TestPlan(t *testing.T) {
 			text: "", replicas: 1, has: m{"east": 1}, volumes: map[string]string{"east": "data"}, want: m{},
 			reason: "a person ordered it",
 		},
+		"deleted in the foreground": {
+			text: "east,west", replicas: 4, has: m{"east": 2, "west": 2}, same: true, deleting: "east",
+			want: m{"east": 2, "west": 2}, reason: "deleting a Cluster object is no order to remove what the cluster has",
+		},
+		"deleted, duplicate": {
+			object: daemons, text: "east,west", replicas: -1, has: m{"east": 0, "west": 0}, deleting: "east", selected: true,
+			want: m{"east": 0, "west": 0}, reason: "the same for what has no replicas",
+		},
+		"deleted, nothing new": {
+			object: daemons, text: "east,west", replicas: -1, has: m{"west": 0}, deleting: "east",
+			want: m{"west": 0}, short: "some clusters do not have it yet: east is being deleted", because: v1alpha1.ReasonWaitingForCluster,
+			reason: "it takes nothing either",
+		},
+		"not accepted any more": {
+			object: daemons, text: "east,west", replicas: -1, has: m{"east": 0, "west": 0}, selected: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": shutOut}, want: m{"east": 0, "west": 0},
+			reason: "taking the acceptance back is no order to remove",
+		},
+		"not accepted any more, grows": {
+			text: "east,west", replicas: 6, has: m{"east": 2, "west": 2}, same: true, selected: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": shutOut}, want: m{"east": 2, "west": 4}, reason: "growth goes elsewhere",
+		},
+		"not accepted yet": {
+			object: daemons, text: "east,west", replicas: -1, selected: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": shutOut}, want: m{"west": 0}, reason: "a selector leaves it out without a word",
+		},
+		"named and not accepted": {
+			text: "east", replicas: 2, change: map[string]func(*v1alpha1.ClusterSpec){"east": shutOut}, want: m{},
+			short: "2 of 2 replicas have no room: east is not accepted", because: v1alpha1.ReasonWaitingForCluster,
+		},
+		"drained while deleted": {
+			text: "east,west", replicas: 4, has: m{"east": 2, "west": 2}, same: true, deleting: "east",
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"west": 4}, reason: "the drain is the order",
+		},
 		"duplicate, one drains": {
 			object: daemons, text: "east,west", replicas: -1, has: m{"east": 0, "west": 0},
 			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"west": 0},
@@ -179,10 +217,19 @@ func TestPlan(t *testing.T) {
 			for _, c := range []string{"east", "north", "west"} {
 				cluster := accepted(c, tc.change[c])
 				cluster.Reach, cluster.Full = tc.reach[c], cluster.Spec.Properties["full"] != ""
+				cluster.Deleting = c == tc.deleting
+				if strings.Contains(tc.text, c) {
+					cluster.Labels["chosen"] = "true"
+				}
 				s.Clusters = append(s.Clusters, cluster)
 			}
 			s.Volumes = tc.volumes
-			plan, err := annotated(t, o, tc.text).Plan(s)
+			wish := annotated(t, o, tc.text)
+			if tc.selected {
+				wish.Source, wish.Named = "Placement shop/p", false
+				wish.Spec.Clusters = v1alpha1.ClusterChoice{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"chosen": "true"}}}
+			}
+			plan, err := wish.Plan(s)
 			if mistake, ok := errors.AsType[*Error](err); ok && mistake.Reason == tc.because {
 				return
 			}
