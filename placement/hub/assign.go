@@ -33,7 +33,7 @@ func (p *pass) adopt(a *v1alpha1.Assignment) {
 		known[string(t.Cluster)] = true
 	}
 	for cluster, w := range p.works {
-		if known[cluster] {
+		if known[cluster] || removed(w) { // that has nothing any more, and is deleted by render
 			continue
 		}
 		t := v1alpha1.Target{
@@ -49,6 +49,9 @@ func (p *pass) adopt(a *v1alpha1.Assignment) {
 		a.Spec.Targets = append(a.Spec.Targets, t)
 		if a.Spec.Object.Name == "" {
 			a.Spec.Object = w.Spec.Source
+		}
+		if a.UID == "" && !p.otherLife(w) {
+			a.Spec.Decision.OnDelete = w.Spec.OnDelete
 		}
 	}
 }

@@ -49,6 +49,9 @@ func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment,
 		}
 	}
 	p.step(ctx, next, w)
+	if err := p.sureToLeave(ctx, next); err != nil {
+		return nil, err
+	}
 	p.ledger.put(p.key, claimOf(next))
 	return next, nil
 }

@@ -5,6 +5,7 @@ package hub
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -65,11 +66,45 @@ func (p *pass) followedTo(ctx context.Context) (map[string]bool, error) {
 	}
 	clusters := map[string]bool{}
 	for _, a := range leaders {
+		if ok, err := p.needed(ctx, &a); err != nil || !ok {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
 		for _, t := range a.Spec.Targets {
 			clusters[string(t.Cluster)] = true
 		}
 	}
 	return clusters, nil
+}
+
+// needed says that an object which takes this one along needs it. What a person has annotated goes
+// where that says once it is not named any more.
+func (p *pass) needed(ctx context.Context, leader *v1alpha1.Assignment) (bool, error) {
+	if _, annotated := p.annotations()[v1alpha1.ClustersAnnotation]; !annotated {
+		return true, nil
+	}
+	o := empty(schema.GroupVersionKind{Group: leader.Spec.Object.Group, Version: leader.Spec.Object.Version, Kind: leader.Spec.Object.Kind})
+	err := p.direct.Get(ctx, client.ObjectKey{Namespace: leader.Spec.Object.Namespace, Name: leader.Spec.Object.Name}, o)
+	if absent(err) {
+		return true, nil // until its clusters have removed it
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", keyOf(leader.Spec.Object), err)
+	}
+	named := slices.ContainsFunc(render.Follow(o), func(r render.Reference) bool {
+		return r.Group == p.key.Group && r.Kind == p.key.Kind && r.Namespace == p.key.Namespace && r.Name == p.key.Name
+	})
+	return named || o.GetDeletionTimestamp() != nil || render.GoesAlong(p.object, o), nil
+}
+
+// annotations are those of the object; none if it is gone.
+func (p *pass) annotations() map[string]string {
+	if p.object == nil {
+		return nil
+	}
+	return p.object.GetAnnotations()
 }
 
 // leaderWait is how soon an object is looked at again whose leader's Assignment is missing.
@@ -108,42 +143,73 @@ func (p *pass) losesLeader(ctx context.Context) error {
 	return nil
 }
 
-// follow records what the object takes along. An object that has lost its policy stays where it
-// is, and what it took along stays with it.
+// follow records what the object takes along, and what it has taken along: as long as the object has
+// targets that stays with it, for Pods of an earlier template. An object that has lost its policy
+// stays where it is, and what it took along stays with it.
 func (p *pass) follow(ctx context.Context, a *v1alpha1.Assignment) error {
-	if !p.alive() || p.wish == nil {
+	if !p.alive() || p.wish == nil && p.record.UID != "" {
 		return nil // what it needs goes after it, or stays
 	}
-	if !p.wish.Follows() {
-		a.Spec.Follows = nil
-		return nil
-	}
 	found := map[v1alpha1.FollowReference]bool{}
-	for _, r := range render.Follow(p.object) {
-		gk := schema.GroupKind{Group: r.Group, Kind: r.Kind}
-		if r.Namespace == p.key.Namespace && policy.PlaceableObject(gk, r.Namespace, r.Name) {
-			found[v1alpha1.FollowReference{Group: r.Group, Kind: r.Kind, Name: r.Name}] = true
+	if p.wish == nil || p.wish.Follows() {
+		for _, r := range render.Follow(p.object) {
+			gk := schema.GroupKind{Group: r.Group, Kind: r.Kind}
+			if r.Namespace == p.key.Namespace && policy.PlaceableObject(gk, r.Namespace, r.Name) {
+				found[v1alpha1.FollowReference{Group: r.Group, Kind: r.Kind, Name: r.Name}] = true
+			}
+		}
+		if err := p.along(ctx, found); err != nil {
+			return err
 		}
 	}
-	if err := p.along(ctx, found); err != nil {
+	follows := slices.SortedFunc(maps.Keys(found), byKey)
+	before, err := p.taken(ctx, a, found)
+	if err != nil {
 		return err
 	}
-	var follows []v1alpha1.FollowReference
-	for f := range found {
-		follows = append(follows, f)
-	}
-	slices.SortFunc(follows, func(a, b v1alpha1.FollowReference) int {
-		return strings.Compare(followKey(a.Group, a.Kind, a.Name), followKey(b.Group, b.Kind, b.Name))
-	})
+	follows = append(follows[:min(len(follows), maxFollows)], before...)
 	a.Spec.Follows = follows[:min(len(follows), maxFollows)]
+	slices.SortFunc(a.Spec.Follows, byKey)
 	return nil
+}
+
+func byKey(a, b v1alpha1.FollowReference) int {
+	return strings.Compare(followKey(a.Group, a.Kind, a.Name), followKey(b.Group, b.Kind, b.Name))
+}
+
+// taken is what the object has taken along and no longer names. It stays until the object leaves,
+// it is deleted, or it is placed itself: then a person may remove it.
+func (p *pass) taken(ctx context.Context, a *v1alpha1.Assignment, named map[v1alpha1.FollowReference]bool) ([]v1alpha1.FollowReference, error) {
+	var stay []v1alpha1.FollowReference
+	if len(a.Spec.Targets) == 0 {
+		return nil, nil
+	}
+	for _, f := range a.Spec.Follows {
+		if named[f] {
+			continue
+		}
+		k, served := p.kinds.get(schema.GroupKind{Group: f.Group, Kind: f.Kind})
+		if !served {
+			stay = append(stay, f)
+			continue
+		}
+		o := metadata(k.GroupVersionKind)
+		err := p.cached.Get(ctx, client.ObjectKey{Namespace: p.key.Namespace, Name: f.Name}, o)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("look for %s %s/%s: %w", f.Kind, p.key.Namespace, f.Name, err)
+		}
+		if _, annotated := o.Annotations[v1alpha1.ClustersAnnotation]; err == nil && o.DeletionTimestamp == nil && !annotated {
+			stay = append(stay, f)
+		}
+	}
+	return stay, nil
 }
 
 // along finds what says itself that it is for the object. What scales the object goes
 // along where the policy leaves spec.replicas to it, or the two would contend.
 func (p *pass) along(ctx context.Context, found map[v1alpha1.FollowReference]bool) error {
 	for _, gvk := range render.Along() {
-		if gvk.Kind == "HorizontalPodAutoscaler" && !slices.Contains(p.wish.Spec.Apply.Yield, "spec.replicas") {
+		if gvk.Kind == "HorizontalPodAutoscaler" && (p.wish == nil || !slices.Contains(p.wish.Spec.Apply.Yield, "spec.replicas")) {
 			continue
 		}
 		list := &unstructured.UnstructuredList{}

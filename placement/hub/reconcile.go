@@ -45,6 +45,9 @@ type pass struct {
 	facts    map[string]facts             // by cluster: what the Works report
 	clusters map[string]*v1alpha1.Cluster // all that exist
 	wish     *policy.Wish                 // nil: no policy and no annotation is for it
+	// fallback is a policy of a lower rank that is not followed, since it would take the object from
+	// where a lost one has placed it.
+	fallback *policy.Wish
 	// unselected says that the policy which placed it no longer selects it, and that this is an
 	// order to remove it.
 	unselected bool

@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -25,8 +28,16 @@ const reviveBy = 1000
 // in all but the largest fleets, so that the last order is not behind the first reports.
 const ordersAtOnce = 32
 
-// render brings each target's Work to what is asked now.
+// render brings each target's Work to what is asked now, and deletes those whose orders are carried
+// out: their targets are gone already, so that a target without its Work has lost it.
 func (p *pass) render(ctx context.Context) error {
+	for cluster, w := range p.works {
+		if removed(w) && !slices.ContainsFunc(p.record.Spec.Targets, isIn(cluster)) {
+			if err := p.remove(ctx, w); err != nil {
+				return err
+			}
+		}
+	}
 	rules, err := p.rules(ctx)
 	if err != nil {
 		return err
@@ -57,10 +68,33 @@ func (p *pass) order(ctx context.Context, t *v1alpha1.Target, rules *ruleSet) (m
 	switch {
 	case w != nil && (t.State == v1alpha1.TargetRemoving || removed(w) || p.otherLife(w)):
 		return nil, p.remove(ctx, w)
+	case t.State == v1alpha1.TargetRemoving && p.sent(string(t.Cluster)):
+		return nil, p.orderAgain(ctx, string(t.Cluster))
 	case t.State == v1alpha1.TargetRemoving, t.State == v1alpha1.TargetPending, p.object == nil:
 		return nil, nil
 	}
 	return p.sync(ctx, t, w, rules)
+}
+
+// orderAgain makes a Work anew that was lost with its order, or before it: what the cluster has is
+// removed, not forgotten.
+func (p *pass) orderAgain(ctx context.Context, cluster string) error {
+	if p.clusters[cluster] == nil {
+		return nil // gone: nothing can be sent there
+	}
+	of := p.record.Spec.Object
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: of.Group, Version: of.Version, Kind: of.Kind})
+	o.SetNamespace(of.Namespace)
+	o.SetName(of.Name)
+	raw, err := o.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", p.key, err)
+	}
+	return p.create(ctx, cluster, v1alpha1.WorkSpec{
+		HubUID: p.signer.current().hub, Source: of, Manifests: []v1alpha1.Manifest{{Object: runtime.RawExtension{Raw: raw}, Resource: of.Resource}},
+		Removal: &v1alpha1.Removal{Policy: p.onDelete(nil), SourceUID: of.UID},
+	})
 }
 
 // otherLife says that a Work carries an earlier object of the same name: that one is
@@ -113,7 +147,7 @@ func (p *pass) sync(ctx context.Context, t *v1alpha1.Target, w *v1alpha1.Work, r
 
 // podSecurity returns the Pod Security levels of the object's namespace, which go with it.
 func (p *pass) podSecurity(ctx context.Context) (map[string]v1alpha1.PodSecurityLevel, error) {
-	labels, err := p.namespaceLabels(ctx)
+	labels, err := p.namespaceLabels(ctx, p.cached)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +166,7 @@ func (p *pass) podSecurity(ctx context.Context) (map[string]v1alpha1.PodSecurity
 
 // put creates the Work or updates it.
 func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, s v1alpha1.WorkSpec) error {
-	s.HubUID, s.Source = p.signer.current().hub, p.reference()
+	s.HubUID, s.Source, s.OnDelete = p.signer.current().hub, p.reference(), p.record.Spec.Decision.OnDelete
 	if p.wish != nil {
 		s.Apply, s.Associated = p.wish.Spec.Apply, p.wish.Spec.Status.Associated
 	}
@@ -142,14 +176,19 @@ func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, s 
 		}
 		return p.change(ctx, w, s)
 	}
+	return p.create(ctx, string(t.Cluster), s)
+}
+
+// create creates a cluster's Work, at a later revision than it had if it was lost.
+func (p *pass) create(ctx context.Context, cluster string, s v1alpha1.WorkSpec) error {
 	if err := p.certain(ctx); err != nil {
 		return err
 	}
-	key := p.key.work(string(t.Cluster))
+	key := p.key.work(cluster)
 	if p.signer.last(key) > 0 {
 		return p.missing(ctx, key)
 	}
-	before, now := p.lastPosition(string(t.Cluster)), p.signer.current()
+	before, now := p.lastPosition(cluster), p.signer.current()
 	if s.Revision = 1; before.Revision > 0 { // it was lost
 		s.Revision = before.Revision + reviveBy
 		before.Revision = s.Revision
@@ -159,7 +198,7 @@ func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, s 
 	now.sign(&s, before, 0)
 	p.ordered.Store(true)
 	err := p.direct.Create(ctx, &v1alpha1.Work{Spec: s, ObjectMeta: metav1.ObjectMeta{
-		Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{v1alpha1.SourceUIDLabel: string(p.object.GetUID())},
+		Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{v1alpha1.SourceUIDLabel: string(s.Source.UID)},
 	}})
 	if apierrors.IsNotFound(err) {
 		err = errNoNamespace

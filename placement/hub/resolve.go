@@ -4,7 +4,9 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,7 +32,7 @@ func (p *pass) concerns(ctx context.Context, o *metav1.PartialObjectMetadata) (b
 	if err != nil || len(leaders) > 0 {
 		return len(leaders) > 0, err
 	}
-	wish, err := p.find(ctx, o)
+	wish, err := p.find(ctx, p.cached, o)
 	return wish != nil || err != nil, nil // a mistake is told, later
 }
 
@@ -39,24 +41,66 @@ func (p *pass) resolve(ctx context.Context) (err error) {
 	if !p.alive() {
 		return nil
 	}
-	p.wish, err = p.find(ctx, p.object)
+	p.wish, err = p.find(ctx, p.cached, p.object)
 	return err
 }
 
+// sureToLeave reads what a decision depends on from the API server, not from caches that may be
+// behind it, before an object is taken from a cluster.
+func (p *pass) sureToLeave(ctx context.Context, next *v1alpha1.Assignment) error {
+	if !p.alive() {
+		return nil // its deletion was read there
+	}
+	var left []string
+	for _, t := range next.Spec.Targets {
+		at := slices.IndexFunc(p.record.Spec.Targets, isIn(string(t.Cluster)))
+		stayed := at >= 0 && p.record.Spec.Targets[at].State == v1alpha1.TargetActive
+		if stayed && t.State != v1alpha1.TargetActive {
+			left = append(left, string(t.Cluster))
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	unselected := p.unselected
+	now, err := p.find(ctx, p.direct, p.object)
+	switch _, mistake := errors.AsType[*policy.Error](err); {
+	case err != nil && !mistake:
+		return err
+	case mistake, unselected != p.unselected, (now == nil) != (p.wish == nil),
+		now != nil && (now.UID != p.wish.UID || now.Source != p.wish.Source || now.Digest() != p.wish.Digest()):
+		return fmt.Errorf("plan %s: its policy: %w", p.key, errStale)
+	}
+	for _, name := range left {
+		cached, c := p.clusters[name], &v1alpha1.Cluster{}
+		if cached == nil {
+			continue
+		}
+		err := p.direct.Get(ctx, client.ObjectKey{Name: name}, c)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read Cluster %s: %w", name, err)
+		}
+		if err != nil || c.UID != cached.UID || c.Generation != cached.Generation || !maps.Equal(c.Labels, cached.Labels) {
+			return fmt.Errorf("plan %s: Cluster %s: %w", p.key, name, errStale)
+		}
+	}
+	return nil
+}
+
 // find asks the policies.
-func (p *pass) find(ctx context.Context, o metav1.Object) (*policy.Wish, error) {
-	namespace, err := p.namespaceLabels(ctx)
+func (p *pass) find(ctx context.Context, from client.Reader, o metav1.Object) (*policy.Wish, error) {
+	namespace, err := p.namespaceLabels(ctx, from)
 	if err != nil {
 		return nil, err
 	}
 	var local v1alpha1.PlacementList
 	if p.kind.namespaced {
-		if err := p.cached.List(ctx, &local, client.InNamespace(p.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		if err := from.List(ctx, &local, client.InNamespace(p.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list Placements: %w", err)
 		}
 	}
 	var global v1alpha1.ClusterPlacementList
-	if err := p.cached.List(ctx, &global, client.UnsafeDisableDeepCopy); err != nil {
+	if err := from.List(ctx, &global, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list ClusterPlacements: %w", err)
 	}
 	if p.record != nil {
@@ -68,12 +112,12 @@ func (p *pass) find(ctx context.Context, o metav1.Object) (*policy.Wish, error) 
 	}, local.Items, global.Items)
 }
 
-func (p *pass) namespaceLabels(ctx context.Context) (map[string]string, error) {
+func (p *pass) namespaceLabels(ctx context.Context, from client.Reader) (map[string]string, error) {
 	if !p.kind.namespaced {
 		return nil, nil
 	}
 	n := metadata(namespaceKind())
-	if err := p.cached.Get(ctx, client.ObjectKey{Name: p.key.Namespace}, n); client.IgnoreNotFound(err) != nil {
+	if err := from.Get(ctx, client.ObjectKey{Name: p.key.Namespace}, n); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("look for namespace %s: %w", p.key.Namespace, err)
 	}
 	return n.Labels, nil

@@ -357,13 +357,7 @@ func TestVolumeClaimsStay(t *testing.T) {
 	for _, name := range []string{"volumes-east", "volumes-west"} {
 		b.cluster(name, v1alpha1.ClusterSpec{})
 	}
-	b.create(&corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "data"},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	})
+	b.create(volumeClaim(ns, "data"))
 	d := deployment(ns, "db", "volumes-east", 1)
 	d.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
@@ -394,6 +388,16 @@ func TestVolumeClaimsStay(t *testing.T) {
 	b.runs(claim, map[string]int32{})
 	if got := orphaned(); got != v1alpha1.OnDeleteOrphan {
 		t.Errorf("removal of a claim: got policy %q, want %q", got, v1alpha1.OnDeleteOrphan)
+	}
+}
+
+func volumeClaim(ns, name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
 	}
 }
 
@@ -613,6 +617,7 @@ func TestLostPolicyKeepsFollowers(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonNoPolicy, "")
+	b.delete(&v1alpha1.Assignment{ObjectMeta: metav1.ObjectMeta{Namespace: key.assignment().Namespace, Name: key.assignment().Name}})
 	b.create(configMap(ns, "later", "leader-east")) // the hub has had time to do worse
 	b.runs(configKey(ns, "later"), map[string]int32{"leader-east": 0})
 	b.runs(config, map[string]int32{"leader-east": 0})

@@ -90,11 +90,16 @@ func (p *pass) row(ctx context.Context, t v1alpha1.Target, w wanted) mover.Row {
 		if f.gone { // it is never made again there, whatever is asked
 			r.Current, r.Available, r.Total = true, 0, 0
 		}
-	} else if t.State == v1alpha1.TargetRemoving || c == nil && t.State != "" {
+		r.Gone = t.State == v1alpha1.TargetRemoving && removed(work)
+	} else if t.State == v1alpha1.TargetRemoving && !p.sent(name) || c == nil && t.State != "" {
 		r.Gone = p.gone(ctx, name)
 	}
 	return r
 }
+
+// sent says that a Work was once written for a cluster. One that is missing then, with an order that
+// was not reported to be done, was lost.
+func (p *pass) sent(cluster string) bool { return p.lastPosition(cluster).Revision > 0 }
 
 // moverInput is what the policy says of moves.
 func (p *pass) moverInput(w wanted) mover.Input {

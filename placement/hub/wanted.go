@@ -58,13 +58,10 @@ const sourceFollowed = "followed"
 
 // plan decides which clusters are to have what, and claims the room.
 func (p *pass) plan(ctx context.Context, a *v1alpha1.Assignment, followed map[string]bool) (wanted, error) {
-	result := wanted{replicas: map[string]int64{}}
 	if !p.alive() {
-		return result, nil // its deletion is the order to remove it everywhere
+		return wanted{replicas: map[string]int64{}}, nil // its deletion is the order to remove it everywhere
 	}
-	for name := range followed {
-		result.replicas[name], result.source = 0, sourceFollowed
-	}
+	result := along(followed)
 	if p.wish == nil {
 		result, err := p.withoutPolicy(ctx, a, result)
 		if err == nil {
@@ -73,6 +70,9 @@ func (p *pass) plan(ctx context.Context, a *v1alpha1.Assignment, followed map[st
 		return result, err
 	}
 	s := p.situation(a)
+	for name := range followed { // it stays there with what takes it along
+		delete(s.Volumes, name)
+	}
 	each := usage{}
 	if s.Replicas != nil {
 		each = perReplica(a.Spec.Decision.Requests)
@@ -98,6 +98,10 @@ func (p *pass) plan(ctx context.Context, a *v1alpha1.Assignment, followed map[st
 		}
 		return c, nil
 	})
+	if err == nil && p.fallsBack(a) && takesFrom(p.wantedBefore(a), result) {
+		p.wish, p.fallback = nil, p.wish
+		return p.withoutPolicy(ctx, a, along(followed))
+	}
 	if err == nil {
 		err = p.tooMany(a, result) // before its drain begins
 	}
@@ -105,6 +109,39 @@ func (p *pass) plan(ctx context.Context, a *v1alpha1.Assignment, followed map[st
 		err = p.startDrains(s, result)
 	}
 	return result, err
+}
+
+// along is what is wanted of an object where others take it along.
+func along(followed map[string]bool) wanted {
+	w := wanted{replicas: map[string]int64{}}
+	for name := range followed {
+		w.replicas[name], w.source = 0, sourceFollowed
+	}
+	return w
+}
+
+// fallsBack says that the Placement which placed the object selects it no more, and a
+// ClusterPlacement does: the Placement may be about to be made again.
+func (p *pass) fallsBack(a *v1alpha1.Assignment) bool {
+	return !p.unselected && strings.HasPrefix(a.Spec.Decision.Source, "Placement ") && strings.HasPrefix(p.wish.Source, "ClusterPlacement ")
+}
+
+// takesFrom says that a plan takes the object, or replicas of it, from a cluster that has it. Fewer
+// replicas in all are asked for by the object itself.
+func takesFrom(before, after wanted) bool {
+	var had, have int64
+	for _, n := range before.replicas {
+		had += n
+	}
+	for _, n := range after.replicas {
+		have += n
+	}
+	for name, n := range before.replicas {
+		if !after.has(name) || after.counted && have >= had && after.replicas[name] < n {
+			return true
+		}
+	}
+	return false
 }
 
 // tooMany refuses a plan for which an Assignment has no room, with the clusters that the object
@@ -145,6 +182,10 @@ func (p *pass) withoutPolicy(ctx context.Context, a *v1alpha1.Assignment, follow
 		before.reason = v1alpha1.ReasonNoPolicy
 		before.short = "no policy and no annotation selects it any more: it stays in " + strings.Join(where, ", ") +
 			". To remove it there, run kubectl patchbay remove"
+		if p.fallback != nil {
+			before.short = fmt.Sprintf("%s selects it no more, and %s would take it from where it runs: it stays in %s. "+
+				"To move it, set the annotation %s", before.source, p.fallback.Source, strings.Join(where, ", "), v1alpha1.ClustersAnnotation)
+		}
 	}
 	return before, nil
 }
@@ -152,20 +193,33 @@ func (p *pass) withoutPolicy(ctx context.Context, a *v1alpha1.Assignment, follow
 // situation is what the plan depends on beside the wish.
 func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
 	s := policy.Situation{
-		Has:  map[string]int64{},
+		Has: map[string]int64{}, Unconfirmed: map[string]bool{},
 		Same: a.Spec.Decision.Digest == p.wish.Digest(), Volumes: p.volumes(a),
 	}
 	if n, ok := replicasOf(p.object); ok {
 		s.Replicas = new(int64(n))
 	}
+	returning := map[string]int64{} // what an order that is not carried out leaves, if it is taken back
 	for _, t := range a.Spec.Targets {
-		switch t.State {
-		case v1alpha1.TargetActive, v1alpha1.TargetPending:
+		switch c := p.clusters[string(t.Cluster)]; t.State {
+		case v1alpha1.TargetPending:
+			if c != nil && reach(c) == policy.Reachable { // nothing was sent yet
+				s.Has[string(t.Cluster)] = p.has(t)
+			}
+		case v1alpha1.TargetActive:
+			s.Unconfirmed[string(t.Cluster)] = !p.facts[string(t.Cluster)].applied
 			s.Has[string(t.Cluster)] = p.has(t)
 		case v1alpha1.TargetDraining:
 			s.Has[string(t.Cluster)] = deref(t.Asked)
 		case v1alpha1.TargetRemoving:
+			if w := p.works[string(t.Cluster)]; w != nil && !removed(w) {
+				n, _ := replicasIn(w)
+				returning[string(t.Cluster)] = int64(n)
+			}
 		}
+	}
+	if len(s.Has) == 0 || p.wish.Spec.Replicas.Mode != v1alpha1.ReplicasSingle { // of Single only one is to have it
+		maps.Copy(s.Has, returning)
 	}
 	for _, c := range p.clusters {
 		_, has := s.Has[c.Name]

@@ -72,7 +72,7 @@ func (p *pass) remove(ctx context.Context, w *v1alpha1.Work) error {
 	if w.Spec.Removal == nil {
 		s := w.Spec.DeepCopy()
 		s.Removal = &v1alpha1.Removal{
-			Policy:    cmp.Or(p.record.Spec.Decision.OnDelete, policy.DefaultOnDelete(p.key.GroupKind)),
+			Policy:    p.onDelete(w),
 			SourceUID: w.Spec.Source.UID, UIDs: factsOf(p.key.GroupKind, w).uids,
 		}
 		return p.change(ctx, w, *s)
@@ -91,6 +91,16 @@ func (p *pass) remove(ctx context.Context, w *v1alpha1.Work) error {
 	return nil
 }
 
+// onDelete is what the removal of the object does: what the decision says, else its Work, which
+// outlives an Assignment that was lost.
+func (p *pass) onDelete(w *v1alpha1.Work) v1alpha1.OnDelete {
+	said := p.record.Spec.Decision.OnDelete
+	if w != nil {
+		said = cmp.Or(said, w.Spec.OnDelete)
+	}
+	return cmp.Or(said, policy.DefaultOnDelete(p.key.GroupKind))
+}
+
 // change gives a Work another spec, if it has the one that we know. What the agent
 // reports meanwhile does not matter.
 func (p *pass) change(ctx context.Context, w *v1alpha1.Work, s v1alpha1.WorkSpec) error {
@@ -98,8 +108,11 @@ func (p *pass) change(ctx context.Context, w *v1alpha1.Work, s v1alpha1.WorkSpec
 		return err
 	}
 	key := client.ObjectKeyFromObject(w)
-	if w.Spec.Revision < p.signer.last(key) {
+	switch {
+	case w.Spec.Revision < p.signer.last(key):
 		return p.older(ctx, w)
+	case w.Spec.Term > p.signer.current().number: // another leader has taken over
+		return fmt.Errorf("change Work %s: its term %d is later than this leader's: %w", key, w.Spec.Term, errStale)
 	}
 	s.Revision = w.Spec.Revision + 1
 	p.signer.current().sign(&s, v1alpha1.WorkPosition{Term: w.Spec.Term, Revision: w.Spec.Revision}, w.Status.Term)

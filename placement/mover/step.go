@@ -77,6 +77,12 @@ func (s *step) makeFirst() {
 
 // breakFirst shrinks and removes, and grows only when that is done.
 func (s *step) breakFirst() {
+	for i, r := range s.Rows {
+		if r.Wanted && s.moves[i].State == Pending && (r.Absent || !r.Reachable) && s.leaving() && !s.late() {
+			s.blockf("%s cannot be reached: what is elsewhere stays there", r.Cluster)
+			return
+		}
+	}
 	busy := ""
 	for i, r := range s.Rows {
 		m := &s.moves[i]

@@ -116,6 +116,24 @@ func TestStep(t *testing.T) {
 			blocked: "east cannot be reached: its 3 replicas stay as they are",
 			reason:  "unreachable is not lost, and would shrink at an hour nobody chose",
 		},
+		"unreachable, without replicas": {
+			in: Input{Rows: []Row{
+				with(at("east", Draining, 0, 0), func(r *Row) { r.Reachable = false }),
+				with(at("west", Active, 0, 0), func(r *Row) { r.Wanted = true }),
+			}},
+			want:    []move{{Draining, 0}, {Active, 0}},
+			blocked: "east cannot be reached: what it has stays there",
+			reason:  "an order that waits for east to return could not be taken back in time",
+		},
+		"break first, unreachable": {
+			in: Input{BreakFirst: true, Rows: []Row{
+				at("east", Active, 0, 0),
+				{Cluster: "west", Wanted: true, State: Pending, Since: t0},
+			}},
+			want:    []move{{Draining, 0}, {Pending, 0}},
+			blocked: "west cannot be reached: what is elsewhere stays there",
+			reason:  "what is removed from east would run nowhere",
+		},
 		"nowhere": {
 			in:     Input{Counted: true, Rows: []Row{at("east", Active, 0, 3), at("west", Active, 0, 2)}},
 			want:   []move{{Removing, 0}, {Removing, 0}},

@@ -39,7 +39,7 @@ func (s *step) leaving() bool {
 	return false
 }
 
-// remove gives the order to clusters that are empty and have settled.
+// remove gives the order to clusters that report, are empty and have settled.
 func (s *step) remove() {
 	for i, r := range s.Rows {
 		m := &s.moves[i]
@@ -48,6 +48,10 @@ func (s *step) remove() {
 		}
 		if r.Absent {
 			s.blockf("%s is not in the inventory: what it has stays there", r.Cluster)
+			continue
+		}
+		if !r.Reachable && !s.late() { // an order that waits there could not be taken back in time
+			s.blockf("%s cannot be reached: what it has stays there", r.Cluster)
 			continue
 		}
 		if r.State != Draining || m.Asked != r.Asked { // stored first, so that Since is right

@@ -25,6 +25,8 @@ type Situation struct {
 	Has map[string]int64
 	// Same says that the wish is the one that Has was planned from.
 	Same bool
+	// Unconfirmed says which clusters have not confirmed that they have the object as it is.
+	Unconfirmed map[string]bool
 	// Volumes names, by cluster, a claim with data of the object there: it does not leave that
 	// cluster.
 	Volumes map[string]string
@@ -86,14 +88,23 @@ func (w *Wish) Plan(s Situation) (Plan, error) {
 	return p.Plan, err
 }
 
-// keepVolumes keeps the object in clusters that have its volumes: without replicas where it
-// may still run, and by refusing the plan where it may not.
+// keepVolumes keeps the object in clusters that have its volumes: without replicas where there are
+// fewer in all. It refuses a plan that moves the object, or replicas, away from them.
 func (p *planning) keepVolumes(found []candidate) error {
+	var had, have int64
+	for _, n := range p.Has {
+		had += n
+	}
+	for _, n := range p.Wanted {
+		have += n
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.Volumes)) {
-		if _, ok := p.Wanted[name]; ok {
+		n, ok := p.Wanted[name]
+		moved := p.Counted && n < p.Has[name] && have >= had
+		if ok && !moved {
 			continue
 		}
-		if p.Counted && slices.ContainsFunc(found, func(c candidate) bool { return c.Name == name }) {
+		if !moved && p.Counted && slices.ContainsFunc(found, func(c candidate) bool { return c.Name == name }) {
 			p.Wanted[name] = 0
 			continue
 		}
@@ -150,7 +161,9 @@ func (p *planning) fits(c candidate) bool {
 func (p *planning) single(found []candidate) {
 	for _, c := range found {
 		if _, has := p.Has[c.Name]; has && c.fitness >= staying {
-			p.Wanted[c.Name] = 0
+			if p.Wanted[c.Name] = 0; c.waiting() != "" && p.Unconfirmed[c.Name] {
+				p.shortf("%s may not have it as it is", c.Name)
+			}
 			return
 		}
 	}

@@ -93,6 +93,10 @@ type WorkSpec struct {
 	// +optional
 	Associated AssociatedMode `json:"associated,omitempty"`
 
+	// OnDelete is what a removal would do, for a hub that has lost the Assignment.
+	// +optional
+	OnDelete OnDelete `json:"onDelete,omitempty"`
+
 	// Removal, when it is there, is the order to remove the manifests' objects.
 	// Nothing else removes any.
 	// +optional
