@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // OfflinePolicy says when an unreachable cluster counts as lost.
 type OfflinePolicy struct {
 	// AssumeLostAfter is how long a cluster is unreachable before its replicas are
-	// placed elsewhere. Absent: never, because unreachable is not lost.
+	// placed elsewhere, such as "10m". Absent: never, because unreachable is not lost.
 	// +optional
 	AssumeLostAfter *metav1.Duration `json:"assumeLostAfter,omitempty"`
 }
