@@ -122,8 +122,16 @@ const (
 )
 
 // VolumePolicy says what happens to volumes in a move.
-// +kubebuilder:validation:Enum=Refuse
+// +kubebuilder:validation:Enum=Refuse;Transfer;Recreate
+// +kubebuilder:validation:XValidation:rule=`self == "Refuse"`,reason=FieldValueForbidden,message=`moving volumes is not served yet: use Refuse`
 type VolumePolicy string
 
-// VolumesRefuse refuses to move what has volumes of its own.
-const VolumesRefuse VolumePolicy = "Refuse"
+// What happens to volumes in a move.
+const (
+	// VolumesRefuse refuses to move what has volumes of its own.
+	VolumesRefuse VolumePolicy = "Refuse"
+	// VolumesTransfer moves the data along; not served yet.
+	VolumesTransfer VolumePolicy = "Transfer"
+	// VolumesRecreate starts with empty volumes; not served yet.
+	VolumesRecreate VolumePolicy = "Recreate"
+)

@@ -30,6 +30,11 @@ func TestRefusals(t *testing.T) {
 		kinds              []string
 		spec, field, wants string
 	}{
+		{policies, `replicas: {by: Available}`, "spec.replicas.by", "dividing by available room is not served yet: use Static"},
+		{policies, `status: {associated: Mirror}`, "spec.status.associated", "mirroring associated objects is not served yet: use Counts"},
+		{policies, `volumes: Transfer`, "spec.volumes", "moving volumes is not served yet: use Refuse"},
+		{policies, `volumes: Recreate`, "spec.volumes", "moving volumes is not served yet: use Refuse"},
+		{policies, `volumes: Copy`, "spec.volumes", `supported values: "Refuse"`},
 		{policies, `move: {settle: 1d}`, "spec.move.settle", duration},
 		{policies, `move: {settle: "10"}`, "spec.move.settle", duration},
 		{policies, `move: {settle: ""}`, "spec.move.settle", duration},
@@ -50,7 +55,7 @@ func TestRefusals(t *testing.T) {
 		{[]string{"Cluster"}, `drain: {deadline: tomorrow}`, "spec.drain.deadline", "must be of type date-time"},
 		{policies, `move: {settle: 1.5h, deadline: "0", surge: 1000000, unavailable: 100%}`, "", ""},
 		{policies, `move: {settle: 1h30m0.5s, deadline: 100ms, surge: 250%, unavailable: 0}`, "", ""},
-		{policies, `replicas: {min: {east: 0}, max: {east: 1000000}}`, "", ""},
+		{policies, `{replicas: {min: {east: 0}, max: {east: 1000000}}, volumes: Refuse}`, "", ""},
 		{[]string{"Cluster"}, `{limits: {cpu: 2, memory: 64Gi, pods: 2147483647}, drain: {deadline: "2026-01-02T15:04:05Z"}}`, "", ""},
 		{[]string{"Cluster"}, `{limits: {cpu: "0.5", memory: "1e12"}, drain: {deadline: "2026-01-02T15:04:05+02:00"}}`, "", ""},
 	}
