@@ -5,8 +5,11 @@
 package v1alpha1_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
 // The API server rejects what would not work, and says in which field and what is right.
@@ -86,4 +90,74 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An Assignment with as many targets as it may have is no larger than an object may be, with
+// what the API server adds for server-side apply.
+func TestLargestAssignment(t *testing.T) {
+	t.Parallel()
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		c, err := client.New(env.Config, client.Options{Scheme: bed.Scheme()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := largest()
+		status := a.Status
+		if err := c.Create(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		a.Spec.Targets[0].Asked = new(int32(1)) // the hub changes it later
+		if err := c.Update(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		a.Status = status
+		if err := c.Status().Update(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(a), a); err != nil {
+			t.Fatal(err)
+		}
+		if len(a.ManagedFields) == 0 || len(a.Spec.Targets) != 500 || len(a.Status.Clusters) != 500 {
+			t.Fatalf("got %d entries of managedFields, %d targets, %d clusters", len(a.ManagedFields), len(a.Spec.Targets), len(a.Status.Clusters))
+		}
+		raw, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(raw) > v1alpha1.MaxObjectBytes {
+			fields, _ := json.Marshal(a.ManagedFields)
+			t.Errorf("it has %d bytes, %d of them managedFields, want at most %d", len(raw), len(fields), v1alpha1.MaxObjectBytes)
+		}
+	})
+}
+
+// largest is a Deployment that is divided among 500 clusters, with a status as large as the
+// hub writes it: 128 KiB of rows.
+func largest() *v1alpha1.Assignment {
+	now := metav1.NewMicroTime(time.Now())
+	a := &v1alpha1.Assignment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: apitest.Name("largest")},
+		Spec: v1alpha1.AssignmentSpec{
+			Object: v1alpha1.ObjectReference{
+				Group: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments", Namespace: metav1.NamespaceDefault,
+				Name: "web", UID: "00000000-0000-0000-0000-000000000000",
+			},
+			Decision: v1alpha1.Decision{Source: "Placement default/web", Number: 12, Since: &now, OnDelete: v1alpha1.OnDeleteDelete},
+		},
+	}
+	var summary []string
+	for i := range 500 {
+		name := fmt.Sprintf("production-eu-%06d", i)
+		summary = append(summary, name+" 1000")
+		a.Spec.Targets = append(a.Spec.Targets, v1alpha1.Target{
+			Cluster: v1alpha1.ClusterName(name), Replicas: new(int32(1000)), Asked: new(int32(1000)), State: v1alpha1.TargetActive, Since: &now,
+		})
+		a.Status.Clusters = append(a.Status.Clusters, v1alpha1.ClusterReport{
+			Cluster: v1alpha1.ClusterName(name), Term: 12, Revision: 1234, Applied: true, Replicas: &v1alpha1.ReplicaCounts{Total: 1000, Ready: 1000, Available: 999},
+			Message: strings.Repeat("m", 60), Associated: &v1alpha1.Associated{Pods: map[string]int32{"Running": 999, "ContainerCreating": 1}},
+		})
+	}
+	a.Status.Summary = strings.Join(summary, ", ")
+	return a
 }
