@@ -173,16 +173,22 @@ func play(ctx context.Context, c client.Client, ns string) error {
 // refuseKey is the annotation of what a cluster refuses for good: the reason.
 const refuseKey = "refuse"
 
+// holdKey is the annotation of what a cluster does not come to remove.
+const holdKey = "hold"
+
 // played is what the agent says.
 func played(w *v1alpha1.Work) v1alpha1.WorkStatus {
 	s := v1alpha1.WorkStatus{Revision: w.Spec.Revision}
 	s.Conditions = append(s.Conditions, w.Status.Conditions...)
-	if w.Spec.Removal != nil {
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonOrdered})
-		return s
-	}
 	o := &unstructured.Unstructured{}
 	if err := o.UnmarshalJSON(w.Spec.Manifests[0].Object.Raw); err != nil {
+		return s
+	}
+	if w.Spec.Removal != nil {
+		if _, held := o.GetAnnotations()[holdKey]; held {
+			return w.Status
+		}
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonOrdered})
 		return s
 	}
 	if text := o.GetAnnotations()[refuseKey]; text != "" {

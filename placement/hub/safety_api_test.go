@@ -507,16 +507,7 @@ func TestDrain(t *testing.T) {
 	}
 	drained := func(status metav1.ConditionStatus, reason, text string) {
 		t.Helper()
-		b.eventually("Drained to say "+reason, func(ctx context.Context) error {
-			if err := b.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
-				return err
-			}
-			c := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionDrained)
-			if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, text) {
-				return fmt.Errorf("%w: %+v", errNotYet, c)
-			}
-			return nil
-		})
+		b.drained("drain-east", status, reason, text)
 	}
 	drained(metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "1 of 1 objects cannot leave: Deployment drain/pinned (Unschedulable)")
 	b.annotate(pinned, "drain-west")
@@ -530,6 +521,49 @@ func TestDrain(t *testing.T) {
 	drained(metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked, "2 AppliedWorks in the cluster have no Work at the hub")
 	records("0")
 	drained(metav1.ConditionTrue, v1alpha1.ConditionDrained, "")
+}
+
+// drained waits until a cluster has the condition Drained.
+func (b *bench) drained(name string, status metav1.ConditionStatus, reason, text string) {
+	b.t.Helper()
+	b.eventually("Drained to say "+reason, func(ctx context.Context) error {
+		cluster := &v1alpha1.Cluster{}
+		if err := b.client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionDrained)
+		if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, text) {
+			return fmt.Errorf("%w: %+v", errNotYet, c)
+		}
+		return nil
+	})
+}
+
+// What is still in a drained cluster at the deadline is named, though nothing refuses the move.
+func TestDrainDeadline(t *testing.T) {
+	b := newBench(t)
+	ns := b.namespace("late")
+	for _, name := range []string{"late-east", "late-west"} {
+		b.cluster(name, v1alpha1.ClusterSpec{})
+	}
+	d := deployment(ns, "web", "late-east,late-west", 2)
+	d.Spec.Template.Spec.Containers[0].EnvFrom = nil
+	d.Annotations[holdKey] = ""
+	b.create(d)
+	b.runs(deploymentKey(ns, "web"), map[string]int32{"late-east": 1, "late-west": 1})
+	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "late-east"}}
+	drain := func(deadline time.Time) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"spec":{"drain":{"mode":"Move","deadline":%q}}}`, deadline.UTC().Format(time.RFC3339))
+		if err := b.client.Patch(t.Context(), cluster, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drain(time.Now().Add(time.Hour))
+	b.drained("late-east", metav1.ConditionFalse, "Draining", "1 objects have not left yet")
+	drain(time.Now().Add(2 * time.Second))
+	b.drained("late-east", metav1.ConditionFalse, v1alpha1.ReasonDrainBlocked,
+		"1 objects have not left by spec.drain.deadline: Deployment late/web")
 }
 
 // leavers counts how many objects of a namespace leave a cluster at a time, at most.

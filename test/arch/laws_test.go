@@ -201,7 +201,7 @@ func laws() []law {
 			reason: "the hub meets agents at its API server only, and runs on no node",
 		},
 		{
-			who: "", except: []string{"placement", "api", "deployments", "cmd", "test"},
+			who: "", except: []string{"placement", "api", "deployments", "cmd", "scripts", "test"},
 			forbidden: []string{module + "/placement", module + "/api/placement", module + "/deployments/placement"},
 			reason:    "networks work without any hub",
 		},

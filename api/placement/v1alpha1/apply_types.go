@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // OfflinePolicy says when an unreachable cluster counts as lost.
 type OfflinePolicy struct {
 	// AssumeLostAfter is how long a cluster is unreachable before its replicas are
-	// placed elsewhere. Absent: never, because unreachable is not lost.
+	// placed elsewhere, such as "10m". Absent: never, because unreachable is not lost.
 	// +optional
 	AssumeLostAfter *metav1.Duration `json:"assumeLostAfter,omitempty"`
 }
@@ -122,8 +122,16 @@ const (
 )
 
 // VolumePolicy says what happens to volumes in a move.
-// +kubebuilder:validation:Enum=Refuse
+// +kubebuilder:validation:Enum=Refuse;Transfer;Recreate
+// +kubebuilder:validation:XValidation:rule=`self == "Refuse"`,reason=FieldValueForbidden,message=`moving volumes is not served yet: use Refuse`
 type VolumePolicy string
 
-// VolumesRefuse refuses to move what has volumes of its own.
-const VolumesRefuse VolumePolicy = "Refuse"
+// What happens to volumes in a move.
+const (
+	// VolumesRefuse refuses to move what has volumes of its own.
+	VolumesRefuse VolumePolicy = "Refuse"
+	// VolumesTransfer moves the data along; not served yet.
+	VolumesTransfer VolumePolicy = "Transfer"
+	// VolumesRecreate starts with empty volumes; not served yet.
+	VolumesRecreate VolumePolicy = "Recreate"
+)

@@ -17,10 +17,10 @@ type AssignmentStatus struct {
 	// +optional
 	Summary string `json:"summary,omitempty"`
 
-	// Clusters have a row each.
+	// Clusters have a row each. The list has one owner in server-side apply: managedFields
+	// would list 500 of them.
 	// +optional
-	// +listType=map
-	// +listMapKey=cluster
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	Clusters []ClusterReport `json:"clusters,omitempty"`
 

@@ -41,10 +41,10 @@ type AssignmentSpec struct {
 	// +optional
 	Decision Decision `json:"decision,omitempty"`
 
-	// Targets are the clusters that have, or are to have, the object.
+	// Targets are the clusters that have, or are to have, the object, each once. The list has
+	// one owner in server-side apply: managedFields would list 500 of them.
 	// +optional
-	// +listType=map
-	// +listMapKey=cluster
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	Targets []Target `json:"targets,omitempty"`
 

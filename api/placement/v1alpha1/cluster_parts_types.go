@@ -86,10 +86,12 @@ type Drain struct {
 type Limits struct {
 	// CPU that the Pods of all placed objects request.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self.matches('^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$') : type(self) == int && self >= 0`,message=`must be a quantity from 0, such as "16" or "500m"`
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 
 	// Memory that the Pods of all placed objects request.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self.matches('^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$') : type(self) == int && self >= 0`,message=`must be a quantity from 0, such as "64Gi"`
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
 	// Pods of all placed objects.

@@ -43,7 +43,7 @@ type MovePolicy struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=11
-	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : self.matches('^[0-9]{1,9}%$')`,message=`surge is a number from 0 or a percentage such as 25%`
+	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self.matches('^[0-9]{1,9}%$') : type(self) == int && self >= 0 && self <= 1000000`,message=`must be a number from 0 to 1000000, or a percentage such as "25%"`
 	Surge *intstr.IntOrString `json:"surge,omitempty"`
 
 	// Unavailable is how many of the desired replicas may be missing during a move,
@@ -51,15 +51,15 @@ type MovePolicy struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=11
-	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : self.matches('^([0-9]|[1-9][0-9]|100)%$')`,message=`unavailable is a number from 0 or a percentage up to 100%`
+	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self.matches('^([0-9]|[1-9][0-9]|100)%$') : type(self) == int && self >= 0 && self <= 1000000`,message=`must be a number from 0 to 1000000, or a percentage from "0%" to "100%"`
 	Unavailable *intstr.IntOrString `json:"unavailable,omitempty"`
 
 	// Settle is how long a cluster keeps the object without replicas before it is
-	// removed there, in which endpoints and connections go. Default: 0s.
+	// removed there, in which endpoints and connections go, such as "90s". Default: 0s.
 	// +optional
 	Settle *metav1.Duration `json:"settle,omitempty"`
 
-	// Deadline of a move. Default: none.
+	// Deadline of a move, such as "10m" or "1h30m". Default: none.
 	// +optional
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 

@@ -66,4 +66,5 @@ type Weight int32
 
 // Replicas of an object in a cluster.
 // +kubebuilder:validation:Minimum=0
+// +kubebuilder:validation:Maximum=1000000
 type Replicas int32

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package v1alpha1_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/apitest/awkward"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
+)
+
+func TestMain(m *testing.M) { apitest.Main(m) }
+
+// atEachVersion runs a test at the lab's Kubernetes and at the oldest one, with the definitions
+// of a hub and of a cluster.
+func atEachVersion(t *testing.T, test func(t *testing.T, env *apitest.Env)) {
+	t.Helper()
+	for name, start := range map[string]func(testing.TB) *apitest.Env{"Current": apitest.Start, "Oldest": apitest.StartOldest} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := start(t)
+			if err := bed.Install(t.Context(), env.Config, "placement/crds", "CustomResourceDefinition"); err != nil {
+				t.Fatal(err)
+			}
+			test(t, env)
+		})
+	}
+}
+
+// Whatever the API server accepts in any field can be decoded: else one editor of a namespace,
+// or the agent of one cluster, stops the hub for all.
+func TestAcceptedValuesCanBeDecoded(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		for kind, example := range examples() {
+			t.Run(kind, func(t *testing.T) {
+				t.Parallel()
+				awkward.Check(t, env, scheme, "apiVersion: placement.patchbay.io/v1alpha1\nkind: "+kind+"\n"+example)
+			})
+		}
+	})
+}
+
+const (
+	condition  = `{type: Ready, status: "True", reason: Settled, message: m, observedGeneration: 1, lastTransitionTime: "2026-01-02T15:04:05Z"}`
+	selector   = `{matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}`
+	reference  = `{group: apps, version: v1, kind: Deployment, resource: deployments, namespace: shop, name: web, uid: u}`
+	associated = `{pods: {Running: 1}, broken: [{name: a, reason: r, message: m}]}`
+	apply      = `{conflict: Refuse, createOnly: [spec.a], yield: [spec.b]}`
+
+	policy = `
+  objects: [{group: apps, kind: Deployment, names: [web], selector: ` + selector + `}]
+  clusters:
+    names: [east]
+    selector: ` + selector + `
+    count: 1
+    tolerations: [{key: a, value: b, effect: NoExecute}]
+    spread: zone
+  replicas: {mode: Divide, weights: {east: 1}, min: {east: 1}, max: {east: 1}, by: Static}
+  move: {mode: MakeBeforeBreak, surge: 1, unavailable: 25%, settle: 90s, deadline: 1h30m, onDeadline: Hold}
+  offline: {assumeLostAfter: 10m}
+  status: {mode: Auto, associated: Counts}
+  apply: ` + apply + `
+  onDelete: Delete
+  onUnselected: Keep
+  volumes: Refuse
+  follow: true
+`
+	policyStatus = `
+status: {observedGeneration: 1, conditions: [` + condition + `]}
+`
+	workSpec = `
+    hubUID: u
+    epoch: e
+    term: 1
+    revision: 1
+    history: [{term: 1, revision: 1}]
+    source: ` + reference + `
+    sourceGeneration: 1
+    podSecurity: {enforce: baseline}
+    manifests:
+    - object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+      resource: configmaps
+      secret: {version: v}
+    apply: ` + apply + `
+    associated: Counts
+    removal: {policy: Delete, sourceUID: u, uids: [u]}
+`
+)
+
+// examples have a value in every field of each kind.
+func examples() map[string]string {
+	return map[string]string{
+		"Placement":        "spec:" + policy + policyStatus,
+		"ClusterPlacement": "spec:" + policy + "  namespaceSelector: " + selector + policyStatus,
+		"Customization": `
+spec:
+  match: {kinds: [Deployment.apps], selector: ` + selector + `, clusterSelector: ` + selector + `}
+  rules: [{path: spec.a, op: set, cel: "1"}, {path: spec.a, value: 1}]` + policyStatus,
+		"Cluster": `
+spec:
+  accepted: true
+  unschedulable: true
+  taints: [{key: a, value: b, effect: NoSchedule}]
+  drain: {mode: Move, maxConcurrentMoves: 1, deadline: "2026-01-02T15:04:05Z"}
+  limits: {cpu: 500m, memory: 64Gi, pods: 1, replicas: 1}
+  properties: {a: b}
+status:
+  conditions: [` + condition + `]
+  allocatable: {cpu: "1"}
+  requested: {cpu: "1"}
+  assigned: {objects: 1, replicas: 1, requests: {cpu: "1"}}
+  versions: {kubernetes: v1.35.0, agent: v1}
+  hubUID: u
+`,
+		"Assignment": `
+spec:
+  object: ` + reference + `
+  decision:
+    source: annotation
+    digest: d
+    number: 1
+    since: "2026-01-02T15:04:05.123456Z"
+    requests: {cpu: "1"}
+    policyUID: u
+    onDelete: Delete
+  targets: [{cluster: east, replicas: 1, asked: 1, state: Active, since: "2026-01-02T15:04:05.123456Z"}]
+  follows: [{group: apps, kind: Deployment, name: a}]
+status:
+  conditions: [` + condition + `]
+  summary: s
+  clusters:
+  - {cluster: east, term: 1, revision: 1, applied: true, ready: true, message: m, replicas: {total: 1, ready: 1, available: 1}, associated: ` + associated + `}
+  truncated: true
+  observedGeneration: 1
+`,
+		"Work": "spec:" + workSpec + `
+status:
+  conditions: [` + condition + `]
+  term: 1
+  revision: 1
+  halted: {record: r, differences: [d]}
+  manifests:
+  - group: apps
+    kind: Deployment
+    namespace: shop
+    name: web
+    uid: u
+    generation: 1
+    appliedGeneration: 1
+    sourceGeneration: 1
+    replicas: 1
+    truncated: true
+    status: {replicas: 1}
+    ready: true
+    conditions: [` + condition + `]
+    associated: ` + associated + `
+`,
+		"AppliedWork": "spec:\n  work:" + workSpec + `
+status:
+  conditions: [` + condition + `]
+  revision: 1
+  objects: [{group: apps, version: v1, resource: deployments, kind: Deployment, namespace: shop, name: web, uid: u, appliedGeneration: 1, sourceGeneration: 1}]
+`,
+	}
+}

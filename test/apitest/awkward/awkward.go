@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package awkward writes into every field of an object what somebody may write by mistake or
+// on purpose, and checks that clients can decode whatever the API server accepts: a list that
+// has one object which they cannot decode fails as a whole.
+package awkward
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// texts are values of strings.
+func texts() []string {
+	return []string{
+		"", "x", "0", "10", "-1", "1d", "-1s", "1h30m", "9999999h", "99999999999999999999s", "1.5.5s",
+		"25%", "3000000000%", "-1%", "1Gi", "-1Gi", "1e3", "1e1.5", "1e2147483648", strings.Repeat("9", 40),
+		"2026-01-02T15:04:05Z", "2026-01-02T15:04:05.123456Z", "2026-01-02T15:04:05.1Z", "2026-01-02T15:04:05+02:00",
+		"2026-01-02t15:04:05z", "2026-01-02T15:04:05x5Z", "2026-01-02T15:04:05,5Z", "2026-01-02T15:04:05+25:00",
+		"2026-01-02T15:04:05+02:60", "2026-01-02T24:00:00Z", "2026-01-02T15:04:60Z", "2026-02-30T15:04:05Z",
+	}
+}
+
+// numbers are values of integers, as JSON has them.
+func numbers() []string {
+	return []string{
+		"0", "-1", "1000000", "1000001", "2147483647", "2147483648", "-2147483649", "9223372036854775807", "9223372036854775808",
+		"-9223372036854775809", "1.0", "1e2", "1e10", "1e19", "1.5", "-0.0",
+	}
+}
+
+// Check writes awkward values into each field of the examples, which are YAML of one kind. Each
+// field of the kind must be in one of them. Nothing but the examples is stored.
+func Check(t *testing.T, env *apitest.Env, scheme *runtime.Scheme, examples ...string) {
+	t.Helper()
+	c := checker{env: env, codecs: serializer.NewCodecFactory(scheme)}
+	covered := map[string]bool{}
+	for _, example := range examples {
+		o := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(example), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		c.define(t, o)
+		stored := c.store(t, o)
+		byValue := map[string][]leaf{}
+		for _, l := range leaves(o, &c.schema) {
+			covered[l.field] = true
+			for _, value := range l.values() {
+				key := l.path[0].(string) + " " + value //nolint:forcetypeassert // it is the name of a part
+				byValue[key] = append(byValue[key], l)
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(byValue)) {
+			_, value, _ := strings.Cut(key, " ")
+			c.tryAll(t, stored, byValue[key], value)
+		}
+	}
+	for _, field := range fieldsOf("", &c.schema) {
+		if !covered[field] {
+			t.Errorf("%s: no example has a value of it", field)
+		}
+	}
+}
+
+// checker writes objects of one kind.
+type checker struct {
+	env    *apitest.Env
+	codecs serializer.CodecFactory
+	schema apiextensionsv1.JSONSchemaProps
+	path   string // of the kind's objects in the API
+	client rest.Interface
+}
+
+// define looks for the definition of an object's kind.
+func (c *checker) define(t *testing.T, o *unstructured.Unstructured) {
+	t.Helper()
+	gvk := o.GroupVersionKind()
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	var d apiextensionsv1.CustomResourceDefinition
+	if err := c.env.Client.Get(t.Context(), client.ObjectKey{Name: plural.GroupResource().String()}, &d); err != nil {
+		t.Fatal(err)
+	}
+	c.schema = *d.Spec.Versions[0].Schema.OpenAPIV3Schema
+	c.path = "/apis/" + gvk.GroupVersion().String() + "/" + plural.Resource
+	if d.Spec.Scope == apiextensionsv1.NamespaceScoped {
+		o.SetNamespace(metav1.NamespaceDefault)
+		c.path = "/apis/" + gvk.GroupVersion().String() + "/namespaces/" + o.GetNamespace() + "/" + plural.Resource
+	}
+	config := rest.CopyConfig(c.env.Config)
+	config.GroupVersion, config.NegotiatedSerializer = new(gvk.GroupVersion()), clientgoscheme.Codecs.WithoutConversion()
+	config.QPS = -1
+	var err error
+	if c.client, err = rest.UnversionedRESTClientFor(config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// store stores an example with its status.
+func (c *checker) store(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	o.SetName(apitest.Name("awkward"))
+	stored := o.DeepCopy()
+	if err := c.env.Client.Create(t.Context(), stored); err != nil {
+		t.Fatalf("create %s: %v", o.GetKind(), err)
+	}
+	t.Cleanup(func() {
+		if err := c.env.Client.Delete(context.WithoutCancel(t.Context()), stored); err != nil {
+			t.Error(err)
+		}
+	})
+	if status, ok := o.Object["status"]; ok {
+		stored.Object["status"] = status
+		if err := c.env.Client.Status().Update(t.Context(), stored); err != nil {
+			t.Fatalf("write status of %s: %v", o.GetKind(), err)
+		}
+	}
+	return stored
+}
+
+// mark stands where the value goes.
+const mark = "the value"
+
+// tryAll writes one value, as JSON, into many fields at once, and leaves out those for which it
+// is refused, until the rest is accepted.
+func (c *checker) tryAll(t *testing.T, stored *unstructured.Unstructured, in []leaf, value string) {
+	t.Helper()
+	for len(in) > 0 {
+		err := c.write(t, stored, in, value)
+		refused := fieldsIn(err)
+		rest := slices.DeleteFunc(slices.Clone(in), func(l leaf) bool { return refused[l.String()] })
+		switch {
+		case err == nil:
+			return
+		case len(rest) < len(in):
+			in = rest
+		case len(in) > 1: // something that stands above the fields: which one is it?
+			for _, l := range in {
+				c.tryAll(t, stored, []leaf{l}, value)
+			}
+			return
+		case apierrors.IsBadRequest(err): // it is no JSON of the kind
+			return
+		default:
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), in[0].name()) {
+				t.Errorf("%s %s: got %v, want a refusal that names the field", in[0].field, value, err)
+			}
+			return
+		}
+	}
+}
+
+// fieldsIn are the fields that a refusal names.
+func fieldsIn(err error) map[string]bool {
+	fields := map[string]bool{}
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && status.ErrStatus.Details != nil {
+		for _, cause := range status.ErrStatus.Details.Causes {
+			fields[strings.NewReplacer("[", ".", "]", "", `"`, "").Replace(cause.Field)] = true
+		}
+	}
+	return fields
+}
+
+// write writes one value into some fields, and decodes what the API server would store.
+func (c *checker) write(t *testing.T, stored *unstructured.Unstructured, in []leaf, value string) error {
+	t.Helper()
+	o := stored.DeepCopy()
+	for _, l := range in {
+		set(o.Object, l.path, mark)
+	}
+	request := c.client.Post().AbsPath(c.path)
+	if in[0].path[0] == "status" {
+		request = c.client.Put().AbsPath(c.path, o.GetName(), "status")
+	} else {
+		o.SetName(o.GetName() + "-new")
+		o.SetResourceVersion("")
+		o.SetUID("")
+	}
+	raw, err := o.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = bytes.ReplaceAll(raw, []byte(`"`+mark+`"`), []byte(value))
+	result := request.Param("dryRun", metav1.DryRunAll).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(raw).Do(t.Context())
+	if err := result.Error(); err != nil { // Raw would not say why
+		return err
+	}
+	answer, err := result.Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gvk := o.GroupVersionKind()
+	list := fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"items":[%s]}`, gvk.GroupVersion(), gvk.Kind+"List", answer)
+	if _, _, err := c.codecs.UniversalDeserializer().Decode(list, nil, nil); err != nil {
+		t.Errorf("the API server accepts %s in %v, and no client can decode it: %v", value, in, err)
+	}
+	return nil
+}
+
+// leaf is a field that has no fields.
+type leaf struct {
+	path   []any  // in the example: keys and indexes
+	field  string // in the schema
+	schema *apiextensionsv1.JSONSchemaProps
+}
+
+// String is the path as refusals name it.
+func (l leaf) String() string {
+	var steps []string
+	for _, step := range l.path {
+		steps = append(steps, fmt.Sprint(step))
+	}
+	return strings.Join(steps, ".")
+}
+
+// name is the last key of the path.
+func (l leaf) name() string {
+	for _, step := range slices.Backward(l.path) {
+		if key, ok := step.(string); ok {
+			return key
+		}
+	}
+	return ""
+}
+
+// values are what to write into the field, as JSON.
+func (l leaf) values() []string {
+	all := []string{"null"}
+	if l.schema.Type == "string" || l.schema.XIntOrString {
+		for _, text := range texts() {
+			raw, _ := json.Marshal(text) // a string always has JSON
+			all = append(all, string(raw))
+		}
+	}
+	if l.schema.Type == "integer" || l.schema.XIntOrString {
+		all = append(all, numbers()...)
+	}
+	return all
+}
+
+// leaves are the fields that an object has.
+func leaves(o *unstructured.Unstructured, root *apiextensionsv1.JSONSchemaProps) []leaf {
+	var found []leaf
+	var walk func(value any, l leaf)
+	walk = func(value any, l leaf) {
+		below := func(step any, field string, s *apiextensionsv1.JSONSchemaProps, value any) {
+			walk(value, leaf{append(slices.Clip(l.path), step), field, s})
+		}
+		switch value := value.(type) {
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				if s, ok := l.schema.Properties[key]; ok {
+					below(key, l.field+"."+key, &s, value[key])
+				} else if l.schema.AdditionalProperties != nil {
+					below(key, l.field+"{}", l.schema.AdditionalProperties.Schema, value[key])
+				}
+			}
+		case []any:
+			for i := range value {
+				below(i, l.field+"[]", l.schema.Items.Schema, value[i])
+			}
+		default:
+			found = append(found, l)
+		}
+	}
+	for _, part := range parts(root) {
+		if value, ok := o.Object[part]; ok {
+			s := root.Properties[part]
+			walk(value, leaf{[]any{part}, "." + part, &s})
+		}
+	}
+	return found
+}
+
+// fieldsOf are the fields of a schema that have no fields.
+func fieldsOf(path string, s *apiextensionsv1.JSONSchemaProps) []string {
+	var found []string
+	names := slices.Sorted(maps.Keys(s.Properties))
+	if path == "" {
+		names = parts(s)
+	}
+	for _, name := range names {
+		field := s.Properties[name]
+		found = append(found, fieldsOf(path+"."+name, &field)...)
+	}
+	switch {
+	case s.AdditionalProperties != nil:
+		return append(found, fieldsOf(path+"{}", s.AdditionalProperties.Schema)...)
+	case s.Items != nil:
+		return append(found, fieldsOf(path+"[]", s.Items.Schema)...)
+	case len(names) == 0 && s.Type != "object":
+		return []string{path}
+	}
+	return found
+}
+
+// parts are the top fields of a kind that are its own.
+func parts(root *apiextensionsv1.JSONSchemaProps) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(root.Properties)), func(name string) bool {
+		return slices.Contains([]string{"apiVersion", "kind", "metadata"}, name)
+	})
+}
+
+// set replaces the value at a path that is there.
+func set(in any, path []any, value any) {
+	for _, step := range path[:len(path)-1] {
+		switch step := step.(type) {
+		case string:
+			in = in.(map[string]any)[step] //nolint:forcetypeassert // leaves went this way
+		case int:
+			in = in.([]any)[step] //nolint:forcetypeassert // leaves went this way
+		}
+	}
+	switch step := path[len(path)-1].(type) {
+	case string:
+		in.(map[string]any)[step] = value //nolint:forcetypeassert // leaves went this way
+	case int:
+		in.([]any)[step] = value //nolint:forcetypeassert // leaves went this way
+	}
+}

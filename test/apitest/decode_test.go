@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package apitest_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+	"github.com/patchbay-cni/patchbay/test/apitest/awkward"
+)
+
+// Whatever the API server accepts in any field can be decoded: else the daemons and the
+// controller, which list a kind as a whole, stop at one object of it.
+func TestAcceptedValuesCanBeDecoded(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
+		t.Helper()
+		for kind, parts := range awkwardExamples() {
+			t.Run(kind, func(t *testing.T) {
+				t.Parallel()
+				var examples []string
+				for _, part := range parts {
+					examples = append(examples, "apiVersion: danm.io/v1\nkind: "+kind+"\n"+part)
+				}
+				awkward.Check(t, env, scheme, examples...)
+			})
+		}
+	})
+}
+
+// awkwardExamples have a value in every field of each kind; a ClusterNetwork stands for all
+// networks, which share its fields.
+func awkwardExamples() map[string][]string {
+	const conditions = `
+  conditions: [{type: Ready, status: "True", reason: Valid, message: m, observedGeneration: 1, lastTransitionTime: "2026-01-02T15:04:05Z"}]
+`
+	return map[string][]string{
+		v1.KindClusterNetwork: {`
+metadata: {annotations: {danm.io/take-over: "true"}}
+spec:
+  NetworkID: net
+  NetworkType: ipvlan
+  AllowedTenants: [a]
+  Options:
+    host_device: ens4
+    vlan: 5
+    container_prefix: eth
+    mtu: 1500
+    cidr: 10.0.0.0/24
+    allocation_pool: {start: 10.0.0.5, end: 10.0.0.9, lastIp: 10.0.0.5}
+    net6: fd00::/64
+    allocation_pool_v6: {start: "fd00::5", end: "fd00::9", lastIp: "fd00::5", cidr: "fd00::/112"}
+    routes: {10.1.0.0/16: 10.0.0.1}
+    routes6: {"fd01::/16": "fd00::1"}
+    static_pool: [{start: 10.0.0.1, end: 10.0.0.4}]
+    rt_tables: 5
+    conflict_probe: true
+    source_guard: true
+    alloc: AQ==
+    alloc6: AQ==
+status:
+  ipam:
+    v4: {cidr: 10.0.0.0/24, cursor: 10.0.0.5, pages: {"0": AQ==}}
+    v6: {cidr: "fd00::/64", cursor: "fd00::5", pages: {"0": AQ==}}
+    held:
+      node-1:
+        uid: u
+        seq: 1
+        v4: 10.0.0.5
+        v6: fd00::5
+        rollback: {reason: OlderEntry, recovery: "2026-01-02T15:04:05.123456Z"}
+        quarantinedV4: 10.0.0.5
+        quarantinedV6: fd00::5
+    pressure: "2026-01-02T15:04:05.123456Z"
+    recovering: {since: "2026-01-02T15:04:05.123456Z", done: [node-1]}
+    deferred: {node-1: "2026-01-02T15:04:05.123456Z"}
+  allocated: 1
+  capacity: 1
+  observedGeneration: 1` + conditions, `
+spec: {NetworkID: net, Options: {vxlan: 5, device_pool: example.com/a}}`, `
+spec: {NetworkID: net, AllowedTenants: [a], Options: {host_device: ens4, trunk: true}}`},
+		"TenantConfig": {`
+hostDevices: [{name: ens4, vniType: vlan, vniRange: "5-9", alloc: AQ==}]
+networkIds: {flannel: net}
+namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}
+subnets: [10.0.0.0/8]
+clusterSubnets: [10.0.0.0/8]
+budgets: {networks: 1, ids: 1, idsWithoutNetwork: 1}
+status:
+  reservations: {vlan/ens4/0: 5 ns/a 0123456789abcdef}` + conditions},
+		"DanmEp": {`
+spec:
+  NetworkName: net
+  NetworkUID: u
+  NetworkType: ipvlan
+  EndpointID: e
+  Interface:
+    Name: eth0
+    Address: 10.0.0.5/24
+    AddressIPv6: fd00::5/64
+    MacAddress: "02:00:00:00:00:01"
+    proutes: {10.1.0.0/16: 10.0.0.1}
+    proutes6: {"fd01::/16": "fd00::1"}
+    DeviceID: "0000:00:00.0"
+    Mtu: 1500
+  Host: node-1
+  HostUID: u
+  Pod: a
+  PodUID: u
+  CID: c
+  netns: /run/netns/a
+  apiType: DanmNet
+status:` + conditions},
+		"NodeNetwork": {`
+status:
+  nics:
+  - {name: ens4, mac: "02:00:00:00:00:01", mtu: 1500, driver: virtio, speed: 1000, addresses: [10.0.0.1/24], sriov: {totalVFs: 8, numVFs: 4}}
+  links:
+  - {name: net.5, identity: vlan/ens4/5, parent: ens4, mtu: 1500, vtep: 10.0.0.1, state: Up, error: e, networks: [ClusterNetwork/net]}
+  refused: [{network: ClusterNetwork/net, error: e}]
+  version: v1
+  kernelVersion: "6.1"` + conditions},
+	}
+}
