@@ -33,8 +33,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// patience is how long something may take on a busy machine.
-const patience = time.Minute
+// patience is how long something may take on a busy machine, and while some requests hang.
+const patience = 3 * time.Minute
 
 const clusterNamespace = v1alpha1.ClusterNamespacePrefix + "east"
 

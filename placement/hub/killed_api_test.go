@@ -5,7 +5,10 @@
 package hub
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -103,7 +107,7 @@ func TestKilledAfterEveryWrite(t *testing.T) {
 }
 
 // live has an object and what goes along placed, moved, divided and deleted, and looks that no
-// Work was made that was not needed, and none taken away too early.
+// Work was made that was not needed, none taken away too early, and none has a Secret's value.
 func (b *bench) live() {
 	b.t.Helper()
 	ns := b.namespace("life")
@@ -111,21 +115,35 @@ func (b *bench) live() {
 	b.cluster("west", v1alpha1.ClusterSpec{})
 	orders := b.follow()
 	b.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}})
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}, StringData: map[string]string{"password": password}}
+	b.create(s)
 	d := deployment(ns, "web", "east", 3)
+	app := &d.Spec.Template.Spec.Containers[0]
+	app.EnvFrom = append(app.EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "web"}}})
 	b.create(d)
 	key, config := deploymentKey(ns, "web"), Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: ns, Name: "web"}
+	secret := Key{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: ns, Name: "web"}
 	b.runs(key, map[string]int32{"east": 3})
 	b.runs(config, map[string]int32{"east": 0})
+	b.has(secret, password, "east")
 	orders.keep(3)
+	changed := password + "!"
+	if err := b.client.Patch(b.t.Context(), s, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"stringData":{"password":%q}}`, changed))); err != nil {
+		b.t.Fatal(err)
+	}
+	b.has(secret, changed, "east")
 	b.annotate(d, "west")
 	b.runs(key, map[string]int32{"west": 3})
 	b.runs(config, map[string]int32{"west": 0})
+	b.has(secret, changed, "west")
 	b.annotate(d, "east=1,west=2")
 	b.runs(key, map[string]int32{"east": 1, "west": 2})
 	b.runs(config, map[string]int32{"east": 0, "west": 0})
+	b.has(secret, changed, "east", "west")
 	b.gone(d, orders)
 	b.runs(key, map[string]int32{})
 	b.runs(config, map[string]int32{})
+	b.has(secret, changed)
 	b.eventually("all records to go", func(ctx context.Context) error {
 		var list v1alpha1.AssignmentList
 		if err := b.client.List(ctx, &list, client.InNamespace(ns)); err != nil || len(list.Items) > 0 {
@@ -137,7 +155,40 @@ func (b *bench) live() {
 		}
 		return nil
 	})
-	orders.check(map[string]int{"east Deployment": 2, "west Deployment": 1, "east ConfigMap": 2, "west ConfigMap": 1})
+	orders.check(map[string]int{
+		"east Deployment": 2, "west Deployment": 1,
+		"east ConfigMap": 2, "west ConfigMap": 1, "east Secret": 2, "west Secret": 1,
+	})
+}
+
+// has waits until these clusters, and no others, have a Work of a Secret, and the data beside it.
+func (b *bench) has(k Key, value string, clusters ...string) {
+	b.t.Helper()
+	want := map[string]int32{}
+	for _, cluster := range clusters {
+		want[cluster] = 0
+	}
+	b.runs(k, want)
+	b.eventually(fmt.Sprintf("data beside the Works in %v", clusters), func(ctx context.Context) error {
+		var list corev1.SecretList
+		if err := b.client.List(ctx, &list, client.HasLabels{v1alpha1.SourceUIDLabel}); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			data, work := &list.Items[i], &v1alpha1.Work{}
+			if err := b.client.Get(ctx, client.ObjectKeyFromObject(data), work); err != nil {
+				return err
+			}
+			version, ref := data.Annotations[v1alpha1.VersionAnnotation], work.Spec.Manifests[0].Secret
+			if string(data.Data["password"]) != value || ref == nil || ref.Version != version {
+				return fmt.Errorf("%w: %s has data of version %s, and its Work names %v", errNotYet, data.Namespace, version, ref)
+			}
+		}
+		if len(list.Items) != len(clusters) {
+			return fmt.Errorf("%w: data in %d namespaces", errNotYet, len(list.Items))
+		}
+		return nil
+	})
 }
 
 // gone deletes the Deployment.
@@ -201,6 +252,9 @@ func (o *orders) read() {
 			continue
 		}
 		cluster, _ := clusterOf(w.Namespace)
+		if raw, err := json.Marshal(w); err != nil || hasPassword(raw) {
+			o.wrong = append(o.wrong, fmt.Sprintf("%s/%s has the Secret's value, or cannot be read: %v", w.Namespace, w.Name, err))
+		}
 		o.history = append(o.history, fmt.Sprintf("%s %s/%s of %s, removal %t", e.Type, w.Namespace, w.UID, w.Spec.Source.Kind, w.Spec.Removal != nil))
 		switch e.Type {
 		case watch.Added:
@@ -225,6 +279,12 @@ func (o *orders) read() {
 			o.wrong = append(o.wrong, fmt.Sprintf("%d replicas asked for, %v", sum, asked))
 		}
 	}
+}
+
+// hasPassword tells whether a Secret's value is in a text, as it is or as JSON has it.
+func hasPassword(text []byte) bool {
+	encoded := base64.StdEncoding.EncodeToString([]byte(password[:27])) // whole groups: what follows changes nothing
+	return bytes.Contains(text, []byte(password)) || bytes.Contains(text, []byte(encoded))
 }
 
 // check says what was wrong, and how often Works were made.

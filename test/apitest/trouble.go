@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,8 +35,8 @@ type Trouble struct {
 	// Name says what happens, Reason why a program must bear it.
 	Name, Reason string
 
-	every   int64 // of the requests that it concerns, one in so many is hit; 0: all in one of three seconds
-	most    int64 // and no more than so many; 0 is without end
+	every   int // of the requests that it concerns, the first and each so many after it are hit; 0: all of a second, every three seconds
+	most    int // and no more than so many; 0 is without end
 	applies func(*http.Request) bool
 	meet    meeting
 }
@@ -50,9 +52,9 @@ func Troubles() []Trouble {
 		{"Unsent", "The connection broke before the request was sent.", 3, 0, isWrite, lose},
 		{"ReplyLost", "The connection broke after the write was stored.", 3, 0, isWrite, after(lose)},
 		{"Failed", "500 after the write was stored, as etcd's timeouts make it.", 3, 0, isWrite, after(refuse(failed))},
-		{"WriteHangs", "A write is not answered for 30 s, and never sent.", 4, 3, isWrite, hang},
+		{"WriteHangs", "A write is not answered for 30 s, and never sent.", 4, 1, isWrite, hang},
 		{"Unread", "500 on reads for a second: etcd has no leader.", 0, 0, isRead, refuse(failed)},
-		{"ReadHangs", "A read is not answered for 30 s.", 8, 3, isRead, hang},
+		{"ReadHangs", "A read is not answered for 30 s.", 8, 1, isRead, hang},
 		{"WatchCut", "Watches close after a second, as behind a balancer.", 1, 0, isWatch, cutShort},
 		{"WatchLate", "Watches are late: a cache serves an older state.", 1, 0, isWatch, delay(lag)},
 	}
@@ -61,32 +63,117 @@ func Troubles() []Trouble {
 // Behind is the trouble that caches of one resource lag behind all others.
 func Behind(resource string, lag time.Duration) Trouble {
 	return Trouble{
-		"Behind", "A cache serves an older state than others do.", 1, 0,
-		func(r *http.Request) bool { return isWatch(r) && strings.HasSuffix(r.URL.Path, "/"+resource) }, delay(lag),
+		"Behind " + resource, "A cache serves an older state than others do.", 1, 0,
+		func(r *http.Request) bool {
+			_, of := Resource(r)
+			return isWatch(r) && of == resource
+		}, delay(lag),
 	}
+}
+
+// Resource is what a request to an API server is for; the namespace is empty when it is for all of
+// them.
+func Resource(r *http.Request) (namespace, resource string) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		parts = parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		parts = parts[3:]
+	default:
+		return "", ""
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		return parts[1], parts[2]
+	}
+	return "", parts[0]
 }
 
 // Meet returns a client configuration like config, whose requests meet the trouble.
 func (t Trouble) Meet(config *rest.Config) *rest.Config {
+	config, _ = t.MeetEach(config, func(*http.Request) string { return "" })
+	return config
+}
+
+// MeetEach is like Meet, and counts the requests for each subject by themselves: a trouble that
+// hits one in so many would else hit what a program does first, or most often, and nothing else.
+func (t Trouble) MeetEach(config *rest.Config, subject func(*http.Request) string) (*rest.Config, *Tally) {
 	config = rest.CopyConfig(config)
-	count := &atomic.Int64{} // of the requests that it concerns
+	tally := &Tally{counts: map[string]*count{}}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if !t.applies(r) || !t.hits(count.Add(1)) {
+			if !t.applies(r) || !tally.hits(t, subject(r), r.Method) {
 				return next.RoundTrip(r)
 			}
 			return t.meet(next, r)
 		})
 	})
-	return config
+	return config, tally
 }
 
-// hits tells whether the nth request is hit.
-func (t Trouble) hits(n int64) bool {
-	if t.every == 0 {
-		return time.Now().Unix()%3 == 0
+// Tally counts the requests that a Trouble concerns and hits.
+type Tally struct {
+	mu     sync.Mutex
+	counts map[string]*count
+}
+
+// count is of requests for one subject.
+type count struct {
+	all, hit int
+	began    time.Time // the last second in which all are hit
+}
+
+// Hits are how many requests were hit. One is named by its subject and method, as "pods POST"; of
+// a trouble that hits no more than so many by its subject alone, as "pods".
+func (s *Tally) Hits(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.counts[name]; c != nil {
+		return c.hit
 	}
-	return n%t.every == 0 && (t.most == 0 || n/t.every <= t.most)
+	return 0
+}
+
+// String lists all counts.
+func (s *Tally) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(s.counts)) {
+		list = append(list, fmt.Sprintf("%s: %d of %d", name, s.counts[name].hit, s.counts[name].all))
+	}
+	return strings.Join(list, ", ")
+}
+
+// hits counts a request and tells whether it is hit.
+func (s *Tally) hits(t Trouble, subject, method string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := subject
+	if t.most == 0 { // a create and an update fail in different ways
+		name += " " + method
+	}
+	c := s.counts[name]
+	if c == nil {
+		c = &count{}
+		s.counts[name] = c
+	}
+	hit := c.meets(t)
+	if c.all++; hit {
+		c.hit++
+	}
+	return hit
+}
+
+// meets tells whether the next request is hit.
+func (c *count) meets(t Trouble) bool {
+	if t.every > 0 {
+		return c.all%t.every == 0 && (t.most == 0 || c.hit < t.most)
+	}
+	if time.Since(c.began) > 3*time.Second {
+		c.began = time.Now()
+	}
+	return time.Since(c.began) < time.Second
 }
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
