@@ -31,7 +31,8 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	cfg = cfg.withDefaults()
 	h := &hub{
 		cached: m.GetCache(), direct: m.GetClient(), now: cfg.Now,
-		kinds: &kinds{}, ledger: newLedger(), drains: newDrains(),
+		access: &access{cached: m.GetCache(), direct: m.GetClient()},
+		kinds:  &kinds{}, ledger: newLedger(), drains: newDrains(),
 		probed: make(chan struct{}), probeLife: cfg.probeLife, freshWait: cfg.freshWait,
 	}
 	var err error

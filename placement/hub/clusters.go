@@ -4,11 +4,16 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,36 +26,48 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-const (
-	// defaultLease is how long a heartbeat holds that does not say.
-	defaultLease = 40 * time.Second
-	// assignedPace is how often a Cluster says what is assigned to it.
-	assignedPace = 10 * time.Second
-)
+// assignedPace is how often a Cluster says what is assigned to it, and how soon its rights are
+// looked at again, at the latest.
+const assignedPace = 10 * time.Second
 
 // clusters says of each Cluster whether it is in and alive, and what is placed on it.
-type clusters struct {
-	*hub
-	access access
-}
+type clusters struct{ *hub }
 
 // addClusters makes a manager look after Clusters.
 func (h *hub) addClusters(m manager.Manager) error {
-	c := &clusters{hub: h, access: access{direct: m.GetClient()}}
+	c := &clusters{hub: h}
 	return builder.ControllerManagedBy(m).
 		WithOptions(controller.Options{RateLimiter: retries[reconcile.Request]()}).
 		For(&v1alpha1.Cluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(byNamespace)).
+		Watches(&rbacv1.Role{}, handler.EnqueueRequestsFromMapFunc(byNamespace)).
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(byNamespace)).
+		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(byUser)).
+		Watches(&rbacv1.ClusterRoleBinding{}, handler.EnqueueRequestsFromMapFunc(byUser)).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(byItself)).
 		Complete(c)
 }
 
 // byNamespace is the Cluster whose namespace an object is in.
 func byNamespace(_ context.Context, o client.Object) []reconcile.Request {
-	name, ok := clusterOf(o.GetNamespace())
+	return requests(clusterOf(o.GetNamespace()))
+}
+
+// byItself is the Cluster whose namespace an object is.
+func byItself(_ context.Context, o client.Object) []reconcile.Request {
+	return requests(clusterOf(o.GetName()))
+}
+
+// byUser is the Cluster whose agent has its name from an object.
+func byUser(_ context.Context, o client.Object) []reconcile.Request {
+	return requests(strings.CutPrefix(o.GetName(), v1alpha1.ClusterUserPrefix))
+}
+
+func requests(cluster string, ok bool) []reconcile.Request {
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: cluster}}}
 }
 
 // Reconcile brings one Cluster's rights and conditions up to date.
@@ -62,22 +79,24 @@ func (c *clusters) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	err := c.cached.Get(ctx, req.NamespacedName, cluster)
 	switch {
 	case apierrors.IsNotFound(err):
+		c.presence.forget(req.Name)
 		return reconcile.Result{}, c.access.revoke(ctx, req.Name)
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("look for Cluster %s: %w", req.Name, err)
-	case cluster.DeletionTimestamp != nil: // somebody's finalizer lets it be emptied first
-		return reconcile.Result{}, nil
 	}
-	if err := c.access.grant(ctx, cluster); err != nil {
+	// Whatever keeps a cluster from its rights, its heartbeat is seen. One that is being deleted
+	// has no new rights: somebody's finalizer lets it be emptied first.
+	var denied error
+	if cluster.DeletionTimestamp == nil {
+		denied = c.access.grant(ctx, cluster)
+	}
+	lease, beat, err := c.see(ctx, cluster)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
-	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + cluster.Name, Name: v1alpha1.HeartbeatLease}
-	if err := c.cached.Get(ctx, key, lease); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("look for the heartbeat of %s: %w", cluster.Name, err)
-	}
-	left := c.left(lease)
-	conditions := c.conditions(cluster, lease, left > 0)
+	now := c.now()
+	left := beat.left(now)
+	conditions := []metav1.Condition{acceptance(cluster, beat), reachability(cluster, beat, now)}
 	if drained(cluster) {
 		progress, err := c.drain(ctx, cluster, lease, left > 0)
 		if err != nil {
@@ -85,23 +104,11 @@ func (c *clusters) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		}
 		conditions = append(conditions, progress)
 	}
-	if err := c.write(ctx, cluster, conditions); err != nil {
+	if err := errors.Join(denied, c.write(ctx, cluster, conditions)); err != nil {
 		return reconcile.Result{}, err
 	}
 	if left == 0 || left > assignedPace {
 		left = assignedPace
 	}
 	return reconcile.Result{RequeueAfter: left}, nil
-}
-
-// left is how long a heartbeat is fresh yet.
-func (c *clusters) left(lease *coordinationv1.Lease) time.Duration {
-	if lease.Spec.RenewTime == nil {
-		return 0
-	}
-	holds := defaultLease
-	if d := lease.Spec.LeaseDurationSeconds; d != nil {
-		holds = time.Duration(*d) * time.Second
-	}
-	return max(0, holds-c.now().Sub(lease.Spec.RenewTime.Time))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,27 +22,48 @@ import (
 // reasonNeverSeen is why a Cluster is not reachable that no agent has reported for.
 const reasonNeverSeen = "NeverSeen"
 
-// conditions are the hub's, Accepted and Reachable, as they are now.
-func (c *clusters) conditions(cluster *v1alpha1.Cluster, lease *coordinationv1.Lease, alive bool) []metav1.Condition {
+// reasonSilent is why a Cluster is not reachable whose agent has reported once.
+const reasonSilent = "Silent"
+
+// acceptance is the condition Accepted as it is now.
+func acceptance(c *v1alpha1.Cluster, b beat) metav1.Condition {
 	accepted := metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Accepted",
-		ObservedGeneration: cluster.Generation,
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", ObservedGeneration: c.Generation,
 	}
-	if !cluster.Spec.Accepted {
-		accepted.Status, accepted.Reason = metav1.ConditionFalse, "Waiting"
-		accepted.Message = "set spec.accepted, or run: kubectl patchbay cluster accept " + cluster.Name
-	}
-	reachable := metav1.Condition{Type: v1alpha1.ConditionReachable, Status: metav1.ConditionTrue, Reason: "Heartbeat"}
+	ns := v1alpha1.ClusterNamespacePrefix + c.Name
 	switch {
-	case alive:
-	case lease.Spec.RenewTime == nil:
-		reachable.Status, reachable.Reason = metav1.ConditionFalse, reasonNeverSeen
-		reachable.Message = "no agent has joined yet"
-	default:
-		reachable.Status, reachable.Reason = metav1.ConditionFalse, "Silent"
-		reachable.Message = "no heartbeat since " + lease.Spec.RenewTime.UTC().Format(time.RFC3339) + "; what runs there is not taken for lost"
+	case b.taken:
+		accepted.Status, accepted.Reason = metav1.ConditionFalse, v1alpha1.ReasonNamespaceTaken
+		accepted.Message = "somebody else has made the namespace " + ns + ", and whoever has rights in it would have those of the hub's agent: " +
+			"delete it, or once nobody has rights in it run: kubectl annotate namespace " + ns + " " + v1alpha1.ClusterUIDAnnotation + "=" + string(c.UID)
+	case !c.Spec.Accepted:
+		accepted.Status, accepted.Reason = metav1.ConditionFalse, "Waiting"
+		accepted.Message = "set spec.accepted, or run: kubectl patchbay cluster accept " + c.Name
 	}
-	return []metav1.Condition{accepted, reachable}
+	return accepted
+}
+
+// reachability is the condition Reachable as it is now. A cluster that has reported once stays
+// one that has, also when its heartbeat was deleted: what it has stays there.
+func reachability(c *v1alpha1.Cluster, b beat, now time.Time) metav1.Condition {
+	reachable := metav1.Condition{Type: v1alpha1.ConditionReachable, Status: metav1.ConditionFalse}
+	before := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
+	ns := v1alpha1.ClusterNamespacePrefix + c.Name
+	switch {
+	case b.left(now) > 0:
+		reachable.Status, reachable.Reason = metav1.ConditionTrue, "Heartbeat"
+	case b.taken:
+		reachable.Reason, reachable.Message = v1alpha1.ReasonNamespaceTaken, "somebody else has made the namespace "+ns
+	case !b.renewed.IsZero():
+		reachable.Reason = reasonSilent
+		reachable.Message = "no heartbeat since " + b.renewed.UTC().Format(time.RFC3339) + "; what runs there is not taken for lost"
+	case before != nil && before.Reason != reasonNeverSeen && before.Reason != v1alpha1.ReasonNamespaceTaken:
+		reachable.Reason = reasonSilent
+		reachable.Message = "its heartbeat, the Lease " + ns + "/" + v1alpha1.HeartbeatLease + ", was deleted; what runs there is not taken for lost"
+	default:
+		reachable.Reason, reachable.Message = reasonNeverSeen, "no agent has joined yet"
+	}
+	return reachable
 }
 
 // assigned sums up what the hub has placed on a cluster.
@@ -74,7 +94,8 @@ func (c *clusters) write(ctx context.Context, before *v1alpha1.Cluster, conditio
 	for _, n := range conditions {
 		old := meta.FindStatusCondition(before.Status.Conditions, n.Type)
 		changed = changed || old == nil || *old != n
-		if n.Reason == v1alpha1.ReasonDrainBlocked && (old == nil || old.Reason != n.Reason) {
+		trouble := n.Reason == v1alpha1.ReasonDrainBlocked || n.Type == v1alpha1.ConditionAccepted && n.Reason == v1alpha1.ReasonNamespaceTaken
+		if trouble && (old == nil || old.Reason != n.Reason) {
 			c.events.Event(before, corev1.EventTypeWarning, n.Reason, n.Message)
 		}
 	}

@@ -5,6 +5,7 @@ package hub
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,12 @@ func (c *conditions) add(kind string, status bool, reason, message string) {
 		message = strings.ToValidUTF8(message[:maxMessage-3], "") + "..." // not cut within a character
 	}
 	c.list = append(c.list, metav1.Condition{Type: kind, Status: s, Reason: reason, Message: message})
+}
+
+// replace says of a condition that it is False, whatever was said of it before.
+func (c *conditions) replace(kind, reason, message string) {
+	c.list = slices.DeleteFunc(c.list, func(said metav1.Condition) bool { return said.Type == kind })
+	c.add(kind, false, reason, message)
 }
 
 // merge keeps the times of conditions that stay as they are.

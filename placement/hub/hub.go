@@ -47,6 +47,8 @@ type hub struct {
 	events record.EventRecorder
 	now    func() time.Time
 
+	access   *access
+	presence presence
 	kinds    *kinds
 	ledger   *ledger
 	drains   *drains
@@ -101,6 +103,9 @@ func (h *hub) load(ctx context.Context) error {
 	for i := range list.Items {
 		h.ledger.put(keyOf(list.Items[i].Spec.Object), claimOf(&list.Items[i]))
 		h.drains.resume(&list.Items[i])
+	}
+	if err := h.seeAll(ctx); err != nil {
+		return err
 	}
 	h.loaded = true
 	return nil

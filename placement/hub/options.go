@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -63,12 +64,17 @@ func Options(ctx context.Context) (manager.Options, error) {
 		return manager.Options{}, err
 	}
 	skip := true
+	managed := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.ManagedLabel: "true"})}
 	return manager.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
 			DefaultTransform: slim,
 			ByObject: map[client.Object]cache.ByObject{
-				&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.HeartbeatLease)},
+				&coordinationv1.Lease{}:      {Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.HeartbeatLease)},
+				&rbacv1.Role{}:               managed, // agents' rights
+				&rbacv1.RoleBinding{}:        managed,
+				&rbacv1.ClusterRole{}:        managed,
+				&rbacv1.ClusterRoleBinding{}: managed,
 			},
 		},
 		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,13 +23,13 @@ import (
 const (
 	// drainRetry is how long to wait for another object to leave a cluster.
 	drainRetry = time.Second
-	// namespaceWait is how long to wait for the namespace of a new Cluster.
+	// namespaceWait is how long to wait for the namespace of a Cluster.
 	namespaceWait = 500 * time.Millisecond
 )
 
 var (
-	// errNoNamespace says that a Cluster's namespace is not there yet.
-	errNoNamespace = errors.New("the cluster's namespace is not there yet")
+	// errNoNamespace says that a Cluster's namespace is not there.
+	errNoNamespace = errors.New("the cluster's namespace is not there")
 	// errDrainFull says that as many objects leave a cluster as its drain allows at a time.
 	errDrainFull = errors.New("spec.drain.maxConcurrentMoves objects leave the cluster already")
 	// errStale says that a Work is not what the cache has.
@@ -90,7 +92,7 @@ func (h *hub) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) 
 		return reconcile.Result{RequeueAfter: p.staleAgain()}, nil
 	case errors.Is(err, errDrainFull):
 		return reconcile.Result{RequeueAfter: drainRetry}, nil
-	case errors.Is(err, errNoNamespace): // the Cluster is new
+	case errors.Is(err, errNoNamespace): // the Cluster is new, or somebody has deleted it
 		return reconcile.Result{RequeueAfter: namespaceWait}, nil
 	}
 	return reconcile.Result{}, fmt.Errorf("place %s: %w", key, err)
@@ -121,11 +123,30 @@ func (p *pass) run(ctx context.Context) error {
 			p.drains.finish(p.key, func(cluster string) bool { return p.leaves(next, cluster) },
 				func(cluster string) bool { return slices.ContainsFunc(next.Spec.Targets, isIn(cluster)) })
 			return nil
-		}, p.render, p.report, p.release,
+		}, p.send, p.report, p.release,
 	} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// send renders to the clusters that the hub has a namespace for. Nothing goes to a namespace that
+// is somebody else's, and one that is missing is reported: whoever waits for the object would not
+// know why it does not come.
+func (p *pass) send(ctx context.Context) error {
+	maps.DeleteFunc(p.clusters, func(name string, _ *v1alpha1.Cluster) bool {
+		b, _ := p.presence.of(name)
+		return b.taken
+	})
+	err := p.render(ctx)
+	if !errors.Is(err, errNoNamespace) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return err
+	}
+	p.said.replace(v1alpha1.ConditionRendered, v1alpha1.ReasonNamespaceMissing, err.Error()+"; the hub makes the namespace again")
+	if err := p.report(ctx); err != nil {
+		return err
+	}
+	return errNoNamespace
 }

@@ -123,7 +123,7 @@ func (p *pass) namespaceLabels(ctx context.Context, from client.Reader) (map[str
 	return n.Labels, nil
 }
 
-// inventory finds all clusters that exist.
+// inventory finds all clusters that exist, and whether they report now.
 func (p *pass) inventory(ctx context.Context) error {
 	var list v1alpha1.ClusterList
 	if err := p.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -131,7 +131,7 @@ func (p *pass) inventory(ctx context.Context) error {
 	}
 	p.clusters = make(map[string]*v1alpha1.Cluster, len(list.Items))
 	for i := range list.Items {
-		p.clusters[list.Items[i].Name] = &list.Items[i]
+		p.clusters[list.Items[i].Name] = p.presence.current(&list.Items[i], p.now())
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -307,10 +308,11 @@ func (b *bench) patch(o client.Object, change string) {
 	}
 }
 
-// silence makes a cluster's heartbeat as old as one that has stopped.
+// silence makes a cluster's heartbeat one that has run out. To change its time would be a sign of
+// life, whatever that time is.
 func (b *bench) silence(name string) {
 	b.t.Helper()
-	patch := fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, time.Now().Add(-2*time.Hour).UTC().Format("2006-01-02T15:04:05.000000Z"))
+	patch := []byte(`{"spec":{"leaseDurationSeconds":1}}`)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.ClusterNamespacePrefix + name, Name: v1alpha1.HeartbeatLease}}
 	if err := b.client.Patch(b.t.Context(), lease, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		b.t.Fatal(err)
@@ -347,6 +349,31 @@ func TestUnreachableClustersGetNothing(t *testing.T) {
 	}
 	b.runs(key, map[string]int32{"silent-east": 6, "silent-west": 3})
 	b.runs(deploymentKey(ns, "alone"), map[string]int32{})
+}
+
+// A Cluster that somebody's finalizer keeps until it is empty is looked at until then.
+func TestDeletedClusterIsSeen(t *testing.T) {
+	b := newBench(t)
+	const name = "emptied"
+	b.cluster(name, v1alpha1.ClusterSpec{})
+	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	finalizers := func(list string) {
+		t.Helper()
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":`+list+`}}`))
+		if err := b.client.Patch(t.Context(), cluster, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finalizers(`["example.com/empty"]`)
+	b.delete(cluster)
+	b.silence(name)
+	b.eventually("it to be silent", func(ctx context.Context) error {
+		if err := b.client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil || reachable(cluster) {
+			return errors.Join(errNotYet, err)
+		}
+		return nil
+	})
+	finalizers(`null`)
 }
 
 // (Safety 3) What has a volume claim with data stays where it is: a move is refused with the

@@ -75,7 +75,7 @@ func (p *pass) sendData(ctx context.Context, cluster string, data map[string][]b
 	}
 	switch {
 	case missing && apierrors.IsNotFound(err):
-		return nil, errNoNamespace
+		return nil, fmt.Errorf("create Secret %s: %w", key, errNoNamespace)
 	case err != nil:
 		return nil, fmt.Errorf("write Secret %s: %w", key, err)
 	}

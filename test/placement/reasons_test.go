@@ -75,10 +75,13 @@ var judged = map[string]truth{
 
 // unjudged says of the other conditions why nobody can judge them so.
 var unjudged = map[string]string{
-	"Placed=False, InvalidSelector": "the schema lets no such selector in; of what it lets in only the hub's own reading tells",
-	"Placed=False, InvalidReplicas": "package divide alone tells which bounds contradict each other",
-	"Valid=False, NotPlaceable":     "which kinds stay at the hub is the hub's own list",
-	"Valid=False, InvalidRule":      "only the renderer tells whether a rule compiles, and what all of a namespace cost",
+	"Accepted=False, NamespaceTaken":   "who has made a namespace is in no object",
+	"Reachable=False, NamespaceTaken":  "who has made a namespace is in no object",
+	"Rendered=False, NamespaceMissing": "the namespace may be there again, and its Works not yet",
+	"Placed=False, InvalidSelector":    "the schema lets no such selector in; of what it lets in only the hub's own reading tells",
+	"Placed=False, InvalidReplicas":    "package divide alone tells which bounds contradict each other",
+	"Valid=False, NotPlaceable":        "which kinds stay at the hub is the hub's own list",
+	"Valid=False, InvalidRule":         "only the renderer tells whether a rule compiles, and what all of a namespace cost",
 }
 
 // truth says from objects alone why a condition is untrue; "" when it is true.

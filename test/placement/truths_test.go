@@ -49,8 +49,7 @@ func neverSeen(f *facts, s *said) string {
 }
 
 func silent(f *facts, s *said) string {
-	seen := f.leases[s.cluster.Name].Spec.RenewTime
-	return otherwise(seen != nil && !f.alive(s.cluster.Name), "its heartbeat holds, or it has none: %v", seen)
+	return otherwise(!f.alive(s.cluster.Name), "its heartbeat holds: %v", f.leases[s.cluster.Name].Spec.RenewTime)
 }
 
 // left counts the Assignments and Works of a cluster, and the records that its heartbeat tells of.

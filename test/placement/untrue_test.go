@@ -205,7 +205,7 @@ func TestWatcherSeesUntrueReasons(t *testing.T) {
 		{"Nobody has said so.", "Accepted=False, Waiting", "", "unaccepted", ""},
 		{"It was heard of lately.", "Reachable=True, Heartbeat", "", "", "late"},
 		{"It was never heard of.", "Reachable=False, NeverSeen", "", "no heartbeat", "late"},
-		{"It was heard of, and is no more.", "Reachable=False, Silent", "", "late", "no heartbeat"},
+		{"It was heard of, and is no more.", "Reachable=False, Silent", "", "late", ""},
 		{"Nothing of it is left.", "Drained=True, Drained", "", "empty", ""},
 		{"Something of it is left.", "Drained=False, Draining", "", "drained", "drained, empty"},
 		{"What cannot leave is left.", "Drained=False, DrainBlocked", "", "drained", "drained, empty"},

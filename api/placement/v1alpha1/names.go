@@ -28,6 +28,12 @@ const (
 	// SourceUIDAnnotation on an object in a cluster is the UID of the object at the
 	// hub that it was made from.
 	SourceUIDAnnotation = "placement.patchbay.io/source-uid"
+	// ClusterUIDAnnotation on a Cluster's namespace at the hub is the Cluster's UID: the hub has
+	// made the namespace, or an admin has handed it over.
+	ClusterUIDAnnotation = "placement.patchbay.io/cluster-uid"
+	// NamespaceUIDAnnotation on the ClusterRole of a Cluster's agent is the UID of the
+	// Cluster's namespace.
+	NamespaceUIDAnnotation = "placement.patchbay.io/namespace-uid"
 	// VersionAnnotation on the Secret beside a Work tells its data from earlier ones.
 	VersionAnnotation = "placement.patchbay.io/version"
 	// HubUIDAnnotation on an object in a cluster is the UID of its hub.
