@@ -74,10 +74,17 @@ func follows(s, record *v1alpha1.WorkSpec) bool {
 }
 
 // fits tells whether a Work can be carried out by its record. Equal positions must have equal
-// contents, unless a person has said that the cluster's stay.
+// orders, unless a person has said that the cluster's stay.
 func fits(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	s, record := &work.Spec, &rec.Spec.Work
-	return follows(s, record) && (position(s) != position(record) || keeps(rec) || same(s, record))
+	return follows(s, record) && (position(s) != position(record) || keeps(rec) || same(orders(s), orders(record)))
+}
+
+// orders are the fields that say what the object is and what happens to it. A record may lack
+// any other: an agent that is older than its hub stores only the fields that it knows, and must
+// not halt every Work after its own upgrade.
+func orders(s *v1alpha1.WorkSpec) v1alpha1.WorkSpec {
+	return v1alpha1.WorkSpec{Source: s.Source, Manifests: s.Manifests, Removal: s.Removal}
 }
 
 // keeps tells whether a record has manifests of its own, which are not the Work's: a person

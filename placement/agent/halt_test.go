@@ -35,6 +35,10 @@ func TestFits(t *testing.T) {
 	}
 	const one, other = `{"a":1,"b":2}`, `{"a":2}`
 	record := at("hub", "e", 5, 10, one)
+	upgraded, removing, replaced := record, record, record
+	upgraded.PodSecurity = map[string]v1alpha1.PodSecurityLevel{"enforce": v1alpha1.PodSecurityBaseline}
+	removing.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete}
+	replaced.Source.UID = "another"
 	for name, tc := range map[string]struct {
 		reason string
 		work   v1alpha1.WorkSpec
@@ -42,6 +46,9 @@ func TestFits(t *testing.T) {
 	}{
 		"same":         {"It is what was seen, written in another order.", at("hub", "e", 5, 10, `{"b":2,"a":1}`), true},
 		"rewritten":    {"One position has one content.", at("hub", "e", 5, 10, other), false},
+		"ordered":      {"One position has one order.", removing, false},
+		"replaced":     {"One position has one source.", replaced, false},
+		"upgraded":     {"An older agent did not know a field, and recorded the Work without it.", upgraded, true},
 		"next":         {"The same leader goes on.", at("hub", "e", 5, 11, other), true},
 		"older":        {"The hub forgot three changes.", at("hub", "e", 5, 7, one), false},
 		"next leader":  {"It knew of what was seen.", history(at("hub", "e", 6, 11, other), v1alpha1.WorkPosition{Term: 5, Revision: 10}), true},
@@ -62,6 +69,9 @@ func TestFits(t *testing.T) {
 				t.Errorf("%s\nfits: got %t, want %t", tc.reason, got, tc.want)
 			}
 		})
+	}
+	if !changed(&v1alpha1.Work{Spec: upgraded}, &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: record}}) {
+		t.Error("the field that the record lacks must be taken over")
 	}
 	before := &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "", 0, 10, one)}}
 	for revision, want := range map[int64]bool{9: false, 11: true} {
