@@ -88,7 +88,9 @@ func TestResumed(t *testing.T) {
 	work := &v1alpha1.Work{Spec: at("other", "f", 9, 3, `{"mine":false}`)}
 	work.Spec.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete}
 	for text, want := range map[string]string{
-		"hub:hub/e/5/10": v1alpha1.TakeHub, "cluster:hub/e/5/10": v1alpha1.TakeCluster, "hub:hub/e/5/9": "", "other:hub/e/5/10": "", "hub": "", "": "",
+		"hub:hub/e/5/10:other/f/9/3": v1alpha1.TakeHub, "cluster:hub/e/5/10:other/f/9/3": v1alpha1.TakeCluster,
+		"hub:hub/e/5/9:other/f/9/3": "", "hub:hub/e/5/10:other/f/9/2": "", "cluster:hub/e/5/10:other/f/9/2": "", // of other states
+		"other:hub/e/5/10:other/f/9/3": "", "hub:hub/e/5/10": "", "hub": "", "": "",
 	} {
 		work.Annotations = map[string]string{v1alpha1.ResumeAnnotation: text}
 		if got := answerTo(work, rec); got != want {
@@ -99,11 +101,11 @@ func TestResumed(t *testing.T) {
 		t.Errorf("take the hub's: got %+v, want what the Work says", got)
 	}
 	got := resumed(v1alpha1.TakeCluster, work, rec)
-	if position(&got) != position(&work.Spec) || string(got.Manifests[0].Object.Raw) != `{"mine":true}` || got.Removal != nil || got.SourceGeneration != 4 {
+	if got.Position() != work.Spec.Position() || string(got.Manifests[0].Object.Raw) != `{"mine":true}` || got.Removal != nil || got.SourceGeneration != 4 {
 		t.Errorf("take the cluster's: got %+v, want the record's manifests at the Work's position, and no removal", got)
 	}
 	rec.Spec.Work = got
-	metav1.SetMetaDataAnnotation(&rec.ObjectMeta, v1alpha1.ResumeAnnotation, v1alpha1.TakeCluster+":"+position(&got))
+	metav1.SetMetaDataAnnotation(&rec.ObjectMeta, v1alpha1.ResumeAnnotation, v1alpha1.TakeCluster+":"+got.Position())
 	if !fits(work, rec) || changed(work, rec) || ordered(work, rec) {
 		t.Error("the Work that was answered must fit, change nothing, and order nothing")
 	}
