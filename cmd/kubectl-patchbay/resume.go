@@ -6,10 +6,13 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -37,13 +40,22 @@ func newResume(ctx context.Context, a *access) *cobra.Command {
 			"Works, what differs, and what the answer does. With --yes it writes the answer on them:\n" +
 			"  --take=cluster  the cluster keeps what it has, until the object is next changed at the hub\n" +
 			"  --take=hub      the cluster takes over what the hub says, removals included\n" +
-			"Agents read the answer from the hub. One that is not reachable reads it when it is back. The command is\n" +
-			"safe to interrupt and to repeat.",
-		Example: "  kubectl patchbay hub resume --take=cluster\n  kubectl patchbay hub resume --take=hub --in east --yes",
-		Args:    cobra.NoArgs,
+			"With --take=hub, --yes needs the --of that the list ends with: so you answer what you have seen, and\n" +
+			"nothing else. Agents read the answer from the hub; one that is away reads it when it is back. A Work that the hub\n" +
+			"has changed by then stays halted, and is listed again. What else an agent that is away will halt is not\n" +
+			"known: the command names these clusters; run it again when they are back. It is safe to interrupt.",
+		Example: "  kubectl patchbay hub resume --take=cluster\n  kubectl patchbay hub resume --take=hub --in=east\n" +
+			"  kubectl patchbay hub resume --take=hub --in=east --yes --of=3f9c2a71",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if r.take != v1alpha1.TakeHub && r.take != v1alpha1.TakeCluster {
 				return fmt.Errorf("flag --take: must be %s or %s: got %q; see --help", v1alpha1.TakeCluster, v1alpha1.TakeHub, r.take)
+			}
+			switch removes := r.yes && r.take == v1alpha1.TakeHub; {
+			case removes && r.of == "":
+				return errors.New("flag --of: must be there with --take=hub --yes: run the command without --yes, which lists what would happen and prints it")
+			case !removes && r.of != "":
+				return errors.New("flag --of: must be there with --take=hub --yes only")
 			}
 			r.command = withYes(cmd, args, "take", "in")
 			c, err := a.openUnlimited()
@@ -56,15 +68,16 @@ func newResume(ctx context.Context, a *access) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&r.take, "take", "", "whose state counts, cluster or hub; required")
 	flags.StringVar(&r.in, "in", "", "only the Works of this cluster")
+	flags.StringVar(&r.of, "of", "", "what --yes answers, as the command without --yes prints it; required with --take=hub")
 	flags.BoolVar(&r.yes, "yes", false, "write the answer; without it the command lists what would happen")
 	return cmd
 }
 
 // resumption is one call of resume.
 type resumption struct {
-	take, in string
-	yes      bool
-	command  string // with --yes
+	take, in, of string
+	yes          bool
+	command      string // with --yes
 }
 
 // run lists what is halted, and answers it with --yes.
@@ -76,24 +89,34 @@ func (r *resumption) run(ctx context.Context, c client.Client, out io.Writer) er
 	if _, ok := reachable[r.in]; r.in != "" && !ok {
 		return fmt.Errorf("flag --in: must be a Cluster of this hub: there is no Cluster %q: see kubectl patchbay cluster list", r.in)
 	}
-	halted, err := r.halted(ctx, c)
+	found, err := r.list(ctx, c)
 	if err != nil {
 		return err
 	}
-	asked, err := r.print(out, halted, reachable)
+	if r.of != "" && len(found.halted) > 0 && r.of != r.digest(found.halted) {
+		return fmt.Errorf("flag --of: must be of what is halted now, and the Works that are halted have changed since %s was printed: run the command without --yes again", r.of)
+	}
+	asked, away, err := r.print(out, found, reachable)
 	if err != nil || !r.yes || len(asked) == 0 {
 		return err
 	}
-	return r.answer(ctx, c, asked, out)
+	return r.answer(ctx, c, asked, away, out)
 }
 
 // pageSize is how many Works are read at a time: a Work may have 256 KiB.
 const pageSize = 500
 
-// halted returns the Works that agents have halted, without their manifests, in the order of
-// clusters and objects.
-func (r *resumption) halted(ctx context.Context, c client.Client) ([]v1alpha1.Work, error) {
-	var found []v1alpha1.Work
+// listing is what resume finds at the hub.
+type listing struct {
+	// halted Works, without their manifests, in the order of clusters and objects.
+	halted []v1alpha1.Work
+	// others counts the Works that are not halted, by cluster.
+	others map[string]int
+}
+
+// list reads all Works.
+func (r *resumption) list(ctx context.Context, c client.Client) (listing, error) {
+	found := listing{others: map[string]int{}}
 	options := &client.ListOptions{Limit: pageSize}
 	if r.in != "" {
 		options.Namespace = v1alpha1.ClusterNamespacePrefix + r.in
@@ -101,22 +124,28 @@ func (r *resumption) halted(ctx context.Context, c client.Client) ([]v1alpha1.Wo
 	for {
 		var list v1alpha1.WorkList
 		if err := c.List(ctx, &list, options); err != nil {
-			return nil, fmt.Errorf("list Works: %w", err)
+			return found, fmt.Errorf("list Works: %w", err)
 		}
 		for i := range list.Items {
-			if w := &list.Items[i]; w.Status.Halted != nil {
-				found = append(found, v1alpha1.Work{
-					ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, UID: w.UID},
-					Spec:       v1alpha1.WorkSpec{Source: w.Spec.Source, Removal: w.Spec.Removal},
-					Status:     v1alpha1.WorkStatus{Halted: w.Status.Halted},
-				})
+			w := &list.Items[i]
+			if w.Status.Halted == nil {
+				found.others[clusterOf(w)]++
+				continue
 			}
+			found.halted = append(found.halted, v1alpha1.Work{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, UID: w.UID},
+				Spec: v1alpha1.WorkSpec{
+					HubUID: w.Spec.HubUID, Epoch: w.Spec.Epoch, Term: w.Spec.Term, Revision: w.Spec.Revision,
+					Source: w.Spec.Source, Removal: w.Spec.Removal,
+				},
+				Status: v1alpha1.WorkStatus{Halted: w.Status.Halted},
+			})
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
 			break
 		}
 	}
-	slices.SortFunc(found, func(a, b v1alpha1.Work) int {
+	slices.SortFunc(found.halted, func(a, b v1alpha1.Work) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(sourceOf(&a), sourceOf(&b)))
 	})
 	return found, nil
@@ -132,16 +161,33 @@ func sourceOf(w *v1alpha1.Work) string {
 	return objectName(w.Spec.Source.Kind, w.Spec.Source.Namespace, w.Spec.Source.Name)
 }
 
+// digest names what the answer does to which states of which Works. Works that are only created
+// when the others are answered do not count: nobody loses anything by them, and on a busy hub no
+// digest would hold long enough to be typed.
+func (r *resumption) digest(halted []v1alpha1.Work) string {
+	var lines []string
+	for i := range halted {
+		w := &halted[i]
+		if did := r.outcome(w); did != outcomeCreated {
+			lines = append(lines, fmt.Sprintln(w.UID, w.Status.Halted.Record, w.Spec.Position(), int(did)))
+		}
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return hex.EncodeToString(sum[:4]) // short enough to be typed, and enough against a coincidence
+}
+
 // mostDifferences is how many of them an agent reports: there may be more.
 const mostDifferences = 20
 
-// print lists what the answer does to each object, and returns the Works that are to be answered.
-func (r *resumption) print(w io.Writer, halted []v1alpha1.Work, reachable map[string]bool) (asked []v1alpha1.Work, err error) {
+// print lists what the answer does to each object, and returns the Works that are to be answered,
+// and how many clusters with Works do not report.
+func (r *resumption) print(w io.Writer, found listing, reachable map[string]bool) (asked []v1alpha1.Work, away int, err error) {
 	out := bufio.NewWriter(w)
 	counts := map[outcome]int{}
-	var silent []string
-	for i := range halted {
-		work := &halted[i]
+	answers := map[string]int{} // by cluster
+	for i := range found.halted {
+		work := &found.halted[i]
 		cluster := clusterOf(work)
 		did := r.outcome(work)
 		counts[did]++
@@ -150,32 +196,65 @@ func (r *resumption) print(w io.Writer, halted []v1alpha1.Work, reachable map[st
 			continue
 		}
 		asked = append(asked, *work)
-		for _, d := range work.Status.Halted.Differences {
-			fmt.Fprintf(out, "      %s\n", strings.TrimPrefix(d, sourceOf(work)+": "))
-		}
-		if len(work.Status.Halted.Differences) >= mostDifferences {
-			fmt.Fprintf(out, "      (the agent reports the first %d differences)\n", mostDifferences)
-		}
-		if !reachable[cluster] && !slices.Contains(silent, cluster) {
-			silent = append(silent, cluster)
-		}
+		answers[cluster]++
+		printDifferences(out, work)
 	}
-	for _, cluster := range silent {
-		fmt.Fprintf(out, "%s is not reachable: the answer reaches it when it is back\n", cluster)
-	}
-	waiting := len(halted) - len(asked)
+	away = printAway(out, found.others, answers, reachable)
+	waiting := len(found.halted) - len(asked)
 	switch {
-	case len(halted) == 0:
-		fmt.Fprintln(out, "no Work is halted: there is nothing to answer")
+	case len(found.halted) == 0:
+		fmt.Fprint(out, "no Work is halted: there is nothing to answer")
 	case len(asked) == 0:
-		fmt.Fprintf(out, "no Work is halted with a record: there is nothing to answer. Works that go on when agents report again: %d\n", waiting)
+		fmt.Fprintf(out, "no Work is halted with a record: there is nothing to answer. Works that go on when agents report again: %d", waiting)
 	default:
-		fmt.Fprintf(out, "Works that are halted: %d (%s). Works that wait for them: %d\n", len(asked), counted(counts), waiting)
-		if !r.yes {
-			fmt.Fprintf(out, "Nothing was changed. To answer them: %s\n", r.command)
+		fmt.Fprintf(out, "Works that are halted: %d (%s). Works that wait for them: %d", len(asked), counted(counts), waiting)
+	}
+	if away > 0 {
+		fmt.Fprintf(out, ". Clusters that do not report: %d", away)
+	}
+	fmt.Fprintln(out)
+	if len(asked) > 0 && !r.yes {
+		command := r.command
+		if r.take == v1alpha1.TakeHub {
+			command += " --of=" + r.digest(found.halted)
+		}
+		fmt.Fprintf(out, "Nothing was changed. To answer them: %s\n", command)
+	}
+	return asked, away, out.Flush()
+}
+
+// printDifferences lists how a Work and its cluster's record differ.
+func printDifferences(out io.Writer, work *v1alpha1.Work) {
+	h := work.Status.Halted
+	for _, d := range h.Differences {
+		fmt.Fprintf(out, "      %s\n", strings.TrimPrefix(d, sourceOf(work)+": "))
+	}
+	if len(h.Differences) >= mostDifferences {
+		fmt.Fprintf(out, "      (the agent reports the first %d differences)\n", mostDifferences)
+	}
+	if !compared(work) {
+		fmt.Fprintln(out, "      (the hub has changed it since the agent reported that)")
+	}
+}
+
+// compared tells whether the agent's report is about the Work as it is now.
+func compared(w *v1alpha1.Work) bool { return w.Status.Halted.Work == w.Spec.Position() }
+
+// printAway names the clusters that have Works and do not report, and counts them. What their
+// agents will halt, nobody knows.
+func printAway(out io.Writer, others, answers map[string]int, reachable map[string]bool) int {
+	clusters := slices.Concat(slices.Collect(maps.Keys(others)), slices.Collect(maps.Keys(answers)))
+	slices.Sort(clusters)
+	clusters = slices.DeleteFunc(slices.Compact(clusters), func(name string) bool { return reachable[name] })
+	for _, cluster := range clusters {
+		if answers[cluster] > 0 {
+			fmt.Fprintf(out, "%s does not report: the answer reaches it when it is back\n", cluster)
+		}
+		if n := others[cluster]; n > 0 {
+			fmt.Fprintf(out, "%s does not report: it has Works that may be halted when it is back (%d): run the command again then\n", cluster, n)
 		}
 	}
-	return asked, out.Flush()
+	return len(clusters)
 }
 
 // outcome is what an answer does to an object in its cluster.
@@ -216,7 +295,7 @@ func (r *resumption) outcome(w *v1alpha1.Work) outcome {
 		return outcomeOrphaned
 	case removal != nil:
 		return outcomeRemoved
-	case len(h.Differences) == 0:
+	case len(h.Differences) == 0 && compared(w):
 		return outcomeSame
 	}
 	return outcomeChanged
@@ -240,7 +319,7 @@ const answersAtOnce = 8
 
 // answer writes the answer on each Work, goes on when one cannot be written, and stops when it
 // is interrupted.
-func (r *resumption) answer(ctx context.Context, c client.Client, asked []v1alpha1.Work, out io.Writer) error {
+func (r *resumption) answer(ctx context.Context, c client.Client, asked []v1alpha1.Work, away int, out io.Writer) error {
 	var written, gone atomic.Int32
 	failed := make([]error, len(asked))
 	var g errgroup.Group
@@ -266,13 +345,16 @@ func (r *resumption) answer(ctx context.Context, c client.Client, asked []v1alph
 	if n := gone.Load(); n > 0 {
 		report += fmt.Sprintf("; deleted meanwhile: %d", n)
 	}
+	if away > 0 {
+		report += fmt.Sprintf("; clusters that do not report: %d", away)
+	}
 	_, err := fmt.Fprintln(out, report)
 	errs := append([]error{err}, failed...)
 	if ctx.Err() != nil {
-		errs = append(errs, errors.New("interrupted: run the command again to answer the others"))
+		errs = append(errs, errors.New("interrupted before the others were answered"))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("not all Works are answered (the command is safe to repeat):\n%w", err)
+		return fmt.Errorf("not all Works are answered: run the command without --yes again to list what is left:\n%w", err)
 	}
 	return nil
 }
@@ -284,13 +366,13 @@ var errGone = errors.New("the Work is gone")
 // the answers that were written are counted.
 const answerTimeout = 15 * time.Second
 
-// answerOne writes the answer on one Work, whatever its agent reports meanwhile: the answer is
-// about the record that it names.
+// answerOne writes the answer on one Work, whatever agent and hub write meanwhile: the answer is
+// about the states of record and Work that it names.
 func (r *resumption) answerOne(ctx context.Context, c client.Client, w *v1alpha1.Work) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": w.UID, "annotations": map[string]string{v1alpha1.ResumeAnnotation: r.take + ":" + w.Status.Halted.Record},
+		"uid": w.UID, "annotations": map[string]string{v1alpha1.ResumeAnnotation: v1alpha1.ResumeAnswer(r.take, w.Status.Halted.Record, w.Spec.Position())},
 	}})
 	if err != nil {
 		return err

@@ -57,7 +57,9 @@ func halted(ctx context.Context, c client.Client, cluster, name string, removal 
 	if err := c.Create(ctx, w); err != nil {
 		return err
 	}
-	w.Status.Halted = h
+	if w.Status.Halted = h; h != nil && h.Record != "" {
+		h.Work = w.Spec.Position()
+	}
 	return c.Status().Update(ctx, w)
 }
 
@@ -109,37 +111,69 @@ func TestResume(t *testing.T) {
 	for _, want := range []string{
 		"east  Deployment shop/web: becomes in east what the hub says\n      spec.replicas: 3 in the cluster, 2 at the hub\n",
 		"east  Deployment shop/old: is removed from east\n", "east  Deployment shop/new: is created in east when the others are answered\n",
-		"east is not reachable: the answer reaches it when it is back\n",
-		"Works that are halted: 2 (changed: 1, removed: 1). Works that wait for them: 1\n",
+		"east does not report: the answer reaches it when it is back\n",
+		"east does not report: it has Works that may be halted when it is back (1): run the command again then\n",
+		"Works that are halted: 2 (changed: 1, removed: 1). Works that wait for them: 1. Clusters that do not report: 1\n",
 		"Nothing was changed. To answer them: kubectl patchbay hub resume --take=hub --in=east --kubeconfig=",
 	} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("dry run: got %q, %v, want %q", out, err, want)
 		}
 	}
+	seen := digestIn(t, out)
 	if strings.Contains(out, "fine") || strings.Contains(out, "west") || answers() != "" {
 		t.Errorf("dry run: got %q and answers %q, want only what is halted in east, and none", out, answers())
 	}
-	if out, err := do("hub", "resume", "--take=cluster", "--in=east", "--yes"); err != nil || !strings.Contains(out, "2 of 2 Works are answered") {
+	if out, err := do("hub", "resume", "--take=cluster", "--in=east", "--yes"); err != nil || !strings.Contains(out, "2 of 2 Works are answered; clusters that do not report: 1\n") {
 		t.Errorf("east: got %q, %v", out, err)
 	}
-	if got, want := answers(), "cluster-east/old cluster:hub/e/5/10, cluster-east/web cluster:hub/e/5/10"; got != want {
+	if got, want := answers(), "cluster-east/old cluster:hub/e/5/10:hub/e/9/1, cluster-east/web cluster:hub/e/5/10:hub/e/9/1"; got != want {
 		t.Errorf("answers: got %q, want %q", got, want)
 	}
-	if out, err := do("hub", "resume", "--take=hub", "--yes"); err != nil || !strings.Contains(out, "3 of 3 Works are answered") {
+	before := answers()
+	for reason, args := range map[string][]string{
+		"flag --of: must be there with --take=hub --yes: ":     {"--yes"},
+		"flag --of: must be there with --take=hub --yes only":  {"--of=" + seen},
+		"the Works that are halted have changed since " + seen: {"--yes", "--of=" + seen}, // west was not in it
+	} {
+		if out, err := do(append([]string{"hub", "resume", "--take=hub"}, args...)...); err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%v: got %q, %v, want %q", args, out, err, reason)
+		}
+	}
+	if got := answers(); got != before {
+		t.Errorf("answers: got %q, want %q", got, before)
+	}
+	if out, err := do("hub", "resume", "--take=hub", "--in=east", "--yes", "--of="+seen); err != nil || !strings.Contains(out, "2 of 2 Works are answered") {
+		t.Errorf("what was seen: got %q, %v", out, err)
+	}
+	out, err = do("hub", "resume", "--take=hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := do("hub", "resume", "--take=hub", "--yes", "--of="+digestIn(t, out)); err != nil || !strings.Contains(out, "3 of 3 Works are answered") {
 		t.Errorf("all: got %q, %v", out, err)
 	}
-	if got, want := answers(), "cluster-east/old hub:hub/e/5/10, cluster-east/web hub:hub/e/5/10, cluster-west/web hub:hub/e/5/11"; got != want {
+	if got, want := answers(), "cluster-east/old hub:hub/e/5/10:hub/e/9/1, cluster-east/web hub:hub/e/5/10:hub/e/9/1, cluster-west/web hub:hub/e/5/11:hub/e/9/1"; got != want {
 		t.Errorf("answers: got %q, want %q", got, want)
 	}
 	stale := []v1alpha1.Work{workOf("west", "web", &v1alpha1.HaltedWork{Record: "x"}, nil), workOf("west", "gone", &v1alpha1.HaltedWork{Record: "x"}, nil)}
 	var printed bytes.Buffer
-	if err := (&resumption{take: v1alpha1.TakeHub}).answer(t.Context(), c, stale, &printed); err != nil || printed.String() != "0 of 2 Works are answered; deleted meanwhile: 2\n" {
+	if err := (&resumption{take: v1alpha1.TakeHub}).answer(t.Context(), c, stale, 0, &printed); err != nil || printed.String() != "0 of 2 Works are answered; deleted meanwhile: 2\n" {
 		t.Errorf("a Work of another UID, and none: got %q, %v", printed.String(), err)
 	}
-	if got, want := answers(), "cluster-east/old hub:hub/e/5/10, cluster-east/web hub:hub/e/5/10, cluster-west/web hub:hub/e/5/11"; got != want {
+	if got, want := answers(), "cluster-east/old hub:hub/e/5/10:hub/e/9/1, cluster-east/web hub:hub/e/5/10:hub/e/9/1, cluster-west/web hub:hub/e/5/11:hub/e/9/1"; got != want {
 		t.Errorf("answers after that: got %q, want %q", got, want)
 	}
+}
+
+// digestIn is the --of of the command that a dry run proposes.
+func digestIn(t *testing.T, printed string) string {
+	t.Helper()
+	_, digest, ok := strings.Cut(strings.TrimSpace(printed), " --yes --of=")
+	if !ok {
+		t.Fatalf("got %.500q, want a command with --of", printed)
+	}
+	return digest
 }
 
 // A thousand Works are one command, which no limit of the client slows down.
@@ -161,7 +195,11 @@ func TestResumeOfManyWorks(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	out, err := do("hub", "resume", "--take=hub", "--yes")
+	listed, err := do("hub", "resume", "--take=hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := do("hub", "resume", "--take=hub", "--yes", "--of="+digestIn(t, listed))
 	if err != nil || !strings.Contains(out, "1000 of 1000 Works are answered") {
 		t.Errorf("got %.500q, %v", out, err)
 	}

@@ -25,16 +25,20 @@ import (
 func workOf(cluster, name string, h *v1alpha1.HaltedWork, removal *v1alpha1.Removal) v1alpha1.Work {
 	return v1alpha1.Work{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.ClusterNamespacePrefix + cluster, Name: name, UID: "u1"},
-		Spec:       v1alpha1.WorkSpec{Source: v1alpha1.ObjectReference{Kind: "Deployment", Namespace: "shop", Name: name}, Removal: removal},
-		Status:     v1alpha1.WorkStatus{Halted: h},
+		Spec: v1alpha1.WorkSpec{
+			HubUID: "hub", Epoch: "e", Term: 5, Revision: 7, Removal: removal,
+			Source: v1alpha1.ObjectReference{Kind: "Deployment", Namespace: "shop", Name: name},
+		},
+		Status: v1alpha1.WorkStatus{Halted: h},
 	}
 }
 
 func TestWhatAnAnswerDoes(t *testing.T) {
 	t.Parallel()
-	record := &v1alpha1.HaltedWork{Record: "hub/e/5/10"}
-	differs := &v1alpha1.HaltedWork{Record: "hub/e/5/10", Differences: []string{"Deployment shop/web: spec.replicas: 3 in the cluster, 2 at the hub"}}
-	many := &v1alpha1.HaltedWork{Record: "hub/e/5/10"}
+	record := &v1alpha1.HaltedWork{Record: "hub/e/5/10", Work: "hub/e/5/7"}
+	differs := &v1alpha1.HaltedWork{Record: "hub/e/5/10", Work: "hub/e/5/7", Differences: []string{"Deployment shop/web: spec.replicas: 3 in the cluster, 2 at the hub"}}
+	late := &v1alpha1.HaltedWork{Record: "hub/e/5/10", Work: "hub/e/5/6"}
+	many := &v1alpha1.HaltedWork{Record: "hub/e/5/10", Work: "hub/e/5/7"}
 	for i := range mostDifferences {
 		many.Differences = append(many.Differences, fmt.Sprintf("Deployment shop/web: d%d", i))
 	}
@@ -48,10 +52,12 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 		take   string
 		yes    bool
 		works  []v1alpha1.Work
+		others map[string]int
 		asked  int
+		away   int
 		want   []string
 	}{
-		"Hub": {reason: "removals are named", take: v1alpha1.TakeHub, works: all, asked: 5, want: []string{
+		"Hub": {reason: "removals are named", take: v1alpha1.TakeHub, works: all, asked: 5, away: 1, want: []string{
 			"east  Deployment shop/web: becomes in east what the hub says",
 			"      spec.replicas: 3 in the cluster, 2 at the hub",
 			"east  Deployment shop/same: is the same in east",
@@ -60,9 +66,9 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 			"east  Deployment shop/new: is created in east when the others are answered",
 			"west  Deployment shop/web: is the same in west",
 			"west  Deployment shop/rest: is removed from west when the others are answered",
-			"west is not reachable: the answer reaches it when it is back",
-			"Works that are halted: 5 (changed: 1, removed: 1, orphaned: 1, the same: 2). Works that wait for them: 2",
-			"Nothing was changed. To answer them: again",
+			"west does not report: the answer reaches it when it is back",
+			"Works that are halted: 5 (changed: 1, removed: 1, orphaned: 1, the same: 2). Works that wait for them: 2. Clusters that do not report: 1",
+			"Nothing was changed. To answer them: again --of=" + (&resumption{take: v1alpha1.TakeHub}).digest(all),
 		}},
 		"Cluster": {reason: "nothing changes", take: v1alpha1.TakeCluster, works: all[:3], asked: 3, want: []string{
 			"east  Deployment shop/web: stays as it is in east",
@@ -79,8 +85,30 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 			[]string{"east  Deployment shop/web: becomes in east what the hub says"},
 			strings.Split(strings.ReplaceAll(strings.Join(many.Differences, "\n"), "Deployment shop/web: ", "      "), "\n")...),
 			"      (the agent reports the first 20 differences)",
-			"Works that are halted: 1 (changed: 1). Works that wait for them: 0", "Nothing was changed. To answer them: again",
+			"Works that are halted: 1 (changed: 1). Works that wait for them: 0",
+			"Nothing was changed. To answer them: again --of="+(&resumption{take: v1alpha1.TakeHub}).digest([]v1alpha1.Work{workOf("east", "web", many, nil)}),
 		)},
+		"Late": {reason: "nobody has compared what the hub says now", take: v1alpha1.TakeHub, yes: true, works: []v1alpha1.Work{workOf("east", "web", late, nil)}, asked: 1, want: []string{
+			"east  Deployment shop/web: becomes in east what the hub says",
+			"      (the hub has changed it since the agent reported that)",
+			"Works that are halted: 1 (changed: 1). Works that wait for them: 0",
+		}},
+		"Away": {
+			reason: "an agent that was away has not halted anything yet", take: v1alpha1.TakeCluster, yes: true, works: append(all[:1:1], all[5]),
+			others: map[string]int{"east": 5, "north": 3, "west": 9}, asked: 2, away: 2, want: []string{
+				"east  Deployment shop/web: stays as it is in east",
+				"      spec.replicas: 3 in the cluster, 2 at the hub",
+				"west  Deployment shop/web: stays as it is in west",
+				"north does not report: it has Works that may be halted when it is back (3): run the command again then",
+				"west does not report: the answer reaches it when it is back",
+				"west does not report: it has Works that may be halted when it is back (9): run the command again then",
+				"Works that are halted: 2 (kept as they are: 2). Works that wait for them: 0. Clusters that do not report: 2",
+			},
+		},
+		"None, and away": {reason: "it is said in any case", take: v1alpha1.TakeHub, others: map[string]int{"west": 9}, away: 1, want: []string{
+			"west does not report: it has Works that may be halted when it is back (9): run the command again then",
+			"no Work is halted: there is nothing to answer. Clusters that do not report: 1",
+		}},
 		"Waiting": {reason: "the others were answered just now", take: v1alpha1.TakeHub, works: all[4:5], want: []string{
 			"east  Deployment shop/new: is created in east when the others are answered",
 			"no Work is halted with a record: there is nothing to answer. Works that go on when agents report again: 1",
@@ -92,12 +120,53 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
 			r := &resumption{take: tc.take, yes: tc.yes, command: "again"}
-			asked, err := r.print(&out, tc.works, map[string]bool{"east": true, "west": false})
-			if err != nil || len(asked) != tc.asked {
-				t.Errorf("%s: %d to answer, %v, want %d", tc.reason, len(asked), err, tc.asked)
+			asked, away, err := r.print(&out, listing{halted: tc.works, others: tc.others}, map[string]bool{"east": true, "west": false})
+			if err != nil || len(asked) != tc.asked || away != tc.away {
+				t.Errorf("%s: %d to answer, %d away, %v, want %d and %d", tc.reason, len(asked), away, err, tc.asked, tc.away)
 			}
 			if diff := cmp.Diff(tc.want, strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// A digest is another one when a Work that nobody has seen would be answered, or another state or
+// effect, and the same in whatever order the Works are listed.
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	r := &resumption{take: v1alpha1.TakeHub}
+	record, remove := "hub/e/5/10", &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete}
+	h := func(record string) *v1alpha1.HaltedWork {
+		return &v1alpha1.HaltedWork{Record: record, Work: "hub/e/5/7", Differences: []string{"d"}}
+	}
+	web, old := workOf("east", "web", h(record), nil), workOf("east", "old", h(record), remove)
+	web.UID = "u2"
+	seen := r.digest([]v1alpha1.Work{web, old})
+	with := func(change func(w *v1alpha1.Work)) []v1alpha1.Work {
+		w := *web.DeepCopy()
+		change(&w)
+		return []v1alpha1.Work{w, old}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		works  []v1alpha1.Work
+		same   bool
+	}{
+		"order":           {"It is no matter which comes first.", []v1alpha1.Work{old, web}, true},
+		"created":         {"A new object takes nothing from anybody.", []v1alpha1.Work{web, old, workOf("east", "new", h(""), nil)}, true},
+		"came back":       {"A cluster brought an old removal.", []v1alpha1.Work{web, old, workOf("west", "old", h(record), remove)}, false},
+		"waiting removal": {"It follows from the answer.", []v1alpha1.Work{web, old, workOf("west", "old", h(""), remove)}, false},
+		"gone":            {"One was answered by somebody else.", []v1alpha1.Work{web}, false},
+		"another Work":    {"It was made again.", with(func(w *v1alpha1.Work) { w.UID = "u3" }), false},
+		"record":          {"The cluster has another state.", with(func(w *v1alpha1.Work) { w.Status.Halted.Record = "hub/e/5/11" }), false},
+		"position":        {"The hub has changed it.", with(func(w *v1alpha1.Work) { w.Spec.Revision++ }), false},
+		"effect":          {"It would be removed.", with(func(w *v1alpha1.Work) { w.Spec.Removal = remove }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := r.digest(tc.works); (got == seen) != tc.same {
+				t.Errorf("%s\ngot %s after %s, want the same: %t", tc.reason, got, seen, tc.same)
 			}
 		})
 	}
@@ -144,11 +213,11 @@ func TestAnswersThatFail(t *testing.T) {
 		asked = append(asked, workOf("east", name, &v1alpha1.HaltedWork{Record: "hub/e/5/10"}, nil))
 	}
 	var out bytes.Buffer
-	err := (&resumption{take: v1alpha1.TakeHub}).answer(t.Context(), c, asked, &out)
-	if want := "2 of 6 Works are answered; deleted meanwhile: 2\n"; out.String() != want {
+	err := (&resumption{take: v1alpha1.TakeHub}).answer(t.Context(), c, asked, 3, &out)
+	if want := "2 of 6 Works are answered; deleted meanwhile: 2; clusters that do not report: 3\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
-	for _, want := range []string{"safe to repeat", "east  Deployment shop/forbidden: ", "east  Deployment shop/invalid: "} {
+	for _, want := range []string{"run the command without --yes again", "east  Deployment shop/forbidden: ", "east  Deployment shop/invalid: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -156,7 +225,7 @@ func TestAnswersThatFail(t *testing.T) {
 	if err != nil && strings.Count(err.Error(), "Deployment") != 2 {
 		t.Errorf("got %v, want two Works named", err)
 	}
-	if want := `{"metadata":{"annotations":{"placement.patchbay.io/resume":"hub:hub/e/5/10"},"uid":"u1"}}`; patches["web"][0] != want || len(patches["busy"]) != 2 {
+	if want := `{"metadata":{"annotations":{"placement.patchbay.io/resume":"hub:hub/e/5/10:hub/e/5/7"},"uid":"u1"}}`; patches["web"][0] != want || len(patches["busy"]) != 2 {
 		t.Errorf("got the patches %q, want %q, and two of busy", patches, want)
 	}
 }
@@ -178,12 +247,12 @@ func TestAnswersThatAreInterrupted(t *testing.T) {
 		asked = append(asked, workOf("east", fmt.Sprintf("w%d", i), &v1alpha1.HaltedWork{Record: "r"}, nil))
 	}
 	var out bytes.Buffer
-	err := (&resumption{take: v1alpha1.TakeHub}).answer(ctx, c, asked, &out)
+	err := (&resumption{take: v1alpha1.TakeHub}).answer(ctx, c, asked, 0, &out)
 	var n int
 	if _, scanErr := fmt.Sscanf(out.String(), "%d of 100 Works are answered", &n); scanErr != nil || n < 1 || n > 3*answersAtOnce {
 		t.Errorf("got %q, %v, want few answers", out.String(), scanErr)
 	}
-	if err == nil || !strings.Contains(err.Error(), "interrupted: run the command again") || strings.Contains(err.Error(), "shop/") {
+	if err == nil || !strings.Contains(err.Error(), "interrupted before the others") || strings.Contains(err.Error(), "shop/") {
 		t.Errorf("got %v, want one line for all that are left", err)
 	}
 }
@@ -208,16 +277,20 @@ func TestHaltedWorksOfManyPages(t *testing.T) {
 			return nil
 		},
 	})
-	halted, err := (&resumption{in: "east"}).halted(t.Context(), c)
+	found, err := (&resumption{in: "east"}).list(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for i := range halted {
-		names = append(names, halted[i].Name)
-		if halted[i].Spec.Manifests != nil || halted[i].UID != "u1" {
-			t.Errorf("got %+v, want the UID, and no manifests", halted[i])
+	for i := range found.halted {
+		w := &found.halted[i]
+		names = append(names, w.Name)
+		if w.Spec.Manifests != nil || w.UID != "u1" || w.Spec.Position() != "hub/e/5/7" {
+			t.Errorf("got %+v, want UID and position, and no manifests", w)
 		}
+	}
+	if found.others["east"] != 3 {
+		t.Errorf("Works that are not halted: got %v, want one of each page", found.others)
 	}
 	if diff := cmp.Diff([]string{"b", "b3", "b4"}, names); diff != "" {
 		t.Errorf("Works: -want +got\n%s", diff)

@@ -54,11 +54,6 @@ func (h *halt) first() (name string, all int) {
 	return slices.Min(slices.Collect(maps.Keys(h.works))), len(h.works)
 }
 
-// position names the state of a record, as v1alpha1.HaltedWork does.
-func position(s *v1alpha1.WorkSpec) string {
-	return fmt.Sprintf("%s/%s/%d/%d", s.HubUID, s.Epoch, s.Term, s.Revision)
-}
-
 // follows tells whether a Work's spec is what a record has seen, or a later state of the same
 // history: the hub whose leader wrote it knew of what the record has.
 func follows(s, record *v1alpha1.WorkSpec) bool {
@@ -74,16 +69,23 @@ func follows(s, record *v1alpha1.WorkSpec) bool {
 }
 
 // fits tells whether a Work can be carried out by its record. Equal positions must have equal
-// contents, unless a person has said that the cluster's stay.
+// orders, unless a person has said that the cluster's stay.
 func fits(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	s, record := &work.Spec, &rec.Spec.Work
-	return follows(s, record) && (position(s) != position(record) || keeps(rec) || same(s, record))
+	return follows(s, record) && (s.Position() != record.Position() || keeps(rec) || same(orders(s), orders(record)))
+}
+
+// orders are the fields that say what the object is and what happens to it. A record may lack
+// any other: an agent that is older than its hub stores only the fields that it knows, and must
+// not halt every Work after its own upgrade.
+func orders(s *v1alpha1.WorkSpec) v1alpha1.WorkSpec {
+	return v1alpha1.WorkSpec{Source: s.Source, Manifests: s.Manifests, Removal: s.Removal}
 }
 
 // keeps tells whether a record has manifests of its own, which are not the Work's: a person
 // said so for this state of the Work.
 func keeps(rec *v1alpha1.AppliedWork) bool {
-	return rec.Annotations[v1alpha1.ResumeAnnotation] == v1alpha1.TakeCluster+":"+position(&rec.Spec.Work)
+	return rec.Annotations[v1alpha1.ResumeAnnotation] == v1alpha1.TakeCluster+":"+rec.Spec.Work.Position()
 }
 
 // ordered tells whether a Work orders a removal. An order that a person has answered with
@@ -92,25 +94,29 @@ func ordered(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	if work == nil || work.Spec.Removal == nil {
 		return false
 	}
-	return rec == nil || !keeps(rec) || position(&work.Spec) != position(&rec.Spec.Work)
+	return rec == nil || !keeps(rec) || work.Spec.Position() != rec.Spec.Work.Position()
 }
 
 // changed tells whether a Work that fits its record says something else than that.
 func changed(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
-	if position(&work.Spec) == position(&rec.Spec.Work) && keeps(rec) {
+	if work.Spec.Position() == rec.Spec.Work.Position() && keeps(rec) {
 		return false
 	}
 	return !same(rec.Spec.Work, work.Spec)
 }
 
 // answerTo is what a person says to a Work that does not fit its record: TakeHub, TakeCluster,
-// or "" when there is no answer, none that can be read, or one about another state of the record.
+// or "" when there is no answer, none that can be read, or one about another state of the record or
+// of the Work. A hub that has changed the Work since may order what nobody has seen, and with
+// TakeCluster that change would be lost.
 func answerTo(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) string {
-	take, about, _ := strings.Cut(work.Annotations[v1alpha1.ResumeAnnotation], ":")
-	if about != position(&rec.Spec.Work) || take != v1alpha1.TakeHub && take != v1alpha1.TakeCluster {
-		return ""
+	record, at := rec.Spec.Work.Position(), work.Spec.Position()
+	for _, take := range []string{v1alpha1.TakeHub, v1alpha1.TakeCluster} {
+		if work.Annotations[v1alpha1.ResumeAnnotation] == v1alpha1.ResumeAnswer(take, record, at) {
+			return take
+		}
 	}
-	return take
+	return ""
 }
 
 // resumed is the spec that a record gets by an answer.
@@ -134,11 +140,12 @@ func mismatch(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (m
 	message := fmt.Sprintf("the Work is of %s, and this cluster's record is of %s: the hub was restored, or is another one. "+
 		"The objects stay as the record says. Run at the hub: kubectl patchbay hub resume --in %s", theirs, ours, cluster)
 	if text := work.Annotations[v1alpha1.ResumeAnnotation]; text != "" {
-		message += fmt.Sprintf(". Annotation %s: %q is ignored: it must be %s or %s, a colon, and the present record %s",
-			v1alpha1.ResumeAnnotation, shorten(text), v1alpha1.TakeHub, v1alpha1.TakeCluster, position(&rec.Spec.Work))
+		about := v1alpha1.ResumeAnswer("", rec.Spec.Work.Position(), work.Spec.Position())
+		message += fmt.Sprintf(". Annotation %s: %q is ignored: it must be %s or %s, followed by the present record and Work %q",
+			v1alpha1.ResumeAnnotation, shorten(text), v1alpha1.TakeHub, v1alpha1.TakeCluster, about)
 	}
 	return condition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, message),
-		&v1alpha1.HaltedWork{Record: position(&rec.Spec.Work), Differences: differences(&work.Spec, &rec.Spec.Work)}
+		&v1alpha1.HaltedWork{Record: rec.Spec.Work.Position(), Work: work.Spec.Position(), Differences: differences(&work.Spec, &rec.Spec.Work)}
 }
 
 // describe is a position in words.

@@ -53,9 +53,9 @@ func (b *bench) restore(t *testing.T, w *v1alpha1.Work, value string, sign func(
 // answer answers a halted Work, as kubectl patchbay hub resume does.
 func (b *bench) answer(t *testing.T, w *v1alpha1.Work, take string) {
 	t.Helper()
-	s := b.awaitWork(t, w, "it is halted", func(s v1alpha1.WorkStatus) bool { return s.Halted != nil && s.Halted.Record != "" })
+	s := b.awaitWork(t, w, "it is halted", func(s v1alpha1.WorkStatus) bool { return s.Halted != nil && s.Halted.Work == w.Spec.Position() })
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`,
-		v1alpha1.ResumeAnnotation, take+":"+s.Halted.Record))
+		v1alpha1.ResumeAnnotation, v1alpha1.ResumeAnswer(take, s.Halted.Record, w.Spec.Position())))
 	if err := b.Patch(t.Context(), w, patch); err != nil {
 		t.Fatal(err)
 	}
@@ -434,8 +434,13 @@ func TestAgentAsksBeforeAnOldOrder(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		w := halted(t, "kept")
 		uid := b.value(t, "kept", "v")
-		b.patch(t, w, fmt.Sprintf(`{"metadata":{"annotations":{%q:"cluster:hub-1/epoch of hub-1/5/9"}}}`, v1alpha1.ResumeAnnotation))
-		b.awaitWork(t, w, "a stale answer is ignored", failed(v1alpha1.ConditionHubMismatch, `"cluster:hub-1/epoch of hub-1/5/9" is ignored`))
+		for reason, answer := range map[string]string{
+			"It is about an earlier record.": "hub:hub-1/epoch of hub-1/5/9:" + w.Spec.Position(),
+			"The hub has ordered since.":     "hub:hub-1/epoch of hub-1/5/10:hub-1/epoch of hub-1/5/6",
+		} {
+			b.patch(t, w, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ResumeAnnotation, answer))
+			b.awaitWork(t, w, reason, failed(v1alpha1.ConditionHubMismatch, fmt.Sprintf("%q is ignored", answer)))
+		}
 		b.answer(t, w, v1alpha1.TakeCluster)
 		b.awaitWork(t, w, "it goes on", applied(w.Spec.Revision))
 		if got := b.value(t, "kept", "v"); got != uid {

@@ -35,6 +35,10 @@ func TestFits(t *testing.T) {
 	}
 	const one, other = `{"a":1,"b":2}`, `{"a":2}`
 	record := at("hub", "e", 5, 10, one)
+	upgraded, removing, replaced := record, record, record
+	upgraded.PodSecurity = map[string]v1alpha1.PodSecurityLevel{"enforce": v1alpha1.PodSecurityBaseline}
+	removing.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete}
+	replaced.Source.UID = "another"
 	for name, tc := range map[string]struct {
 		reason string
 		work   v1alpha1.WorkSpec
@@ -42,6 +46,9 @@ func TestFits(t *testing.T) {
 	}{
 		"same":         {"It is what was seen, written in another order.", at("hub", "e", 5, 10, `{"b":2,"a":1}`), true},
 		"rewritten":    {"One position has one content.", at("hub", "e", 5, 10, other), false},
+		"ordered":      {"One position has one order.", removing, false},
+		"replaced":     {"One position has one source.", replaced, false},
+		"upgraded":     {"An older agent did not know a field, and recorded the Work without it.", upgraded, true},
 		"next":         {"The same leader goes on.", at("hub", "e", 5, 11, other), true},
 		"older":        {"The hub forgot three changes.", at("hub", "e", 5, 7, one), false},
 		"next leader":  {"It knew of what was seen.", history(at("hub", "e", 6, 11, other), v1alpha1.WorkPosition{Term: 5, Revision: 10}), true},
@@ -63,6 +70,9 @@ func TestFits(t *testing.T) {
 			}
 		})
 	}
+	if !changed(&v1alpha1.Work{Spec: upgraded}, &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: record}}) {
+		t.Error("the field that the record lacks must be taken over")
+	}
 	before := &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "", 0, 10, one)}}
 	for revision, want := range map[int64]bool{9: false, 11: true} {
 		if got := fits(&v1alpha1.Work{Spec: at("hub", "e", 5, revision, other)}, before); got != want {
@@ -78,7 +88,9 @@ func TestResumed(t *testing.T) {
 	work := &v1alpha1.Work{Spec: at("other", "f", 9, 3, `{"mine":false}`)}
 	work.Spec.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete}
 	for text, want := range map[string]string{
-		"hub:hub/e/5/10": v1alpha1.TakeHub, "cluster:hub/e/5/10": v1alpha1.TakeCluster, "hub:hub/e/5/9": "", "other:hub/e/5/10": "", "hub": "", "": "",
+		"hub:hub/e/5/10:other/f/9/3": v1alpha1.TakeHub, "cluster:hub/e/5/10:other/f/9/3": v1alpha1.TakeCluster,
+		"hub:hub/e/5/9:other/f/9/3": "", "hub:hub/e/5/10:other/f/9/2": "", "cluster:hub/e/5/10:other/f/9/2": "", // of other states
+		"other:hub/e/5/10:other/f/9/3": "", "hub:hub/e/5/10": "", "hub": "", "": "",
 	} {
 		work.Annotations = map[string]string{v1alpha1.ResumeAnnotation: text}
 		if got := answerTo(work, rec); got != want {
@@ -89,11 +101,11 @@ func TestResumed(t *testing.T) {
 		t.Errorf("take the hub's: got %+v, want what the Work says", got)
 	}
 	got := resumed(v1alpha1.TakeCluster, work, rec)
-	if position(&got) != position(&work.Spec) || string(got.Manifests[0].Object.Raw) != `{"mine":true}` || got.Removal != nil || got.SourceGeneration != 4 {
+	if got.Position() != work.Spec.Position() || string(got.Manifests[0].Object.Raw) != `{"mine":true}` || got.Removal != nil || got.SourceGeneration != 4 {
 		t.Errorf("take the cluster's: got %+v, want the record's manifests at the Work's position, and no removal", got)
 	}
 	rec.Spec.Work = got
-	metav1.SetMetaDataAnnotation(&rec.ObjectMeta, v1alpha1.ResumeAnnotation, v1alpha1.TakeCluster+":"+position(&got))
+	metav1.SetMetaDataAnnotation(&rec.ObjectMeta, v1alpha1.ResumeAnnotation, v1alpha1.TakeCluster+":"+got.Position())
 	if !fits(work, rec) || changed(work, rec) || ordered(work, rec) {
 		t.Error("the Work that was answered must fit, change nothing, and order nothing")
 	}

@@ -22,10 +22,10 @@ func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.
 	spec := next.Spec.Work
 	stored, _ := w.digests.Load(rec.Name)
 	old, _ := stored.(digests)
-	if old.position != position(&spec) {
+	if old.position != spec.Position() {
 		old.of = nil // of another manifest
 	}
-	fresh := digests{position: position(&spec), of: map[string]string{}}
+	fresh := digests{position: spec.Position(), of: map[string]string{}}
 	status := v1alpha1.WorkStatus{Term: spec.Term, Revision: spec.Revision}
 	var errs []error
 	for _, m := range spec.Manifests {

@@ -139,14 +139,14 @@ func (w *worker) resume(ctx context.Context, take string, work *v1alpha1.Work, r
 		return 0, err
 	}
 	if take == v1alpha1.TakeCluster {
-		mark = v1alpha1.TakeCluster + ":" + position(&spec)
+		mark = v1alpha1.TakeCluster + ":" + spec.Position()
 	}
 	if _, err := w.records.putSpec(ctx, work.Name, spec, mark); err != nil {
 		return w.rejected(ctx, work, err)
 	}
 	w.digests.Delete(work.Name) // the same position may have had another content
 	w.judge(ctx, work.Name)
-	log(ctx).Info("Resumed a Work that did not fit its record", "work", work.Name, "take", take, "record", position(&rec.Spec.Work))
+	log(ctx).Info("Resumed a Work that did not fit its record", "work", work.Name, "take", take, "record", rec.Spec.Work.Position())
 	return settleTime, nil
 }
 

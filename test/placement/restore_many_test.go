@@ -5,6 +5,7 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -64,7 +65,7 @@ func TestSafetyManyWorksGoOn(t *testing.T) {
 	w.awaitMismatch(t, true)
 	w.awaitState(t, all, "late")
 	start := time.Now()
-	printed := hub.sh(admin, "kubectl patchbay hub resume --take=hub --yes")
+	printed := hub.resume(admin, "--take=hub")
 	if want := fmt.Sprintf("%[1]d of %[1]d Works are answered", len(all)); !strings.Contains(printed, want) {
 		t.Errorf("resume: got %s, want %q", printed[max(0, len(printed)-500):], want)
 	}
@@ -178,6 +179,22 @@ func (w *world) podsInEast(t *testing.T, ns string) map[string]string {
 		found[p.Name] = fmt.Sprintf("%s, %d restarts", p.UID, restarts)
 	}
 	return found
+}
+
+// resume runs the command that kubectl patchbay hub resume proposes, and both again while what is
+// halted changes.
+func (s *terminal) resume(kubeconfig, flags string) (printed string) {
+	s.t.Helper()
+	eventually(s.t, "the command that the list proposes answers it", func() error {
+		_, proposed, ok := strings.Cut(s.sh(kubeconfig, "kubectl patchbay hub resume "+flags), "To answer them: ")
+		if !ok {
+			return errors.New("no command is proposed")
+		}
+		var err error
+		printed, err = s.try(kubeconfig, proposed)
+		return unless(err == nil, "%s: %s (%v)", proposed, printed, err)
+	})
+	return printed
 }
 
 // checkDryRun checks that the command without --yes says of each object what changes. A Work that

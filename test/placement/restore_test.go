@@ -86,7 +86,7 @@ func TestKubeStellarHubRestored(t *testing.T) {
 	w.apply(t, w.Hub.Client, ns, deployment("web", 4, "east", "")) // what was there is applied again
 	w.awaitMismatch(t, true)
 	w.apply(t, w.Hub.Client, ns, settings("other", "east"))
-	hub.sh(admin, "kubectl patchbay hub resume --in=east --take=hub --yes")
+	hub.resume(admin, "--in=east --take=hub")
 	w.awaitMismatch(t, false)
 	w.awaitWhere(t, object("v1", "ConfigMap", ns, "other"), "east")
 	w.available(t, ns, "web", 4)

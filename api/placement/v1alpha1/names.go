@@ -38,9 +38,8 @@ const (
 	VersionAnnotation = "placement.patchbay.io/version"
 	// HubUIDAnnotation on an object in a cluster is the UID of its hub.
 	HubUIDAnnotation = "placement.patchbay.io/hub-uid"
-	// ResumeAnnotation on a Work that does not fit its cluster's record is a person's answer:
-	// TakeHub or TakeCluster, a colon, and the record as HaltedWork names it.
-	// kubectl patchbay hub resume sets it.
+	// ResumeAnnotation on a Work that does not fit its cluster's record is a person's answer.
+	// ResumeAnswer makes it. kubectl patchbay hub resume sets it.
 	ResumeAnnotation = "placement.patchbay.io/resume"
 	// AppliedWorksAnnotation on a heartbeat is how many AppliedWorks the cluster has.
 	AppliedWorksAnnotation = "placement.patchbay.io/applied-works"

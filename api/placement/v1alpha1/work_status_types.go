@@ -46,6 +46,12 @@ type HaltedWork struct {
 	// +kubebuilder:validation:MaxLength=256
 	Record string `json:"record,omitempty"`
 
+	// Work names the state of the Work that the agent has compared with the record. Empty when
+	// the cluster has no record.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Work string `json:"work,omitempty"`
+
 	// Differences are fields that the Work would change in the cluster, at most 20, such as
 	// "Deployment shop/web: spec.replicas: 3 in the cluster, 2 at the hub".
 	// +optional

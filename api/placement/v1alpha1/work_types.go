@@ -3,6 +3,8 @@
 package v1alpha1
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,6 +103,17 @@ type WorkSpec struct {
 	// Nothing else removes any.
 	// +optional
 	Removal *Removal `json:"removal,omitempty"`
+}
+
+// Position names a state of a spec: "<hub UID>/<epoch>/<term>/<revision>".
+func (s *WorkSpec) Position() string {
+	return fmt.Sprintf("%s/%s/%d/%d", s.HubUID, s.Epoch, s.Term, s.Revision)
+}
+
+// ResumeAnswer is the value of ResumeAnnotation: TakeHub or TakeCluster, and the positions of the
+// record and of the Work that the answer is about. It is no answer once one of them is another.
+func ResumeAnswer(take, record, work string) string {
+	return take + ":" + record + ":" + work
 }
 
 // WorkPosition is a state of a Work's spec.
