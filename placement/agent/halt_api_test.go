@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -277,10 +279,97 @@ func TestAgentReportsHeldRemovals(t *testing.T) {
 		b.awaitWork(t, w, "applied", applied(1))
 		pod := b.object(t, "v1", "Pod", "default", "ending")
 		b.order(t, w)
-		b.soon(t, w, "it says that it waits", failed(v1alpha1.ReasonRemovalBlocked, "pods default/ending: it is being deleted since "))
+		eventually(t, "it is being deleted", func() error {
+			if o := b.object(t, "v1", "Pod", "default", "ending"); o.GetDeletionTimestamp() == nil {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+		b.silent(t, w)
 		if err := b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+	})
+}
+
+// silent makes sure that nothing is reported of a removal that is under way.
+func (b *bench) silent(t *testing.T, w *v1alpha1.Work) {
+	t.Helper()
+	<-time.After(3 * time.Second)
+	fresh := &v1alpha1.Work{}
+	if err := b.Get(t.Context(), client.ObjectKeyFromObject(w), fresh); err != nil {
+		t.Fatal(err)
+	}
+	if !meta.IsStatusConditionTrue(fresh.Status.Conditions, v1alpha1.ConditionApplied) {
+		t.Errorf("conditions: got %+v, want those of before the order", fresh.Status.Conditions)
+	}
+}
+
+// (Safety 5) What makes Pods is deleted in the foreground, and so is not gone before them. While they
+// end nothing is reported, unless a finalizer holds them.
+func TestAgentWaitsForPods(t *testing.T) {
+	b := start(t)
+	const template = "template: {metadata: {labels: {app: a}}, spec: {automountServiceAccountToken: false, restartPolicy: %s, containers: [{name: c, image: i}]}}"
+	if err := b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	selected := "{selector: {matchLabels: {app: a}}, " + fmt.Sprintf(template, "Always") + "}"
+	cases := map[string]struct{ version, resource, spec string }{
+		"Deployment":  {"apps/v1", "deployments", selected},
+		"StatefulSet": {"apps/v1", "statefulsets", selected},
+		"DaemonSet":   {"apps/v1", "daemonsets", selected},
+		"Job":         {"batch/v1", "jobs", "{" + fmt.Sprintf(template, "Never") + "}"},
+		"CronJob":     {"batch/v1", "cronjobs", `{schedule: "0 0 1 1 *", jobTemplate: {spec: {` + fmt.Sprintf(template, "Never") + "}}}"},
+	}
+	for kind, tc := range cases {
+		t.Run(kind, func(t *testing.T) {
+			name := strings.ToLower(kind)
+			w := b.work(t, name, signed("hub-1", 5, 10), manifest(t, tc.resource,
+				fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: default}, spec: %s}", tc.version, kind, name, tc.spec)))
+			b.awaitWork(t, w, "applied", applied(10))
+			owner := b.object(t, tc.version, kind, "default", name)
+			pod := &corev1.Pod{ // as a controller would make it
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "default", Name: name + "-0", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())},
+				},
+				Spec: corev1.PodSpec{NodeName: "gone", AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			}
+			if kind == "StatefulSet" { // one of them: it takes seconds
+				pod.Finalizers = []string{"example.com/held"}
+			}
+			if err := b.Create(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			b.order(t, w)
+			eventually(t, "it is being deleted", func() error {
+				if o := b.object(t, tc.version, kind, "default", name); o == nil || !slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+					return fmt.Errorf("got %v, want it with the finalizer %s", o, metav1.FinalizerDeleteDependents)
+				}
+				return nil
+			})
+			if err := b.Delete(t.Context(), pod); err != nil { // as the garbage collector does
+				t.Fatal(err)
+			}
+			if kind == "StatefulSet" {
+				b.silent(t, w)
+				if err := b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil { // its containers have ended
+					t.Fatal(err)
+				}
+				b.soon(t, w, "it says what holds it", failed(v1alpha1.ReasonRemovalBlocked,
+					"statefulsets.apps default/statefulset: it is being deleted (foregroundDeletion), and waits for pods default/statefulset-0, which its finalizers hold: example.com/held"))
+				b.patch(t, pod, `{"metadata":{"finalizers":null}}`)
+				b.awaitWork(t, w, "that is no longer said", failed(v1alpha1.ReasonProgressing, "waits for its Pods to end"))
+			} else if err := b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+				t.Fatal(err)
+			}
+			b.patch(t, owner, `{"metadata":{"finalizers":null}}`) // so does the garbage collector
+			b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+		})
+	}
+	t.Run("others", func(t *testing.T) { // nobody else need run to remove them
+		w := b.made(t, "plain", signed("hub-1", 5, 10))
+		b.order(t, w)
 		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
 	})
 }
