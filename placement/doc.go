@@ -62,8 +62,9 @@
 //     Pods) or drops label, annotations and ownership (Orphan); when all are gone it deletes
 //     the AppliedWork and then reports Applied=False with the reason Ordered at that
 //     revision. A removal whose sourceUID is not the recorded one is refused (reason
-//     Refused). Without an AppliedWork the agent removes by removal.uids, or what has our
-//     marks for this source; what it cannot tell apart it refuses (RecordLost). What a finalizer holds is reported (RemovalBlocked).
+//     Refused). Without an AppliedWork the agent removes what has our marks for this source
+//     and, where removal.uids has one, that UID; what it cannot tell apart it refuses
+//     (RecordLost). What a finalizer holds is reported (RemovalBlocked).
 //  6. The hub sees Ordered and deletes the Work, then drops the target. For a target that
 //     is wanted again before that it takes the order back, in the same Work.
 //

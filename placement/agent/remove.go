@@ -81,7 +81,8 @@ func (p progress) and(more progress) progress {
 	return progress{done: p.done && more.done, held: cmp.Or(p.held, more.held), waits: cmp.Or(p.waits, more.waits)}
 }
 
-// remove carries out an order over all objects of a record, the last one first.
+// remove carries out an order over all objects of a record, the last one first. An object with the
+// UID of the record is removed also when somebody has taken its marks off.
 func (a *applier) remove(ctx context.Context, rec *v1alpha1.AppliedWork, policy v1alpha1.OnDelete) (progress, error) {
 	spec := &rec.Spec.Work
 	at := progress{done: true}
@@ -107,9 +108,9 @@ func (a *applier) remove(ctx context.Context, rec *v1alpha1.AppliedWork, policy 
 	return at, nil
 }
 
-// removeUnrecorded removes an object that an order names and no record is of, if it is known to
-// be the one: by the UID that the order has, or by what marks it as made for the order's source.
-// What may be ours and cannot be told is a refusal.
+// removeUnrecorded removes an object that an order names and no record is of. It must have our marks
+// and the UID that the order has; without a UID the marks must do. What may be ours and cannot be told
+// is a refusal: somebody may have taken its marks off to keep it.
 func (a *applier) removeUnrecorded(ctx context.Context, t target, spec *v1alpha1.WorkSpec, uid types.UID) (progress, error) {
 	live, err := a.toRemove(ctx, t, spec, uid)
 	switch {
@@ -117,18 +118,36 @@ func (a *applier) removeUnrecorded(ctx context.Context, t target, spec *v1alpha1
 		return progress{}, err
 	case live == nil:
 		return a.left(t, uid, time.Now()), nil
-	case live.GetUID() == uid, uid == "" && madeFor(spec.HubUID, spec.Removal.SourceUID, live):
-		return a.end(ctx, t, live, spec.Removal.Policy)
-	case live.GetAnnotations()[v1alpha1.HubUIDAnnotation] != string(spec.HubUID):
+	}
+	same, order := live.GetUID() == uid, spec.Removal
+	marked := madeFor(spec.HubUID, order.SourceUID, live) && live.GetLabels()[v1alpha1.ManagedLabel] == "true"
+	switch {
+	case marked && (same || uid == ""), same && order.Policy == v1alpha1.OnDeleteOrphan:
+		return a.end(ctx, t, live, order.Policy)
+	case live.GetLabels()[v1alpha1.ManagedLabel] == v1alpha1.ManagedReleased:
+		return progress{done: true}, nil // a person in the cluster keeps it
+	case !same && !touched(live):
 		return progress{done: true}, nil // another object of that name, which is not ours
 	}
-	known := "the order has no UID"
-	if uid != "" {
-		known = "the order is for UID " + string(uid)
+	why := fmt.Sprintf("metadata.uid: the object has UID %s, and the order is for UID %s", live.GetUID(), uid)
+	switch {
+	case same:
+		why = fmt.Sprintf("metadata: the object has the UID of the order, and not the label %s and the annotations %s and %s that the agent gave it",
+			v1alpha1.ManagedLabel, v1alpha1.HubUIDAnnotation, v1alpha1.SourceUIDAnnotation)
+	case uid == "":
+		why = fmt.Sprintf("metadata.uid: the object has UID %s, and the order has no UID", live.GetUID())
 	}
 	return progress{}, &refusal{reason: v1alpha1.ReasonRecordLost, message: fmt.Sprintf(
-		"%s: metadata.uid: the object has UID %s, %s, and the AppliedWork that recorded it is lost. "+
-			"Delete the object in the cluster, or remove its annotation %s to keep it", t, live.GetUID(), known, v1alpha1.HubUIDAnnotation)}
+		"%s: %s, and the AppliedWork that recorded it is lost. Delete the object in the cluster, or keep it there: kubectl label --overwrite %s %s=%s",
+		t, why, t.argument(), v1alpha1.ManagedLabel, v1alpha1.ManagedReleased)}
+}
+
+// touched tells whether an object has anything of an agent's. An object that was there before, and
+// was not taken over, has nothing.
+func touched(live *unstructured.Unstructured) bool {
+	a, fields := live.GetAnnotations(), live.GetManagedFields()
+	return live.GetLabels()[v1alpha1.ManagedLabel] != "" || a[v1alpha1.HubUIDAnnotation] != "" || a[v1alpha1.SourceUIDAnnotation] != "" ||
+		len(withoutUs(fields)) < len(fields)
 }
 
 // toRemove reads a live object to remove it; nil when there is none. What the agent may not read
@@ -314,8 +333,9 @@ func makesPods(gr schema.GroupResource) bool {
 // letGo takes off what marks the object as ours, and our ownership of its fields, in one
 // write that changes nothing else: applying an empty manifest would take the fields away.
 func (a *applier) letGo(ctx context.Context, t target, live *unstructured.Unstructured) error {
-	if owned(live) == nil && live.GetLabels()[v1alpha1.ManagedLabel] == "" {
-		return nil
+	notes := live.GetAnnotations()
+	if live.GetLabels()[v1alpha1.ManagedLabel] == "" && notes[v1alpha1.SourceUIDAnnotation] == "" && notes[v1alpha1.HubUIDAnnotation] == "" {
+		return nil // somebody has let it go; the agent may not write it without the label
 	}
 	patch := []map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": live.GetUID()},
@@ -326,7 +346,7 @@ func (a *applier) letGo(ctx context.Context, t target, live *unstructured.Unstru
 		patch = append(patch, removal("labels", v1alpha1.ManagedLabel))
 	}
 	for _, name := range []string{v1alpha1.SourceUIDAnnotation, v1alpha1.HubUIDAnnotation} {
-		if _, ok := live.GetAnnotations()[name]; ok {
+		if _, ok := notes[name]; ok {
 			patch = append(patch, removal("annotations", name))
 		}
 	}
