@@ -58,12 +58,13 @@
 //     does not stop the others.
 //  5. To remove, the hub sets spec.removal, with a new revision, and leaves the manifests in
 //     place. The agent deletes each object by the UID in its record (Delete, in reverse
-//     order, in the background) or drops label, annotations and ownership (Orphan); when
-//     all are gone it deletes the AppliedWork and then reports Applied=False with the reason
-//     Ordered at that revision. A removal whose sourceUID is not the recorded one is
-//     refused (reason Refused). Without an AppliedWork the agent removes by removal.uids, or
-//     what has our marks for this source; what it cannot tell apart it refuses (RecordLost).
-//     What a finalizer holds is reported (RemovalBlocked).
+//     order; workloads of Kubernetes in the foreground, so that they are gone after their
+//     Pods) or drops label, annotations and ownership (Orphan); when all are gone it deletes
+//     the AppliedWork and then reports Applied=False with the reason Ordered at that
+//     revision. A removal whose sourceUID is not the recorded one is refused (reason
+//     Refused). Without an AppliedWork the agent removes what has our marks for this source
+//     and, where removal.uids has one, that UID; what it cannot tell apart it refuses
+//     (RecordLost). What a finalizer holds is reported (RemovalBlocked).
 //  6. The hub sees Ordered and deletes the Work, then drops the target. For a target that
 //     is wanted again before that it takes the order back, in the same Work.
 //

@@ -129,7 +129,7 @@ func (a *Agent) connect(config *rest.Config) error {
 	}
 	a.worker = &worker{
 		hub: a.hub, records: newRecords(local), halt: &halt{}, cluster: a.config.Cluster, pods: found, all: a.enqueueAll,
-		applier: &applier{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: spaces},
+		applier: &applier{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: spaces, pods: found},
 		secrets: &secrets{hub: a.hub, local: local},
 		watcher: newWatcher(meta, a.changed, spaces.gone),
 	}

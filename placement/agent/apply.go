@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,9 @@ type applier struct {
 	discovery  discovery.DiscoveryInterface
 	guard      Guard
 	namespaces *namespaces
+	pods       *pods
+
+	gone sync.Map // by UID: since when an object is gone that has left Pods
 }
 
 func (a *applier) resource(t target) dynamic.ResourceInterface {

@@ -8,11 +8,11 @@
 // records (AppliedWorks), so a hub that is away, restarted, empty or older removes nothing:
 //
 //   - An object is deleted only by an order in a Work, and only by its UID: the one that the
-//     record has, or the one in the order when the record is lost. What may be the object and
-//     cannot be told to be it stays, and is reported (RecordLost).
-//   - An order is reported as done (Ordered) when the object is gone or released. What holds a
-//     removal, or refuses it, is reported (RemovalBlocked, Refused). What the agent may not read
-//     is not taken for gone.
+//     record has. When the record is lost, it must have our marks and the UID in the order. What
+//     may be the object and cannot be told to be it stays, and is reported (RecordLost).
+//   - An order is reported as done (Ordered) when the object is gone with its Pods, or released.
+//     What holds a removal, or refuses it, is reported (RemovalBlocked, Refused); Pods that end
+//     within their grace period hold nothing. What the agent may not read is not taken for gone.
 //   - A Work that vanished leaves its record and objects, which are repaired as before.
 //   - A Work that does not continue the history that its record has seen is halted: another hub
 //     or epoch, a smaller revision of the same term, or a later term whose leader did not know

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -173,26 +175,45 @@ func TestAgentServesANewHub(t *testing.T) {
 	}
 }
 
-// (Safety 5) An order without a record removes what is known to be its object, and nothing
+// Patches of what marks an object as ours.
+const (
+	unmarked   = `{"metadata":{"labels":null,"annotations":null}}`
+	unlabelled = `{"metadata":{"labels":null}}`
+	labelOnly  = `{"metadata":{"annotations":null,"managedFields":[{}]}}`
+	sourceless = `{"metadata":{"annotations":{"` + v1alpha1.SourceUIDAnnotation + `":null}}}`
+	untouched  = `{"metadata":{"labels":null,"annotations":null,"managedFields":[{}]}}` // as if it had never been ours
+	kept       = `{"metadata":{"labels":{"` + v1alpha1.ManagedLabel + `":"false"}}}`
+)
+
+// (Safety 5) An order without a record removes what has our marks and the UID of the order, and nothing
 // else. It is not reported done while the object may be there.
 func TestAgentRemovesWithoutRecords(t *testing.T) {
 	b := start(t)
-	const unmarked = `{"metadata":{"labels":null,"annotations":null}}`
-	const sourceless = `{"metadata":{"annotations":{"` + v1alpha1.SourceUIDAnnotation + `":null}}}`
+	const del, orphan = v1alpha1.OnDeleteDelete, v1alpha1.OnDeleteOrphan
 	cases := map[string]struct {
 		reason string
+		policy v1alpha1.OnDelete
 		uid    string // "": not reported, "live": the object's
 		marks  string // a patch of what marks the object as ours
 		want   string // the reason that is reported
+		part   string // of the message
 		stays  bool
 	}{
-		"known":           {"The hub was told of this very object.", "live", "", v1alpha1.ReasonOrdered, false},
-		"known, unmarked": {"Without its marks it is still the same object.", "live", unmarked, v1alpha1.ReasonOrdered, false},
-		"marked":          {"It was made for this order's source.", "", "", v1alpha1.ReasonOrdered, false},
-		"not known":       {"It is not ours.", "", unmarked, v1alpha1.ReasonOrdered, true},
-		"replaced":        {"The known one is gone, and this one is not ours.", "x", unmarked, v1alpha1.ReasonOrdered, true},
-		"another":         {"It is marked, and is not the one that the hub knows.", "x", "", v1alpha1.ReasonRecordLost, true},
-		"half marked":     {"It is this hub's, and its source is not known.", "", sourceless, v1alpha1.ReasonRecordLost, true},
+		"known":                {"The hub was told of this very object.", del, "live", "", v1alpha1.ReasonOrdered, "", false},
+		"known, unmarked":      {"Somebody keeps it, and it is still there.", del, "live", unmarked, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
+		"known, unlabelled":    {"So is this.", del, "live", unlabelled, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
+		"known, untouched":     {"It was reported as ours.", del, "live", untouched, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
+		"known, kept":          {"A person says that it stays.", del, "live", kept, v1alpha1.ReasonOrdered, "", true},
+		"orphaned":             {"It is let go.", orphan, "live", "", v1alpha1.ReasonOrdered, "", true},
+		"orphaned, unmarked":   {"Nothing of it is to be removed.", orphan, "live", unmarked, v1alpha1.ReasonOrdered, "", true},
+		"marked":               {"It was made for this order's source.", del, "", "", v1alpha1.ReasonOrdered, "", false},
+		"not known":            {"It is not ours.", del, "", untouched, v1alpha1.ReasonOrdered, "", true},
+		"not known, our field": {"We have written it.", del, "", unmarked, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
+		"not known, our label": {"It has our label.", del, "", labelOnly, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
+		"replaced":             {"The known one is gone, and this one is not ours.", del, "x", untouched, v1alpha1.ReasonOrdered, "", true},
+		"replaced, our field":  {"The known one is gone, and we have written this one.", del, "x", unmarked, v1alpha1.ReasonRecordLost, "and the order is for UID x", true},
+		"another":              {"It is marked, and is not the one that the hub knows.", del, "x", "", v1alpha1.ReasonRecordLost, "and the order is for UID x", true},
+		"half marked":          {"It is this hub's, and its source is not known.", del, "", sourceless, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
 	}
 	outer, i := t, 0
 	for name, tc := range cases {
@@ -213,18 +234,52 @@ func TestAgentRemovesWithoutRecords(t *testing.T) {
 				if tc.uid == "live" {
 					uid = live
 				}
-				s.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: "source-1", UIDs: []types.UID{uid}}
+				s.Removal = &v1alpha1.Removal{Policy: tc.policy, SourceUID: "source-1", UIDs: []types.UID{uid}}
 			})
 			b.run(outer)
-			b.awaitWork(t, w, tc.reason, failed(tc.want, ""))
+			b.awaitWork(t, w, tc.reason, failed(tc.want, tc.part))
 			if got := b.object(t, "v1", "ConfigMap", "default", object) != nil; got != tc.stays {
 				t.Errorf("%s\nthe object is there: got %t, want %t", tc.reason, got, tc.stays)
 			}
-			if tc.want == v1alpha1.ReasonRecordLost { // a person decides
-				if err := b.Delete(t.Context(), b.object(t, "v1", "ConfigMap", "default", object)); err != nil {
-					t.Fatal(err)
+			if tc.want != v1alpha1.ReasonRecordLost {
+				return
+			}
+			// A person decides, by either command of the message.
+			o := b.object(t, "v1", "ConfigMap", "default", object)
+			if i%2 == 0 {
+				b.patch(t, o, kept)
+			} else if err := b.Delete(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			b.awaitWork(t, w, "it is done then", failed(v1alpha1.ReasonOrdered, ""))
+		})
+	}
+}
+
+// (Safety 5) By its record an object is ours, also when somebody has taken its marks off: it is removed,
+// or it is said who refuses that.
+func TestAgentRemovesWhatItsRecordHas(t *testing.T) {
+	b := start(t)
+	outer := t
+	for _, namespace := range []string{"default", "made"} {
+		t.Run(namespace, func(t *testing.T) {
+			w := b.work(t, "stripped-"+namespace, signed("hub-1", 5, 10), manifest(t, "configmaps",
+				`{apiVersion: v1, kind: ConfigMap, metadata: {name: stripped, namespace: `+namespace+`}, data: {key: v}}`))
+			b.awaitWork(t, w, "applied", applied(10))
+			b.stop() // it would repair the marks
+			b.patch(t, b.object(t, "v1", "ConfigMap", namespace, "stripped"), untouched)
+			b.order(t, w)
+			b.run(outer)
+			if namespace == "made" { // whose admin has allowed only what the agent made
+				b.soon(t, w, "it says who refuses", failed(v1alpha1.ReasonRefused, "may not change what it did not make"))
+				if b.object(t, "v1", "ConfigMap", namespace, "stripped") == nil {
+					t.Error("the object is gone")
 				}
-				b.awaitWork(t, w, "it is done then", failed(v1alpha1.ReasonOrdered, ""))
+				b.patch(t, b.object(t, "v1", "ConfigMap", namespace, "stripped"), `{"metadata":{"labels":{"`+v1alpha1.AccessLabel+`":"adopt"}}}`)
+			}
+			b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+			if b.object(t, "v1", "ConfigMap", namespace, "stripped") != nil {
+				t.Error("the object is still there")
 			}
 		})
 	}
@@ -277,10 +332,97 @@ func TestAgentReportsHeldRemovals(t *testing.T) {
 		b.awaitWork(t, w, "applied", applied(1))
 		pod := b.object(t, "v1", "Pod", "default", "ending")
 		b.order(t, w)
-		b.soon(t, w, "it says that it waits", failed(v1alpha1.ReasonRemovalBlocked, "pods default/ending: it is being deleted since "))
+		eventually(t, "it is being deleted", func() error {
+			if o := b.object(t, "v1", "Pod", "default", "ending"); o.GetDeletionTimestamp() == nil {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+		b.silent(t, w)
 		if err := b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+	})
+}
+
+// silent makes sure that nothing is reported of a removal that is under way.
+func (b *bench) silent(t *testing.T, w *v1alpha1.Work) {
+	t.Helper()
+	<-time.After(3 * time.Second)
+	fresh := &v1alpha1.Work{}
+	if err := b.Get(t.Context(), client.ObjectKeyFromObject(w), fresh); err != nil {
+		t.Fatal(err)
+	}
+	if !meta.IsStatusConditionTrue(fresh.Status.Conditions, v1alpha1.ConditionApplied) {
+		t.Errorf("conditions: got %+v, want those of before the order", fresh.Status.Conditions)
+	}
+}
+
+// (Safety 5) What makes Pods is deleted in the foreground, and so is not gone before them. While they
+// end nothing is reported, unless a finalizer holds them.
+func TestAgentWaitsForPods(t *testing.T) {
+	b := start(t)
+	const template = "template: {metadata: {labels: {app: a}}, spec: {automountServiceAccountToken: false, restartPolicy: %s, containers: [{name: c, image: i}]}}"
+	if err := b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	selected := "{selector: {matchLabels: {app: a}}, " + fmt.Sprintf(template, "Always") + "}"
+	cases := map[string]struct{ version, resource, spec string }{
+		"Deployment":  {"apps/v1", "deployments", selected},
+		"StatefulSet": {"apps/v1", "statefulsets", selected},
+		"DaemonSet":   {"apps/v1", "daemonsets", selected},
+		"Job":         {"batch/v1", "jobs", "{" + fmt.Sprintf(template, "Never") + "}"},
+		"CronJob":     {"batch/v1", "cronjobs", `{schedule: "0 0 1 1 *", jobTemplate: {spec: {` + fmt.Sprintf(template, "Never") + "}}}"},
+	}
+	for kind, tc := range cases {
+		t.Run(kind, func(t *testing.T) {
+			name := strings.ToLower(kind)
+			w := b.work(t, name, signed("hub-1", 5, 10), manifest(t, tc.resource,
+				fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: default}, spec: %s}", tc.version, kind, name, tc.spec)))
+			b.awaitWork(t, w, "applied", applied(10))
+			owner := b.object(t, tc.version, kind, "default", name)
+			pod := &corev1.Pod{ // as a controller would make it
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "default", Name: name + "-0", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())},
+				},
+				Spec: corev1.PodSpec{NodeName: "gone", AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			}
+			if kind == "StatefulSet" { // one of them: it takes seconds
+				pod.Finalizers = []string{"example.com/held"}
+			}
+			if err := b.Create(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			b.order(t, w)
+			eventually(t, "it is being deleted", func() error {
+				if o := b.object(t, tc.version, kind, "default", name); o == nil || !slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+					return fmt.Errorf("got %v, want it with the finalizer %s", o, metav1.FinalizerDeleteDependents)
+				}
+				return nil
+			})
+			if err := b.Delete(t.Context(), pod); err != nil { // as the garbage collector does
+				t.Fatal(err)
+			}
+			if kind == "StatefulSet" {
+				b.silent(t, w)
+				if err := b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil { // its containers have ended
+					t.Fatal(err)
+				}
+				b.soon(t, w, "it says what holds it", failed(v1alpha1.ReasonRemovalBlocked,
+					"statefulsets.apps default/statefulset: it is being deleted (foregroundDeletion), and waits for pods default/statefulset-0, which its finalizers hold: example.com/held"))
+				b.patch(t, pod, `{"metadata":{"finalizers":null}}`)
+				b.awaitWork(t, w, "that is no longer said", failed(v1alpha1.ReasonProgressing, "waits for its Pods to end"))
+			} else if err := b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+				t.Fatal(err)
+			}
+			b.patch(t, owner, `{"metadata":{"finalizers":null}}`) // so does the garbage collector
+			b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+		})
+	}
+	t.Run("others", func(t *testing.T) { // nobody else need run to remove them
+		w := b.made(t, "plain", signed("hub-1", 5, 10))
+		b.order(t, w)
 		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
 	})
 }

@@ -180,6 +180,31 @@ func TestAdminAllows(t *testing.T) {
 		w := b.work(t, "late", nil, manifest(t, "configmaps", `{apiVersion: v1, kind: ConfigMap, metadata: {name: late, namespace: team}}`))
 		b.awaitWork(t, w, "the admin took the label off", failed(v1alpha1.ReasonRefused, "metadata.namespace"))
 	})
+	t.Run("Unreadable", func(t *testing.T) { // the hub is not to take a claim for never made
+		b.allow(t, "closed", v1alpha1.AccessCreate)
+		w := b.work(t, "claim", nil, manifest(t, "persistentvolumeclaims", `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: closed}, `+
+			`spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`))
+		uid := b.awaitWork(t, w, "applied", applied(1)).Manifests[0].UID
+		for _, record := range []bool{true, false} {
+			b.stop()
+			if record {
+				b.allow(t, "closed", "")
+				if err := b.Delete(t.Context(), b.object(t, rbacv1.SchemeGroupVersion.String(), "RoleBinding", "closed", "patchbay-agent")); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := b.Delete(t.Context(), &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: w.Name}}); err != nil {
+				t.Fatal(err)
+			}
+			b.change(t, w, func(s *v1alpha1.WorkSpec) { s.SourceGeneration++ })
+			b.run(outer)
+			s := b.awaitWork(t, w, "it may not be read", func(s v1alpha1.WorkStatus) bool {
+				return s.Revision == w.Spec.Revision && failed(v1alpha1.ReasonRefused, "metadata.namespace")(s)
+			})
+			if uid == "" || s.Manifests[0].UID != uid {
+				t.Errorf("with a record: %t: UID: got %q, want %q", record, s.Manifests[0].UID, uid)
+			}
+		}
+	})
 	t.Run("NamespaceGone", func(t *testing.T) {
 		b.stop() // it would make the namespace again, before it is told to remove what was in it
 		ns := b.object(t, "v1", "Namespace", "", "fresh")

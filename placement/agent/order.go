@@ -3,13 +3,13 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -47,9 +47,9 @@ const (
 
 // carryOut removes what an order in the record names, and reports when all is gone.
 func (w *worker) carryOut(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (time.Duration, error) {
-	held, done, err := w.applier.remove(ctx, rec, rec.Spec.Work.Removal.Policy)
-	if err != nil || !done {
-		return w.unfinished(ctx, work, held, err)
+	at, err := w.applier.remove(ctx, rec, rec.Spec.Work.Removal.Policy)
+	if err != nil || !at.done {
+		return w.unfinished(ctx, work, at, err)
 	}
 	if err := w.records.remove(ctx, rec); err != nil {
 		return 0, err
@@ -70,11 +70,15 @@ func (w *worker) ordered(ctx context.Context, work *v1alpha1.Work) (time.Duratio
 	}})
 }
 
-// unfinished reports what keeps an order from being carried out, and says when to look again.
-func (w *worker) unfinished(ctx context.Context, work *v1alpha1.Work, held string, err error) (time.Duration, error) {
-	why := condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRemovalBlocked, held)
-	if err != nil {
+// unfinished reports what keeps an order from being carried out, and says when to look again. What is
+// under way is reported only in place of an earlier complaint, which is no longer true.
+func (w *worker) unfinished(ctx context.Context, work *v1alpha1.Work, at progress, err error) (time.Duration, error) {
+	why := condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRemovalBlocked, at.held)
+	switch {
+	case err != nil:
 		why = manifestCondition(err)
+	case at.held == "" && work != nil && complains(work):
+		why = condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonProgressing, at.waits)
 	}
 	if work == nil || why.Message == "" {
 		return recheck, err
@@ -91,23 +95,29 @@ func (w *worker) unfinished(ctx context.Context, work *v1alpha1.Work, held strin
 	return recheck, err
 }
 
+// complains tells whether a Work's status says that somebody has to act.
+func complains(work *v1alpha1.Work) bool {
+	c := meta.FindStatusCondition(work.Status.Conditions, v1alpha1.ConditionApplied)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonOrdered
+}
+
 // unrecorded carries out an order that there is no record for: the record was lost, or nothing
 // was ever made. Only what is known to be the object of the order is removed.
 func (w *worker) unrecorded(ctx context.Context, work *v1alpha1.Work) (time.Duration, error) {
-	held, all := "", true
+	at := progress{done: true}
 	for i, m := range slices.Backward(work.Spec.Manifests) {
 		t, err := readManifest(work.Spec, m)
 		if err != nil {
 			continue // what cannot be read was not made
 		}
-		why, done, err := w.applier.removeUnrecorded(ctx, t, &work.Spec, orderedUID(&work.Spec, i))
+		one, err := w.applier.removeUnrecorded(ctx, t, &work.Spec, orderedUID(&work.Spec, i))
 		if err != nil {
-			return w.unfinished(ctx, work, "", err)
+			return w.unfinished(ctx, work, progress{}, err)
 		}
-		held, all = cmp.Or(held, why), all && done
+		at = at.and(one)
 	}
-	if !all {
-		return w.unfinished(ctx, work, held, nil)
+	if !at.done {
+		return w.unfinished(ctx, work, at, nil)
 	}
 	return w.ordered(ctx, work)
 }

@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,7 +31,7 @@ const byOwner = "owner"
 
 // pods finds the Pods of a workload by their ownerReferences.
 type pods struct {
-	// pods and owners (ReplicaSets, Jobs, StatefulSets, DaemonSets) have the index byOwner.
+	// pods and owners, in the order of ownerKinds, have the index byOwner.
 	pods   cache.Indexer
 	owners []cache.Indexer
 }
@@ -90,26 +92,63 @@ func mostFrequent(pods map[string]int32) map[string]int32 {
 	return kept
 }
 
+// below finds the Pods that were made for the object with that UID.
 func (p *pods) below(uid types.UID, depth int) []*corev1.Pod {
 	var all []*corev1.Pod
-	found, _ := p.pods.ByIndex(byOwner, string(uid)) // fails only without the index
-	for _, o := range found {
+	p.walk(uid, depth, func(_ string, o metav1.Object) {
 		if pod, ok := o.(*corev1.Pod); ok {
 			all = append(all, pod)
 		}
+	})
+	return all
+}
+
+// walk calls note for all that was made for the object with that UID, with its resource.
+func (p *pods) walk(uid types.UID, depth int, note func(resource string, o metav1.Object)) {
+	if p == nil {
+		return
 	}
-	for _, owners := range p.owners {
-		if depth == 0 {
-			break
+	found, _ := p.pods.ByIndex(byOwner, string(uid)) // fails only without the index
+	for _, o := range found {
+		if pod, ok := o.(metav1.Object); ok {
+			note("pods", pod)
 		}
+	}
+	if depth == 0 {
+		return
+	}
+	for i, owners := range p.owners {
 		children, _ := owners.ByIndex(byOwner, string(uid))
 		for _, o := range children {
 			if child, ok := o.(metav1.Object); ok {
-				all = append(all, p.below(child.GetUID(), depth-1)...)
+				note(ownerKinds()[i].Resource, child)
+				p.walk(child.GetUID(), depth-1, note)
 			}
 		}
 	}
-	return all
+}
+
+// held names what was made for the object with that UID, is being deleted, and is held by finalizers,
+// which come with it; "" for nothing. Of several it is the first by name, so that reports do not change.
+func (p *pods) held(uid types.UID, now time.Time) (name string, finalizers []string) {
+	p.walk(uid, maxDepth, func(resource string, o metav1.Object) {
+		this, by := resource+" "+o.GetNamespace()+"/"+o.GetName(), holds(o, now)
+		by = slices.DeleteFunc(by, func(f string) bool { return f == batchv1.JobTrackingFinalizer }) // the Job controller's
+		if len(by) > 0 && (name == "" || this < name) {
+			name, finalizers = this, by
+		}
+	})
+	return name, finalizers
+}
+
+// holds returns the finalizers that keep an object which is being deleted. That of the garbage
+// collector waits for Pods; and what is in its grace period stays in any case until it has ended.
+func holds(o metav1.Object, now time.Time) []string {
+	until, grace := o.GetDeletionTimestamp(), o.GetDeletionGracePeriodSeconds()
+	if until == nil || grace != nil && *grace > 0 && now.Before(until.Time) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
 }
 
 // roots are the UIDs from an object up to one that nothing here owns.

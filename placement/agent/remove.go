@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -64,52 +66,88 @@ func madeFor(hub, source types.UID, live *unstructured.Unstructured) bool {
 	return a[v1alpha1.HubUIDAnnotation] == string(hub) && a[v1alpha1.SourceUIDAnnotation] == string(source) && owned(live) != nil
 }
 
-// remove carries out an order over all objects of a record, the last one first. It tells
-// whether all are gone, or let go, and else what holds the first.
-func (a *applier) remove(ctx context.Context, rec *v1alpha1.AppliedWork, policy v1alpha1.OnDelete) (held string, done bool, err error) {
+// progress is how far a removal is.
+type progress struct {
+	// done tells that nothing is left, or that what is left is let go.
+	done bool
+	// held says what holds the removal; somebody may have to act.
+	held string
+	// waits says what is under way and ends by itself.
+	waits string
+}
+
+// and adds the progress of one more object: what holds the first is said.
+func (p progress) and(more progress) progress {
+	return progress{done: p.done && more.done, held: cmp.Or(p.held, more.held), waits: cmp.Or(p.waits, more.waits)}
+}
+
+// remove carries out an order over all objects of a record, the last one first. An object with the
+// UID of the record is removed also when somebody has taken its marks off.
+func (a *applier) remove(ctx context.Context, rec *v1alpha1.AppliedWork, policy v1alpha1.OnDelete) (progress, error) {
 	spec := &rec.Spec.Work
-	done = true
+	at := progress{done: true}
 	for _, o := range slices.Backward(promised(rec)) {
 		t := recorded(o)
 		live, err := a.toRemove(ctx, t, spec, o.UID)
 		if err != nil {
-			return held, false, err
+			return progress{held: at.held}, err
 		}
-		if live == nil || live.GetUID() != o.UID && !madeFor(spec.HubUID, spec.Source.UID, live) {
-			continue // gone, not made, or not known to be ours: it stays
+		switch {
+		case live == nil:
+			at = at.and(a.left(t, o.UID, time.Now()))
+			continue
+		case live.GetUID() != o.UID && !madeFor(spec.HubUID, spec.Source.UID, live):
+			continue // not known to be ours: it stays
 		}
-		why, finished, err := a.end(ctx, t, live, policy)
+		one, err := a.end(ctx, t, live, policy)
 		if err != nil {
-			return held, false, err
+			return progress{held: at.held}, err
 		}
-		held, done = cmp.Or(held, why), done && finished
+		at = at.and(one)
 	}
-	return held, done, nil
+	return at, nil
 }
 
-// removeUnrecorded removes an object that an order names and no record is of, if it is known to
-// be the one: by the UID that the order has, or by what marks it as made for the order's source.
-// It tells whether none is left, and what holds it. What may be ours and cannot be told is a
-// refusal.
-func (a *applier) removeUnrecorded(ctx context.Context, t target, spec *v1alpha1.WorkSpec, uid types.UID) (held string, done bool, err error) {
+// removeUnrecorded removes an object that an order names and no record is of. It must have our marks
+// and the UID that the order has; without a UID the marks must do. What may be ours and cannot be told
+// is a refusal: somebody may have taken its marks off to keep it.
+func (a *applier) removeUnrecorded(ctx context.Context, t target, spec *v1alpha1.WorkSpec, uid types.UID) (progress, error) {
 	live, err := a.toRemove(ctx, t, spec, uid)
 	switch {
 	case err != nil:
-		return "", false, err
+		return progress{}, err
 	case live == nil:
-		return "", true, nil
-	case live.GetUID() == uid, uid == "" && madeFor(spec.HubUID, spec.Removal.SourceUID, live):
-		return a.end(ctx, t, live, spec.Removal.Policy)
-	case live.GetAnnotations()[v1alpha1.HubUIDAnnotation] != string(spec.HubUID):
-		return "", true, nil // another object of that name, which is not ours
+		return a.left(t, uid, time.Now()), nil
 	}
-	known := "the order has no UID"
-	if uid != "" {
-		known = "the order is for UID " + string(uid)
+	same, order := live.GetUID() == uid, spec.Removal
+	marked := madeFor(spec.HubUID, order.SourceUID, live) && live.GetLabels()[v1alpha1.ManagedLabel] == "true"
+	switch {
+	case marked && (same || uid == ""), same && order.Policy == v1alpha1.OnDeleteOrphan:
+		return a.end(ctx, t, live, order.Policy)
+	case live.GetLabels()[v1alpha1.ManagedLabel] == v1alpha1.ManagedReleased:
+		return progress{done: true}, nil // a person in the cluster keeps it
+	case !same && !touched(live):
+		return progress{done: true}, nil // another object of that name, which is not ours
 	}
-	return "", false, &refusal{reason: v1alpha1.ReasonRecordLost, message: fmt.Sprintf(
-		"%s: metadata.uid: the object has UID %s, %s, and the AppliedWork that recorded it is lost. "+
-			"Delete the object in the cluster, or remove its annotation %s to keep it", t, live.GetUID(), known, v1alpha1.HubUIDAnnotation)}
+	why := fmt.Sprintf("metadata.uid: the object has UID %s, and the order is for UID %s", live.GetUID(), uid)
+	switch {
+	case same:
+		why = fmt.Sprintf("metadata: the object has the UID of the order, and not the label %s and the annotations %s and %s that the agent gave it",
+			v1alpha1.ManagedLabel, v1alpha1.HubUIDAnnotation, v1alpha1.SourceUIDAnnotation)
+	case uid == "":
+		why = fmt.Sprintf("metadata.uid: the object has UID %s, and the order has no UID", live.GetUID())
+	}
+	return progress{}, &refusal{reason: v1alpha1.ReasonRecordLost, message: fmt.Sprintf(
+		"%s: %s, and the AppliedWork that recorded it is lost. Delete the object in the cluster, or keep it there: kubectl label --overwrite %s %s=%s",
+		t, why, t.argument(), v1alpha1.ManagedLabel, v1alpha1.ManagedReleased)}
+}
+
+// touched tells whether an object has anything of an agent's. An object that was there before, and
+// was not taken over, has nothing.
+func touched(live *unstructured.Unstructured) bool {
+	a, fields := live.GetAnnotations(), live.GetManagedFields()
+	return live.GetLabels()[v1alpha1.ManagedLabel] != "" || a[v1alpha1.HubUIDAnnotation] != "" || a[v1alpha1.SourceUIDAnnotation] != "" ||
+		len(withoutUs(fields)) < len(fields)
 }
 
 // toRemove reads a live object to remove it; nil when there is none. What the agent may not read
@@ -157,20 +195,69 @@ func removalRefused(t target, err error) error {
 	}
 }
 
-// end deletes an object, or lets it go. It tells whether that is done, and what holds it.
-func (a *applier) end(ctx context.Context, t target, live *unstructured.Unstructured, policy v1alpha1.OnDelete) (held string, done bool, err error) {
+// end deletes an object, or lets it go.
+func (a *applier) end(ctx context.Context, t target, live *unstructured.Unstructured, policy v1alpha1.OnDelete) (progress, error) {
 	t.gvr.Version = live.GroupVersionKind().Version // it may have been read in another one than it was made in
 	switch {
 	case policy == v1alpha1.OnDeleteOrphan:
-		return "", true, a.letGo(ctx, t, live)
+		return progress{done: true}, a.letGo(ctx, t, live)
 	case live.GetDeletionTimestamp() == nil:
-		return "", false, a.delete(ctx, t, live)
-	case len(live.GetFinalizers()) > 0:
-		return fmt.Sprintf("%s: it is being deleted, and its finalizers hold it: %s. Make sure that their controllers run, or remove the finalizers",
-			t, strings.Join(live.GetFinalizers(), ", ")), false, nil
+		return progress{}, a.delete(ctx, t, live)
 	}
-	return fmt.Sprintf("%s: it is being deleted since %s, and no finalizer holds it. Wait for its grace period; if it does not end, check its node",
-		t, live.GetDeletionTimestamp().UTC().Format(time.RFC3339)), false, nil
+	return ending(t, live, a.pods, time.Now()), nil
+}
+
+const (
+	// podsPatience is how long the Pods of an object may take to end before that is reported.
+	podsPatience = time.Minute
+	// overdue is how long a Pod may outlive its grace period before that is reported.
+	overdue = 30 * time.Second
+)
+
+// ending tells how far an object is that is being deleted. Pods that end within their grace period
+// are under way: a report of them would be a Warning about a healthy move. What another's finalizer
+// holds is reported at once.
+func ending(t target, live *unstructured.Unstructured, made *pods, now time.Time) progress {
+	const act = "Make sure that their controllers run, or remove the finalizers"
+	since := live.GetDeletionTimestamp().Time // of a Pod: when its grace period ends
+	text := since.UTC().Format(time.RFC3339)
+	if others := holds(live, now); len(others) > 0 {
+		return progress{held: fmt.Sprintf("%s: it is being deleted, and its finalizers hold it: %s. %s", t, strings.Join(others, ", "), act)}
+	}
+	if !slices.Contains(live.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+		if now.Sub(since) < overdue {
+			return progress{waits: fmt.Sprintf("%s: it is being deleted, and has until %s", t, text)}
+		}
+		return progress{held: fmt.Sprintf("%s: it is being deleted, its grace period ended at %s, and it is still there. Check its node", t, text)}
+	}
+	name, others := made.held(live.GetUID(), now)
+	switch {
+	case name != "":
+		return progress{held: fmt.Sprintf("%s: it is being deleted (%s), and waits for %s, which its finalizers hold: %s. %s",
+			t, metav1.FinalizerDeleteDependents, name, strings.Join(others, ", "), act)}
+	case now.Sub(since) < podsPatience:
+		return progress{waits: fmt.Sprintf("%s: it is being deleted, and waits for its Pods to end", t)}
+	case len(made.below(live.GetUID(), maxDepth)) == 0:
+		return progress{held: fmt.Sprintf("%s: it is being deleted since %s (%s), and the cluster's garbage collector has not finished. "+
+			"Make sure that kube-controller-manager runs", t, text, metav1.FinalizerDeleteDependents)}
+	}
+	return progress{held: fmt.Sprintf("%s: it is being deleted since %s (%s), and waits for its Pods to end. "+
+		"Wait for their grace periods; if they do not end, check their nodes", t, text, metav1.FinalizerDeleteDependents)}
+}
+
+// left tells whether an object that is gone, or was never made, has left Pods behind: those of one
+// that somebody has deleted in the background run on until the garbage collector has ended them.
+func (a *applier) left(t target, uid types.UID, now time.Time) progress {
+	if uid == "" || len(a.pods.below(uid, maxDepth)) == 0 {
+		a.gone.Delete(uid)
+		return progress{done: true}
+	}
+	value, _ := a.gone.LoadOrStore(uid, now)
+	if since, ok := value.(time.Time); ok && now.Sub(since) >= podsPatience {
+		return progress{held: fmt.Sprintf("%s: it is gone, and Pods of it are still there. "+
+			"Wait for their grace periods; if they do not end, check their nodes, and that kube-controller-manager runs", t)}
+	}
+	return progress{waits: fmt.Sprintf("%s: it is gone, and its Pods have not ended", t)}
 }
 
 // stored reads a live object to remove it; nil when there is none. A kind that is served in
@@ -223,9 +310,12 @@ func (a *applier) served(t target) (string, error) {
 
 // delete asks for the deletion of this very object.
 func (a *applier) delete(ctx context.Context, t target, live *unstructured.Unstructured) error {
-	uid, background := live.GetUID(), metav1.DeletePropagationBackground
+	uid, how := live.GetUID(), metav1.DeletePropagationBackground
+	if makesPods(t.gvr.GroupResource()) {
+		how = metav1.DeletePropagationForeground
+	}
 	err := a.resource(t).Delete(ctx, live.GetName(), metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
+		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &how,
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return removalRefused(t, fmt.Errorf("delete %s: %w", t, err))
@@ -233,11 +323,19 @@ func (a *applier) delete(ctx context.Context, t target, live *unstructured.Unstr
 	return nil // the next look tells whether it is gone
 }
 
+// makesPods tells whether Kubernetes makes Pods for objects of a kind. These are deleted in the
+// foreground: they are gone when their Pods are, so that the hub does not start them in another
+// cluster while they run.
+func makesPods(gr schema.GroupResource) bool {
+	return gr.Group == appsv1.GroupName || gr.Group == batchv1.GroupName || gr == schema.GroupResource{Resource: "replicationcontrollers"}
+}
+
 // letGo takes off what marks the object as ours, and our ownership of its fields, in one
 // write that changes nothing else: applying an empty manifest would take the fields away.
 func (a *applier) letGo(ctx context.Context, t target, live *unstructured.Unstructured) error {
-	if owned(live) == nil && live.GetLabels()[v1alpha1.ManagedLabel] == "" {
-		return nil
+	notes := live.GetAnnotations()
+	if live.GetLabels()[v1alpha1.ManagedLabel] == "" && notes[v1alpha1.SourceUIDAnnotation] == "" && notes[v1alpha1.HubUIDAnnotation] == "" {
+		return nil // somebody has let it go; the agent may not write it without the label
 	}
 	patch := []map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": live.GetUID()},
@@ -248,7 +346,7 @@ func (a *applier) letGo(ctx context.Context, t target, live *unstructured.Unstru
 		patch = append(patch, removal("labels", v1alpha1.ManagedLabel))
 	}
 	for _, name := range []string{v1alpha1.SourceUIDAnnotation, v1alpha1.HubUIDAnnotation} {
-		if _, ok := live.GetAnnotations()[name]; ok {
+		if _, ok := notes[name]; ok {
 			patch = append(patch, removal("annotations", name))
 		}
 	}

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -99,8 +100,12 @@ func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 	if err == nil {
 		out, err = w.applier.ensure(ctx, t, &spec, k)
 	}
-	if err != nil && out.live == nil && k.uid != "" {
-		out.live, _ = w.applier.read(ctx, t) // to be reported as it is; err has more to say
+	var unread types.UID // of an object that is not to be read, and not known to be gone
+	if uid := cmp.Or(k.uid, before.UID); err != nil && out.live == nil && uid != "" {
+		var readErr error // err has more to say
+		if out.live, readErr = w.applier.read(ctx, t); readErr != nil && !w.applier.namespaces.gone(ctx, t.object.GetNamespace()) {
+			unread = uid
+		}
 	}
 	if out.live != nil && err == nil {
 		entry = remember(rec, t, out, entry)
@@ -109,6 +114,10 @@ func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 		w.watcher.expect(t.gvr, out.live)
 	}
 	ms := w.manifestStatus(t, out.live, entry, spec.Associated, err)
+	if out.live != nil && out.live.GetUID() == before.UID { // also without a record
+		ms.UID = before.UID
+	}
+	ms.UID = cmp.Or(ms.UID, unread) // the hub is not to take it for never made
 	if r, ok := errors.AsType[*refusal](err); ok && r.reason == v1alpha1.ReasonGone && k.told {
 		ms = lastWords(ms, before)
 	}

@@ -202,11 +202,14 @@ func gone(f *facts, s *said) string {
 	}), "no Pod or Job of it is missing")
 }
 
-// recordLost: an object of this hub's is to be removed, and there is no record.
+// recordLost: an object that is to be removed may be there, by its UID or by what an agent gave it, and
+// there is no record.
 func recordLost(f *facts, s *said) string {
 	c := s.work
 	there := f.some(c, func(o *unstructured.Unstructured) bool {
-		return o.GetAnnotations()[v1alpha1.HubUIDAnnotation] == string(c.spec.HubUID)
+		by := func(e metav1.ManagedFieldsEntry) bool { return e.Manager == v1alpha1.AgentManager }
+		return o.GetAnnotations()[v1alpha1.HubUIDAnnotation] != "" || o.GetLabels()[v1alpha1.ManagedLabel] != "" ||
+			slices.ContainsFunc(o.GetManagedFields(), by) || c.spec.Removal != nil && slices.Contains(c.spec.Removal.UIDs, o.GetUID())
 	})
 	recorded := f.record(c.cluster, c.name) != nil
 	return otherwise(c.spec.Removal != nil && there && !recorded, "removal %v, there: %t, recorded: %t", c.spec.Removal, there, recorded)

@@ -49,6 +49,9 @@ const (
 const (
 	// ManagedLabel, "true", is on what an agent made in its cluster.
 	ManagedLabel = "placement.patchbay.io/managed"
+	// ManagedReleased is the value with which a person in the cluster keeps an object, when an order to
+	// remove it has lost its record.
+	ManagedReleased = "false"
 	// SourceUIDLabel on Works and Assignments is the UID of the object at the hub.
 	SourceUIDLabel = "placement.patchbay.io/source-uid"
 	// JoinTokenLabel on a bootstrap token's Secret names the Cluster it is for.
