@@ -182,8 +182,8 @@ func (a *asked) noteObject(one write, deletes bool) {
 		is.deleted = true
 	case one.Subresource == "scale":
 		is = a.objects[one.Key()].last()
-	case one.Subresource != "":
-		return
+	case one.Subresource != "" && one.Subresource != "status":
+		return // its answer is another object
 	default:
 		is.deleted = one.Object.GetDeletionTimestamp() != nil
 		if text, ok := one.Object.GetAnnotations()[v1alpha1.ClustersAnnotation]; ok {

@@ -255,7 +255,7 @@ func TestWatcherSees(t *testing.T) {
 			h.both("2", "}").inventory("update", `{spec: {drain: {mode: Move}}}`).inventory("update", `{spec: {}}`).placed("2", "Removing", "west")
 		}, ""},
 		"DrainOff": {"That drains nothing.", func(h *history) {
-			h.both("2", "}").inventory("update", `{spec: {drain: {mode: Off}}}`).placed("2", "Removing", "west")
+			h.both("2", "}").inventory("update", `{spec: {drain: {mode: "Off"}}}`).placed("2", "Removing", "west")
 		}, "I6"},
 		"Tainted": {"It does not tolerate the taint.", func(h *history) {
 			h.both("2", "}").inventory("update", `{spec: {taints: [{key: a, effect: NoExecute}]}}`).placed("2", "Removing", "west")
@@ -387,10 +387,19 @@ func TestWatcherSees(t *testing.T) {
 			h.add("", bed.HubUser, "delete", "", "pods", "{}")
 			pod("2", "Removing")
 		}, ""},
-		"StatusDeleted": {"Only the hub's own words are of a deletion.", func(h *history) {
-			h.both("2", "}").add("", "other-user", "update", "apps", "deployments", `{}`).Subresource = "status"
-			h.placed("2", "Removing", "west")
-		}, "I6"},
+		"AnnotatedInStatus": {"Who writes the status can change the annotation.", func(h *history) {
+			h.annotate("other-user", "east", "2").annotated("1", "Active").later().annotate("other-user", "west", "2")
+			h.all[len(h.all)-1].Subresource = "status"
+			h.later().annotated("2", "Removing", "west")
+		}, ""},
+		"Subresource": {"The answer of others is not the object.", func(h *history) {
+			h.annotate("other-user", "east", "2").annotated("1", "Active").annotate("other-user", "", "2").
+				add("", "other-user", "create", "apps", "deployments", `{}`).Subresource = "other"
+			h.later().annotated("2", "Removing")
+		}, ""},
+		"Pending": {"It never was there.", func(h *history) {
+			h.policy("create", "{clusters: {names: [east, west]}}").here("2").placed("1", "Pending", "west").placed("2", "Removing", "west")
+		}, ""},
 		"SecretRemoved": {"A placed Secret is removed by an order, too.", func(h *history) {
 			h.add("east", bed.AgentUser, "delete", "", "secrets", `{}`).Precondition = "u"
 		}, "I2"},

@@ -7,7 +7,6 @@ package placement
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +23,7 @@ import (
 const seeded = "seed"
 
 // live is what the hub and the clusters have now of what the test is about, as if it was just
-// written by nobody: the watcher judges what comes after. Of a hub that is without our kinds there is nothing.
+// written by nobody: the watcher judges what comes after.
 func (x *watcher) live(t *testing.T, w *world) []write {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -39,19 +38,19 @@ func (x *watcher) live(t *testing.T, w *world) []write {
 			Time: f.now, Verb: seeded, Group: group, Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName(), Object: o,
 		}})
 	}
-	ours := func(resource string, o client.Object) {
+	ours := func(cluster, resource string, o client.Object) {
 		fields, convertErr := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 		err = errors.Join(err, convertErr)
-		add("", v1alpha1.GroupName, resource, unstructured.Unstructured{Object: fields})
+		add(cluster, v1alpha1.GroupName, resource, unstructured.Unstructured{Object: fields})
 	}
 	for i := range f.clusters {
-		ours("clusters", &f.clusters[i])
+		ours("", "clusters", &f.clusters[i])
 	}
 	for i := range f.placements {
-		ours("placements", &f.placements[i])
+		ours("", "placements", &f.placements[i])
 	}
 	for i := range f.everywhere {
-		ours("clusterplacements", &f.everywhere[i])
+		ours("", "clusterplacements", &f.everywhere[i])
 	}
 	for at, o := range f.objects {
 		if o != nil {
@@ -62,12 +61,19 @@ func (x *watcher) live(t *testing.T, w *world) []write {
 	}
 	for i := range f.assignments { // after the objects that they are of
 		if o := f.assignments[i].Spec.Object; f.concerns(o.Namespace, o.Name) {
-			ours("assignments", &f.assignments[i])
+			ours("", "assignments", &f.assignments[i])
 		}
 	}
 	for i := range f.works {
 		if s := f.works[i].Spec.Source; f.concerns(s.Namespace, s.Name) {
-			ours("works", &f.works[i])
+			ours("", "works", &f.works[i])
+		}
+	}
+	for cluster, records := range f.records {
+		for i := range records {
+			if s := records[i].Spec.Work.Source; f.concerns(s.Namespace, s.Name) {
+				ours(cluster, "appliedworks", &records[i])
+			}
 		}
 	}
 	if err != nil {
@@ -76,24 +82,22 @@ func (x *watcher) live(t *testing.T, w *world) []write {
 	return all
 }
 
-// anew judges what was written so far, and begins anew: the hub is replaced by what it was once,
-// and the resourceVersions of its objects go back. There is what the hub had then, and what the
-// clusters have.
-func (x *watcher) anew(t *testing.T, hub, clusters []write) {
+// anew judges what was written so far, and begins anew, while the hub's API server is away: it is
+// replaced by what it was then, and the resourceVersions of its objects go back. The clusters are
+// what they are now.
+func (x *watcher) anew(t *testing.T, then, now []write) {
 	t.Helper()
 	x.read(t)
 	for _, what := range x.broken() {
 		t.Error(what)
 	}
 	x.all = nil
-	now := time.Now()
-	for _, one := range slices.Concat(hub, clusters) {
-		one.Time = now
-		x.all = append(x.all, one)
+	at := time.Now()
+	for _, hub := range []bool{true, false} {
+		for _, one := range map[bool][]write{true: then, false: now}[hub] {
+			if one.Time = at; (one.cluster == "") == hub {
+				x.all = append(x.all, one)
+			}
+		}
 	}
-}
-
-// hubs are the writes at the hub, or those in clusters.
-func hubs(all []write, at bool) []write {
-	return slices.DeleteFunc(slices.Clone(all), func(one write) bool { return (one.cluster == "") != at })
 }

@@ -145,6 +145,11 @@ func (l *ledger) decide(one write) {
 			continue
 		}
 		h.mayDelete = true
+		if slices.ContainsFunc(before.Targets, func(t v1alpha1.Target) bool {
+			return string(t.Cluster) == s.cluster && t.State == v1alpha1.TargetPending
+		}) {
+			continue // it was never sent there
+		}
 		leaves := l.leave(one, s.cluster, key)
 		leaves.before = before.Decision
 		missing := l.asked.unasked(leaves)

@@ -38,6 +38,9 @@ type watcher struct {
 	// from what they do all the time.
 	behind atomic.Bool
 
+	// logged are patterns of the logs of our programs that are not in the bed's folder.
+	logged []string
+
 	untrue untruths // so far
 }
 
