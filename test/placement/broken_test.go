@@ -463,3 +463,20 @@ func TestWatcherSees(t *testing.T) {
 		})
 	}
 }
+
+// What was only tried is no write.
+func TestWatcherSeesDryRuns(t *testing.T) {
+	t.Parallel()
+	for reason, tc := range map[string]struct {
+		write bed.Write
+		want  bool
+	}{
+		"A patch with the parameter.": {bed.Write{URI: "/api/v1/namespaces/ns/configmaps/web?dryRun=All&fieldManager=a"}, true},
+		"A deletion with the option.": {bed.Write{Request: []byte(`{"kind":"DeleteOptions","dryRun":["All"]}`)}, true},
+		"A patch.":                    {bed.Write{URI: "/api/v1/namespaces/ns/configmaps/web?fieldManager=a", Request: []byte(`{"data":{"a":"b"}}`)}, false},
+	} {
+		if got := (write{"", tc.write}).dry(); got != tc.want {
+			t.Errorf("%s\ngot %t, want %t", reason, got, tc.want)
+		}
+	}
+}
