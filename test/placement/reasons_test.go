@@ -133,8 +133,13 @@ func (u *untruths) look(at time.Time, now map[string]string) {
 	u.since = since
 }
 
-// lookEvery is how often conditions are judged while a test runs.
-const lookEvery = 5 * time.Second
+const (
+	// lookEvery is how often conditions are judged while a test runs.
+	lookEvery = 5 * time.Second
+	// oneMoment is how long a look may take whose facts are of one time. On a machine that takes
+	// longer, programs are behind, too.
+	oneMoment = 2 * time.Second
+)
 
 // lookOut judges the conditions (I9) while the test runs, until stop is called. What an API
 // server that is away does not tell is left to the next look.
@@ -151,7 +156,7 @@ func (x *watcher) lookOut(w *world) (stop func()) {
 			case <-every.C:
 			}
 			f, err := x.facts(ctx, w)
-			if err != nil || x.behind.Load() {
+			if err != nil || x.behind.Load() || time.Since(f.now) > oneMoment {
 				x.untrue.since = nil
 				continue
 			}
