@@ -85,54 +85,65 @@ func (x *watcher) facts(ctx context.Context, w *world) (*facts, error) {
 	return f, errors.Join(append(errs, f.readObjects(ctx, w))...)
 }
 
-// readObjects reads what Assignments, Works and records name, and what refusals are about.
+// place is where objects of one kind are.
+type place struct {
+	cluster, resource, namespace string
+	gvk                          schema.GroupVersionKind
+}
+
+// readObjects reads what Assignments, Works and records name, and what refusals are about: all of
+// a kind in a namespace at once, as a test may have a thousand.
 func (f *facts) readObjects(ctx context.Context, w *world) error {
+	places := map[place]bool{}
+	add := func(cluster string, gvk schema.GroupVersionKind, resource, namespace string) {
+		places[place{cluster, resource, namespace, gvk}] = true
+	}
 	var errs []error
-	get := func(cluster string, gvk schema.GroupVersionKind, resource, namespace, name string) {
-		at := spot{cluster, keyOf(gvk.Group, resource, namespace, name)}
-		if _, done := f.objects[at]; done {
-			return
-		}
-		c, o := w.Hub.Client, object(gvk.GroupVersion().String(), gvk.Kind, namespace, name)
-		if cluster != "" {
-			c = w.Clusters[cluster].Client
-		}
-		err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
-		if f.objects[at] = o; err != nil {
-			f.objects[at] = nil
-		}
-		if !meta.IsNoMatchError(err) {
-			errs = append(errs, client.IgnoreNotFound(err))
-		}
-	}
-	list := func(cluster, kind, resource, namespace string) {
-		all := &unstructured.UnstructuredList{}
-		all.SetAPIVersion("v1")
-		all.SetKind(kind + "List")
-		errs = append(errs, w.Clusters[cluster].Client.List(ctx, all, client.InNamespace(namespace)))
-		for i := range all.Items {
-			f.objects[spot{cluster, keyOf("", resource, namespace, all.Items[i].GetName())}] = &all.Items[i]
-		}
-	}
 	for _, ns := range f.namespaces {
-		get("", schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "namespaces", "", ns)
-		for cluster := range w.Clusters {
-			get(cluster, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "namespaces", "", ns)
-			list(cluster, "ServiceAccount", "serviceaccounts", ns)
-			list(cluster, "PersistentVolumeClaim", "persistentvolumeclaims", ns)
+		for cluster, c := range f.clients(w) {
+			o := object("v1", "Namespace", "", ns)
+			if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err == nil {
+				f.objects[spot{cluster, keyOf("", "namespaces", "", ns)}] = o
+			} else {
+				errs = append(errs, client.IgnoreNotFound(err))
+			}
+			if cluster != "" {
+				add(cluster, schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, "serviceaccounts", ns)
+				add(cluster, schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}, "persistentvolumeclaims", ns)
+			}
 		}
 	}
 	for _, s := range f.said() {
 		if s.assignment != nil {
 			o := s.assignment.Spec.Object
-			get("", schema.GroupVersionKind{Group: o.Group, Version: o.Version, Kind: o.Kind}, o.Resource, o.Namespace, o.Name)
+			add("", schema.GroupVersionKind{Group: o.Group, Version: o.Version, Kind: o.Kind}, o.Resource, o.Namespace)
 		}
 		if s.work != nil && w.Clusters[s.work.cluster] != nil {
 			for _, m := range s.work.manifests {
 				o := manifest(m)
-				get(s.work.cluster, o.GroupVersionKind(), m.Resource, o.GetNamespace(), o.GetName())
+				add(s.work.cluster, o.GroupVersionKind(), m.Resource, o.GetNamespace())
 			}
 		}
 	}
+	for p := range places {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(p.gvk.GroupVersion().WithKind(p.gvk.Kind + "List"))
+		if err := f.clients(w)[p.cluster].List(ctx, list, client.InNamespace(p.namespace)); !meta.IsNoMatchError(err) {
+			errs = append(errs, client.IgnoreNotFound(err))
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			f.objects[spot{p.cluster, keyOf(p.gvk.Group, p.resource, o.GetNamespace(), o.GetName())}] = o
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// clients are those of the hub and the clusters.
+func (*facts) clients(w *world) map[string]client.Client {
+	all := map[string]client.Client{"": w.Hub.Client}
+	for name, c := range w.Clusters {
+		all[name] = c.Client
+	}
+	return all
 }

@@ -6,11 +6,11 @@ package placement
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -25,14 +25,16 @@ type held struct {
 	mayCreate, mayDelete bool // once, for that decision
 	uid, source          types.UID
 	orders               map[types.UID]bool // to delete, by the source's UID
+	stays                bool               // what is there: the plan only goes on without the cluster
 }
 
 // ledger is all spots, while the writes are gone through.
 type ledger struct {
-	spots   map[spot]*held
-	decided map[string]string // the last decision by object
-	asked   *asked            // by people, at the hub
-	broken  []string          // what is against I2, I3 or I6
+	spots  map[spot]*held
+	last   map[string]v1alpha1.AssignmentSpec // by object
+	uids   map[string]types.UID               // of the last Assignment by object
+	asked  *asked                             // by people, at the hub
+	broken []string                           // what is against I2, I3 or I6
 }
 
 func (l *ledger) breaksf(format string, args ...any) {
@@ -52,32 +54,39 @@ func (l *ledger) at(cluster, key string) *held {
 // wants the object, and one deletion, where it no longer does. A creation more is for each time
 // that somebody else deletes the object, unless it is a Pod.
 func (x *watcher) brokenOrders() []string {
-	l := &ledger{spots: map[spot]*held{}, decided: map[string]string{}, asked: newAsked()}
+	l := &ledger{
+		spots: map[spot]*held{}, last: map[string]v1alpha1.AssignmentSpec{}, uids: map[string]types.UID{}, asked: newAsked(),
+	}
 	for _, one := range x.all {
 		if one.cluster == "" {
-			l.asked.note(one)
+			if err := l.asked.note(one); err != nil {
+				l.breaksf("I6: %s cannot be read: %v", one, err)
+			}
 		}
+		deletes := strings.HasPrefix(one.Verb, "delete")
 		switch {
 		case one.cluster == "" && one.Resource == "works":
 			l.order(one)
-		case one.cluster == "" && one.Resource == "assignments" && one.Subresource == "":
+		case one.cluster == "" && one.Resource == "assignments" && one.Subresource == "" && !deletes:
 			l.decide(one)
-		case one.applied() && strings.HasPrefix(one.Verb, "delete"):
+		case one.applied() && deletes:
 			l.removed(one)
 		case one.applied() && one.Created:
 			l.created(one)
-		case one.cluster != "" && strings.HasPrefix(one.Verb, "delete"):
+		case one.cluster != "" && deletes:
 			l.at(one.cluster, one.Key()).mayCreate = one.Resource != "pods" // these are never made again
 		}
 		if uid := one.Object.GetUID(); one.cluster != "" && uid != "" {
 			h := l.at(one.cluster, one.Key())
 			h.uid, h.source = uid, types.UID(one.Object.GetAnnotations()[v1alpha1.SourceUIDAnnotation])
+			h.mayCreate = h.mayCreate && one.Verb != seeded // it is there already
 		}
 	}
 	return l.broken
 }
 
-// order notes what a Work orders to delete.
+// order notes what a Work orders to delete. A cluster that the plan only goes on without must
+// have been left by a person's order by then.
 func (l *ledger) order(one write) {
 	policy, _, _ := unstructured.NestedString(one.Object.Object, "spec", "removal", "policy")
 	source, _, _ := unstructured.NestedString(one.Object.Object, "spec", "removal", "sourceUID")
@@ -86,46 +95,76 @@ func (l *ledger) order(one write) {
 	}
 	cluster := strings.TrimPrefix(one.Namespace, v1alpha1.ClusterNamespacePrefix)
 	for _, key := range manifestKeys(one.Object) {
-		l.at(cluster, key).orders[types.UID(source)] = true
+		h := l.at(cluster, key)
+		h.orders[types.UID(source)] = true
+		if !h.stays {
+			continue
+		}
+		if missing := l.asked.unasked(l.leave(one, cluster, key)); missing != "" {
+			l.breaksf("I6: %s orders %s away from %s, which no person asked for: %s", one, key, cluster, missing)
+		}
+	}
+}
+
+// leave is what a write makes of an object that the last decision does not want in a cluster.
+func (l *ledger) leave(one write, cluster, key string) leave {
+	last := l.last[key]
+	return leave{
+		at: one.Time, key: key, cluster: cluster, object: last.Object, now: last.Decision, before: last.Decision,
+		everywhere: !slices.ContainsFunc(last.Targets, isWanted),
 	}
 }
 
 // decide notes where an Assignment wants its object now.
 func (l *ledger) decide(one write) {
-	ref, _, _ := unstructured.NestedStringMap(one.Object.Object, "spec", "object")
-	if ref["name"] == "" {
-		return // deleted
+	var is v1alpha1.Assignment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object.Object, &is); err != nil {
+		l.breaksf("I6: %s cannot be read: %v", one, err)
+		return
 	}
-	key := ref["group"] + "/" + ref["resource"] + " " + ref["namespace"] + "/" + ref["name"]
+	o := is.Spec.Object
+	key := keyOf(o.Group, o.Resource, o.Namespace, o.Name)
 	wanted := map[string]bool{}
-	targets, _, _ := unstructured.NestedSlice(one.Object.Object, "spec", "targets")
-	for _, value := range targets {
-		target, _ := value.(map[string]any)
-		cluster, _ := target["cluster"].(string)
-		state, _ := target["state"].(string)
-		wanted[cluster] = state == string(v1alpha1.TargetActive) || state == string(v1alpha1.TargetPending)
-		l.at(cluster, key)
+	for _, t := range is.Spec.Targets {
+		wanted[string(t.Cluster)] = isWanted(t)
+		l.at(string(t.Cluster), key)
 	}
-	number, _, _ := unstructured.NestedInt64(one.Object.Object, "spec", "decision", "number")
-	decision := fmt.Sprintf("%s/%d", one.Object.GetUID(), number)
+	before := l.last[key]
+	same := l.uids[key] == is.UID && before.Decision.Number == is.Spec.Decision.Number
+	l.last[key], l.uids[key] = is.Spec, is.UID
 	for s, h := range l.spots {
 		if s.key != key || h.wanted == wanted[s.cluster] {
 			continue
 		}
-		if l.decided[key] == decision {
+		if same {
 			l.breaksf("I3: %s changes whether %s is wanted in %s by no new decision", one, key, s.cluster)
 		}
-		h.wanted = wanted[s.cluster]
+		h.wanted, h.stays = wanted[s.cluster], false
 		if h.wanted {
-			h.mayCreate = true
+			h.mayCreate = one.Verb != seeded || h.uid == ""
 			continue
 		}
 		h.mayDelete = true
-		if missing := l.asked.unasked(key, one.Object, !slices.Contains(slices.Collect(maps.Values(wanted)), true)); missing != "" {
+		if slices.ContainsFunc(before.Targets, func(t v1alpha1.Target) bool {
+			return string(t.Cluster) == s.cluster && t.State == v1alpha1.TargetPending
+		}) {
+			continue // it was never sent there
+		}
+		leaves := l.leave(one, s.cluster, key)
+		leaves.before = before.Decision
+		missing := l.asked.unasked(leaves)
+		if leaves.planned = missing != ""; leaves.planned {
+			missing, h.stays = l.asked.unasked(leaves), true
+		}
+		if missing != "" {
 			l.breaksf("I6: %s leaves %s with %s, which no person asked for: %s", one, s.cluster, key, missing)
 		}
 	}
-	l.decided[key] = decision
+}
+
+// isWanted tells whether a target is to have the object.
+func isWanted(t v1alpha1.Target) bool {
+	return t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetPending
 }
 
 func (l *ledger) created(one write) {

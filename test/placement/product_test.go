@@ -20,6 +20,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/test/apitest"
@@ -89,6 +90,7 @@ func (p *product) tryingOut(t *testing.T) {
 		return nil
 	})
 	p.sh(kubeconfig, "kubectl -n tried rollout status deployment/web --timeout=220s")
+	p.judge(t, kubeconfig, "tried")
 	p.leave(t)
 	p.same(t, "the agent is gone", "tried", before)
 	p.end(t, hub)
@@ -115,6 +117,9 @@ func (p *product) production(t *testing.T) {
 	p.startAgent(t)
 	p.sh(admin, join[1])
 	p.sh(admin, "kubectl wait --for=condition=Reachable cluster/store --timeout=220s")
+	w := p.world(server)
+	x := newWatcher(t, w, "made")
+	x.logged = []string{filepath.Join(p.dir, "*.log")}
 	p.fill(admin, "made")
 	before := p.settled(t, "made")
 
@@ -131,6 +136,7 @@ func (p *product) production(t *testing.T) {
 		return errors.Join(err, unless(n > 0, "no ReplicaSet of %d is touched", len(list.Items)))
 	})
 	before = p.settled(t, "made")
+	x.judge(t, w)
 	if out, err := p.try(admin, "kubectl patchbay hub release"); err == nil || !strings.Contains(out, "end it first") {
 		t.Errorf("release while the hub runs: got %q, %v, want it refused", out, err)
 	}
@@ -145,6 +151,29 @@ func (p *product) production(t *testing.T) {
 	p.sh(admin, "kubectl delete namespace made --timeout=220s") // nothing holds its objects
 	p.leave(t)
 	p.same(t, "hub and agent are uninstalled", "made", before)
+}
+
+// world is the cluster and a hub of it, for a watcher.
+func (p *product) world(hub *bed.Plane) *world {
+	return &world{Bed: &bed.Bed{Hub: hub, Clusters: map[string]*bed.Cluster{"store": p.store}, Dir: filepath.Dir(p.store.Dir())}}
+}
+
+// judge holds a hub that has no audit log to what its objects tell in the end: I7, I8 and I9.
+func (p *product) judge(t *testing.T, kubeconfig, ns string) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub := &bed.Plane{Config: config}
+	if hub.Client, err = client.NewWithWatch(config, client.Options{Scheme: bed.Scheme()}); err != nil {
+		t.Fatal(err)
+	}
+	x, w := &watcher{namespaces: []string{ns}, logged: []string{filepath.Join(p.dir, "*.log")}}, p.world(hub)
+	if x.all = x.live(t, w); len(x.secretValues()) == 0 {
+		t.Error("the hub has no Secret with a value: the search is blind")
+	}
+	x.judge(t, w)
 }
 
 // host installs the hub's program in the cluster as docs/placement.md says. KWOK plays the
@@ -290,6 +319,11 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: settings}
 data: {a: b}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+stringData: {password: secret-of-` + ns + `}
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		p.t.Fatal(err)

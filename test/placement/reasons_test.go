@@ -112,19 +112,77 @@ func (s *said) says() string { return fmt.Sprintf("%s=%s, %s", s.Type, s.Status,
 // slow is how long a condition may be behind what it is about.
 const slow = 20 * time.Second
 
-// brokenReasons is I9 at the end of a test: the conditions that are untrue each time, for a while.
+// untruths are the conditions that were untrue each time they were judged, and since when.
+type untruths struct {
+	since map[string]time.Time
+	lasts map[string]string // those that have lasted too long, with why
+}
+
+// look takes in what is untrue at a time.
+func (u *untruths) look(at time.Time, now map[string]string) {
+	since := map[string]time.Time{}
+	for what, why := range now {
+		first, before := u.since[what]
+		if !before {
+			first = at
+		}
+		if since[what] = first; at.Sub(first) >= slow {
+			if u.lasts == nil {
+				u.lasts = map[string]string{}
+			}
+			u.lasts[what] = fmt.Sprintf("%s (for %s until %s)", why, at.Sub(first).Round(time.Second), at.Format("15:04:05"))
+		}
+	}
+	u.since = since
+}
+
+const (
+	// lookEvery is how often conditions are judged while a test runs.
+	lookEvery = 5 * time.Second
+	// oneMoment is how long a look may take whose facts are of one time. On a machine that takes
+	// longer, programs are behind, too.
+	oneMoment = 2 * time.Second
+)
+
+// lookOut judges the conditions (I9) while the test runs, until stop is called. What an API
+// server that is away does not tell is left to the next look.
+func (x *watcher) lookOut(w *world) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for every := time.NewTicker(lookEvery); ; {
+			select {
+			case <-ctx.Done():
+				every.Stop()
+				return
+			case <-every.C:
+			}
+			f, err := x.facts(ctx, w)
+			if err != nil || x.behind.Load() || time.Since(f.now) > oneMoment {
+				x.untrue.since = nil
+				continue
+			}
+			x.untrue.look(f.now, f.untrue())
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// brokenReasons is I9 when a test has ended: the conditions that were untrue for a while in it,
+// or that do not become true.
 func (x *watcher) brokenReasons(ctx context.Context, w *world) ([]string, error) {
-	var broken map[string]string
-	for end := time.Now().Add(slow); ; <-time.After(10 * poll) {
+	for {
 		f, err := x.facts(ctx, w)
 		if err != nil {
 			return nil, err
 		}
-		now := f.untrue()
-		maps.DeleteFunc(now, func(what, _ string) bool { return broken != nil && broken[what] == "" }) // it was true in between
-		if broken = now; len(broken) == 0 || time.Now().After(end) {
-			return lines(broken), nil
+		x.untrue.look(f.now, f.untrue())
+		lasting := slices.ContainsFunc(slices.Collect(maps.Keys(x.untrue.since)), func(what string) bool { return x.untrue.lasts[what] == "" })
+		if !lasting {
+			return lines(x.untrue.lasts), nil
 		}
+		<-time.After(10 * poll)
 	}
 }
 

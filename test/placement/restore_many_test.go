@@ -35,6 +35,8 @@ import (
 func TestSafetyManyWorksGoOn(t *testing.T) {
 	w := another(t)
 	ns := w.namespace(t)
+	x := watch(t, w, ns)
+	x.behind.Store(true) // each condition waits for a thousand others
 	log, err := w.Clusters["east"].AuditLog()
 	if err != nil {
 		t.Fatal(err)
@@ -50,13 +52,13 @@ func TestSafetyManyWorksGoOn(t *testing.T) {
 		t.Fatalf("Pods in east: got %v, want %d", podsBefore, pods)
 	}
 
-	backup := filepath.Join(t.TempDir(), "etcd")
+	backup, then := filepath.Join(t.TempDir(), "etcd"), x.live(t, w)
 	w.offline(t, func() error { return os.CopyFS(backup, os.DirFS(w.Hub.Control.EtcdData())) })
 	forEach(t, all, func(o client.Object) error {
 		return w.Hub.Client.Patch(t.Context(), fresh(o), client.RawPatch(types.MergePatchType, []byte(lateState(o))))
 	})
 	w.awaitState(t, all, "late")
-	w.replace(t, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
+	w.replace(t, x, then, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
 	w.awaitMismatch(t, true)
 	w.awaitWorks(t, all, "halted", func(s *v1alpha1.WorkStatus) bool { return s.Halted != nil && s.Halted.Record != "" })
 

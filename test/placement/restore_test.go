@@ -32,6 +32,7 @@ func TestKubeStellarHubRestored(t *testing.T) {
 	t.Parallel()
 	w := another(t)
 	ns := w.namespace(t)
+	x := watch(t, w, ns)
 	log, err := w.Clusters["east"].AuditLog()
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func TestKubeStellarHubRestored(t *testing.T) {
 	early, late := object("v1", "ConfigMap", ns, "early"), object("v1", "ConfigMap", ns, "late")
 	w.awaitWhere(t, early, "east")
 
-	backup := filepath.Join(t.TempDir(), "etcd")
+	backup, then := filepath.Join(t.TempDir(), "etcd"), x.live(t, w)
 	w.offline(t, func() error { return os.CopyFS(backup, os.DirFS(w.Hub.Control.EtcdData())) })
 	w.scale(t, ns, 3)
 	w.apply(t, w.Hub.Client, ns, settings("late", "east"))
@@ -51,7 +52,7 @@ func TestKubeStellarHubRestored(t *testing.T) {
 	w.where(t, web)
 	uid := web.GetUID()
 
-	w.replace(t, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
+	w.replace(t, x, then, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
 	w.awaitMismatch(t, true)
 	for n := range 4 { // its revisions overtake what the agent has seen
 		w.scale(t, ns, 4+n)
@@ -75,7 +76,7 @@ func TestKubeStellarHubRestored(t *testing.T) {
 	if err := w.hub.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.replace(t, func(data string) error { return os.Mkdir(data, 0o700) })
+	w.replace(t, x, nil, func(data string) error { return os.Mkdir(data, 0o700) })
 	w.restartHub(t)
 	if err := w.Accept(t.Context(), "east", v1alpha1.ClusterSpec{}); err != nil {
 		t.Fatal(err)
@@ -176,11 +177,12 @@ func (w *world) offline(t *testing.T, do func() error) {
 	}
 }
 
-// replace puts other data into the hub's etcd.
-func (w *world) replace(t *testing.T, fill func(data string) error) {
+// replace puts other data into the hub's etcd. A hub that has them is what it was then.
+func (w *world) replace(t *testing.T, x *watcher, then []write, fill func(data string) error) {
 	t.Helper()
-	data := w.Hub.Control.EtcdData()
+	data, now := w.Hub.Control.EtcdData(), x.live(t, w)
 	w.offline(t, func() error {
+		x.anew(t, then, now)
 		if err := os.RemoveAll(data); err != nil {
 			return err
 		}

@@ -78,6 +78,9 @@ func (x *watcher) has() func(text []byte) bool {
 
 // brokenSecrets is I8, as far as writes tell: no value of a Secret is written into anything else.
 func (x *watcher) brokenSecrets() (broken []string) {
+	if len(x.secretValues()) == 0 {
+		return nil
+	}
 	has := x.has()
 	for _, one := range x.all {
 		if one.Resource != "secrets" && (has(one.Request) || has(encoded(one.Object)) || has([]byte(one.URI))) {
@@ -100,6 +103,9 @@ func (x *watcher) leaks(ctx context.Context, w *world) (broken []string, seen ma
 		planes[name] = c.Plane
 	}
 	for name, p := range planes {
+		if p.Control == nil {
+			continue // a hub that was made by patchbay-hub up: its etcd is its own
+		}
 		err = errors.Join(err, p.Stored(ctx, func(key string, value []byte) {
 			switch {
 			case !has(value) && !has([]byte(key)):
@@ -115,6 +121,10 @@ func (x *watcher) leaks(ctx context.Context, w *world) (broken []string, seen ma
 		err = errors.Join(err, errors.New("our programs have no logs"))
 	}
 	err = errors.Join(err, globErr)
+	for _, pattern := range x.logged {
+		more, globErr := filepath.Glob(pattern)
+		logs, err = append(logs, more...), errors.Join(err, globErr)
+	}
 	for _, log := range logs {
 		raw, readErr := os.ReadFile(log)
 		err = errors.Join(err, readErr)

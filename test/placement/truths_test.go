@@ -202,9 +202,7 @@ func (f *facts) chosen(o *unstructured.Unstructured) (found []v1alpha1.Cluster) 
 
 // wanted are the targets that are to have the object.
 func wanted(a *v1alpha1.Assignment) []v1alpha1.Target {
-	return slices.DeleteFunc(slices.Clone(a.Spec.Targets), func(t v1alpha1.Target) bool {
-		return t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetPending
-	})
+	return slices.DeleteFunc(slices.Clone(a.Spec.Targets), func(t v1alpha1.Target) bool { return !isWanted(t) })
 }
 
 // placedAsAsked: each target is asked for, and replicas that are divided add up.
@@ -238,12 +236,20 @@ func placedAsAsked(f *facts, s *said, o *unstructured.Unstructured) string {
 
 // desired is how many replicas an object asks for.
 func desired(o *unstructured.Unstructured) int64 {
-	for _, field := range []string{"replicas", "completions", "parallelism"} {
-		if n, ok, _ := unstructured.NestedInt64(o.Object, "spec", field); ok {
-			return n
-		}
+	if n, ok := counted(o); ok {
+		return n
 	}
 	return 1
+}
+
+// counted is how many replicas an object says that it asks for.
+func counted(o *unstructured.Unstructured) (int64, bool) {
+	for _, field := range []string{"replicas", "completions", "parallelism"} {
+		if n, ok, _ := unstructured.NestedInt64(o.Object, "spec", field); ok {
+			return n, true
+		}
+	}
+	return 0, false
 }
 
 // noClustersRequested: no cluster is to have it, by the annotation or as it is on its way out.

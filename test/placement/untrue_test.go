@@ -293,6 +293,37 @@ func TestWatcherSeesUntrueReasons(t *testing.T) {
 	}
 }
 
+// A condition may be behind what it is about for a while. It is broken when it was untrue each time
+// in that while, also when it has become true by the end of the test.
+func TestWatcherSeesLastingUntruths(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		reason, looks string // one each 5 s: whether the condition is untrue then
+		broken        bool
+	}{
+		{"It was behind.", "-xxxx-", false},
+		{"It was for too long.", "-xxxxx-", true},
+		{"It was true in between.", "xxxx-xxxx", false},
+		{"Nobody could look for a while.", "xxxx?xxxx", false},
+	}
+	for _, tc := range cases {
+		u := untruths{}
+		for i, look := range tc.looks {
+			switch at := time.Unix(int64(i)*int64(lookEvery/time.Second), 0); look {
+			case 'x':
+				u.look(at, map[string]string{"web says Settled": "it is not"})
+			case '-':
+				u.look(at, nil)
+			default:
+				u.since = nil
+			}
+		}
+		if got := len(lines(u.lasts)) > 0; got != tc.broken {
+			t.Errorf("%s\n%s: got broken %t, want %t", tc.reason, tc.looks, got, tc.broken)
+		}
+	}
+}
+
 // A condition that nobody thought of is not passed over, and each reason of the API is thought of.
 func TestEachReasonIsThoughtOf(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@
 package placement
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +34,14 @@ type watcher struct {
 	loss bool
 	// force allows what I4 forbids of fields: the policy says so.
 	force bool
+	// behind allows conditions to be untrue for long while the test runs (I9): it keeps our programs
+	// from what they do all the time.
+	behind atomic.Bool
+
+	// logged are patterns of the logs of our programs that are not in the bed's folder.
+	logged []string
+
+	untrue untruths // so far
 }
 
 // write is one write and where it was.
@@ -48,11 +58,40 @@ func (w write) ours() bool {
 
 // applied tells whether it is an agent's write of somebody's object in a cluster.
 func (w write) applied() bool {
-	return w.cluster != "" && w.User == bed.AgentUser && w.Group != v1alpha1.GroupName && w.Resource != "secrets" && w.Resource != "namespaces" && w.Resource != "rolebindings"
+	own := w.Group == v1alpha1.GroupName || w.Resource == "namespaces" || w.Resource == "rolebindings" ||
+		w.Resource == "secrets" && (w.Namespace == v1alpha1.CopyNamespace || w.Namespace == v1alpha1.SystemNamespace)
+	return w.cluster != "" && w.User == bed.AgentUser && !own
+}
+
+// dry tells whether nothing was written: it was only tried.
+func (w write) dry() bool {
+	return strings.Contains(w.URI, "dryRun=All") || bytes.Contains(w.Request, []byte(`"dryRun":["All"]`))
 }
 
 // watch begins to watch; the end of the test checks.
 func watch(t *testing.T, w *world, namespaces ...string) *watcher {
+	t.Helper()
+	x := newWatcher(t, w, namespaces...)
+	stop := x.lookOut(w)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			x.settle(t)
+		}
+		stop()
+		if !t.Failed() {
+			x.judge(t, w)
+		}
+		for _, ns := range namespaces { // nobody waits for it: the next test has another
+			if err := w.Hub.Client.Delete(context.Background(), object("v1", "Namespace", "", ns)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return x
+}
+
+// newWatcher is a watcher that nobody has judge yet.
+func newWatcher(t *testing.T, w *world, namespaces ...string) *watcher {
 	t.Helper()
 	x := &watcher{logs: map[string]*bed.Log{}, namespaces: namespaces}
 	var err error
@@ -64,17 +103,7 @@ func watch(t *testing.T, w *world, namespaces ...string) *watcher {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() {
-		if !t.Failed() {
-			x.settle(t)
-			x.judge(t, w)
-		}
-		for _, ns := range namespaces { // nobody waits for it: the next test has another
-			if err := w.Hub.Client.Delete(context.Background(), object("v1", "Namespace", "", ns)); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	x.all = x.live(t, w)
 	return x
 }
 
@@ -89,9 +118,10 @@ func (x *watcher) read(t *testing.T) []write {
 		}
 		for _, one := range writes {
 			switch w := (write{cluster, one}); {
+			case w.dry():
 			case x.concerns(one):
 				fresh = append(fresh, w)
-			case one.Resource == "clusters": // judged, but they tell of other tests, too
+			case cluster == "" && one.Resource == "clusters": // judged, but they tell of other tests, too
 				x.all = append(x.all, w)
 			}
 		}
@@ -104,7 +134,7 @@ func (x *watcher) read(t *testing.T) []write {
 func (x *watcher) concerns(w bed.Write) bool {
 	source, _, _ := unstructured.NestedString(w.Object.Object, "spec", "source", "namespace")
 	return slices.ContainsFunc(x.namespaces, func(ns string) bool {
-		return w.Namespace == ns || source == ns || strings.Contains(string(w.Request), ns)
+		return w.Namespace == ns || w.Namespace == "" && w.Name == ns || source == ns || strings.Contains(string(w.Request), ns)
 	})
 }
 
@@ -174,6 +204,7 @@ func (x *watcher) judge(t *testing.T, w *world) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	x.read(t)
 	leaks, _, err := x.leaks(ctx, w)
 	untrue, reasonsErr := x.brokenReasons(ctx, w)
 	if err := errors.Join(err, reasonsErr); err != nil {
