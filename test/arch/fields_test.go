@@ -15,9 +15,8 @@ import (
 
 // unread are fields that code need not read, each with its reason.
 var unread = map[string]string{
-	"PlacementSpec.Volumes":    "the API server takes no other value than Refuse yet (TestRefusals)",
-	"ReplicaPolicy.By":         "the API server takes no other value than Static yet (TestRefusals)",
-	"ObjectReference.Resource": "it tells clients the object's URL",
+	"PlacementSpec.Volumes": "the API server takes no other value than Refuse yet (TestRefusals)",
+	"ReplicaPolicy.By":      "the API server takes no other value than Static yet (TestRefusals)",
 }
 
 // A field of a placement kind that a person or the hub sets is read by code, and one that is

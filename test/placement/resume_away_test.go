@@ -27,6 +27,7 @@ func TestSafetyAgentAwayMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := another(t)
 	ns := w.namespace(t)
+	x := watch(t, w, ns)
 	log, err := w.Clusters["east"].AuditLog()
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func TestSafetyAgentAwayMeanwhile(t *testing.T) {
 		}
 	}
 	w.awaitWhere(t, config, "east")
-	backup := filepath.Join(t.TempDir(), "etcd")
+	backup, then := filepath.Join(t.TempDir(), "etcd"), x.live(t, w)
 	w.offline(t, func() error { return os.CopyFS(backup, os.DirFS(w.Hub.Control.EtcdData())) })
 	edit("late")
 	w.awaitState(t, []client.Object{web}, "late")
@@ -53,7 +54,7 @@ func TestSafetyAgentAwayMeanwhile(t *testing.T) {
 	if err := w.agents["east"].Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.replace(t, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
+	w.replace(t, x, then, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
 	w.awaitAway(t)
 	for _, state := range []string{"restored", "again", "past"} {
 		edit(state)

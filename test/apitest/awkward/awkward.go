@@ -124,12 +124,18 @@ func (c *checker) store(t *testing.T, o *unstructured.Unstructured) *unstructure
 	if err := c.env.Client.Create(t.Context(), stored); err != nil {
 		t.Fatalf("create %s: %v", o.GetKind(), err)
 	}
+	status, ok := o.Object["status"]
 	t.Cleanup(func() {
-		if err := c.env.Client.Delete(context.WithoutCancel(t.Context()), stored); err != nil {
+		ctx, last := context.WithoutCancel(t.Context()), stored.DeepCopy()
+		var err error
+		if last.Object["status"] = map[string]any{}; ok { // some are not deleted while it says that they are in use
+			err = c.env.Client.Status().Update(ctx, last)
+		}
+		if err := errors.Join(err, c.env.Client.Delete(ctx, last)); err != nil {
 			t.Error(err)
 		}
 	})
-	if status, ok := o.Object["status"]; ok {
+	if ok {
 		stored.Object["status"] = status
 		if err := c.env.Client.Status().Update(t.Context(), stored); err != nil {
 			t.Fatalf("write status of %s: %v", o.GetKind(), err)
