@@ -91,16 +91,13 @@ func (w *Wish) Plan(s Situation) (Plan, error) {
 // keepVolumes keeps the object in clusters that have its volumes: without replicas where there are
 // fewer in all. It refuses a plan that moves the object, or replicas, away from them.
 func (p *planning) keepVolumes(found []candidate) error {
-	var had, have int64
-	for _, n := range p.Has {
-		had += n
-	}
-	for _, n := range p.Wanted {
-		have += n
+	away := false // replicas go to where the volumes are not
+	for name, n := range p.Wanted {
+		away = away || n > p.Has[name] && p.Volumes[name] == ""
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Volumes)) {
 		n, ok := p.Wanted[name]
-		moved := p.Counted && n < p.Has[name] && have >= had
+		moved := p.Counted && n < p.Has[name] && away
 		if ok && !moved {
 			continue
 		}

@@ -156,6 +156,14 @@ func TestPlan(t *testing.T) {
 			text: "east,west", replicas: 1, has: m{"east": 1, "west": 1}, volumes: map[string]string{"east": "data", "west": "data"},
 			want: m{"east": 1, "west": 0}, reason: "a claim is not left behind because a replica is",
 		},
+		"volumes and new weights": {
+			text: "east=0,west=1", replicas: 3, has: m{"east": 3}, volumes: map[string]string{"east": "data"}, want: m{"east": 3},
+			because: v1alpha1.ReasonVolumesRefused, reason: "replicas in west would start without their data",
+		},
+		"volumes in both and new weights": {
+			text: "east=1,west=3", replicas: 4, has: m{"east": 2, "west": 2}, volumes: map[string]string{"east": "data", "west": "data"},
+			want: m{"east": 1, "west": 3}, reason: "each cluster has its data",
+		},
 		"volumes, removed": {
 			text: "", replicas: 1, has: m{"east": 1}, volumes: map[string]string{"east": "data"}, want: m{},
 			reason: "a person ordered it",
