@@ -118,6 +118,11 @@ func (p *pass) losesLeader(ctx context.Context) error {
 		if !k.namespaced || !render.CanLead(k.GroupKind()) {
 			continue
 		}
+		if !p.listed(ctx, k) {
+			p.again(leaderWait)
+			return &policy.Error{Reason: v1alpha1.ReasonAssignmentLost, Message: fmt.Sprintf(
+				"objects of kind %s cannot be listed, and one of them may take this object along: it stays", k.Kind)}
+		}
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
 		if err := p.cached.List(ctx, list, client.InNamespace(p.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {

@@ -23,6 +23,8 @@ import (
 const (
 	// drainRetry is how long to wait for another object to leave a cluster.
 	drainRetry = time.Second
+	// listWait is how long to wait for a kind whose objects are not listed yet.
+	listWait = time.Second
 	// namespaceWait is how long to wait for the namespace of a Cluster.
 	namespaceWait = 500 * time.Millisecond
 )
@@ -70,6 +72,9 @@ func (h *hub) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) 
 		return reconcile.Result{RequeueAfter: lookSoon}, nil
 	case !served: // its definition is gone: what is placed stays
 		return reconcile.Result{}, nil
+	}
+	if !h.listed(ctx, k) {
+		return reconcile.Result{RequeueAfter: listWait}, nil
 	}
 	p := &pass{hub: h, key: key, kind: k}
 	concerned, err := p.read(ctx)

@@ -29,13 +29,8 @@ func TestUnservedIsNotDeleted(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "queues.unserved.example.com"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: "unserved.example.com", Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "queues", Singular: "queue", Kind: "Queue", ListKind: "QueueList"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: new(true),
-				}},
-			}},
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "queues", Singular: "queue", Kind: "Queue", ListKind: "QueueList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{anyVersion("v1", true)},
 		},
 	}
 	b.create(definition)
@@ -78,5 +73,66 @@ func TestUnservedIsNotDeleted(t *testing.T) {
 	}
 	if w.Spec.Removal != nil {
 		t.Errorf("its Work is ordered removed: %+v", w.Spec.Removal)
+	}
+}
+
+// A kind whose objects cannot be listed, as its conversion webhook does not answer, holds up no
+// other: policies are followed as before.
+func TestUnlistedKindHoldsUpNothing(t *testing.T) {
+	b := newBench(t)
+	ns := b.namespace("unlisted")
+	b.cluster("unlisted-east", v1alpha1.ClusterSpec{})
+	definition := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "queues.unlisted.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "unlisted.example.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "queues", Singular: "queue", Kind: "Queue", ListKind: "QueueList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{anyVersion("v1", true)},
+		},
+	}
+	b.create(definition)
+	t.Cleanup(func() { _ = b.client.Delete(context.Background(), definition) })
+	old := empty(schema.GroupVersionKind{Group: "unlisted.example.com", Version: "v1", Kind: "Queue"})
+	old.SetNamespace(ns)
+	old.SetName("orders")
+	b.eventually("the kind to be served", func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(b.client.Create(ctx, old.DeepCopy()))
+	})
+	if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(definition), definition); err != nil {
+		t.Fatal(err)
+	}
+	definition.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{anyVersion("v1", false), anyVersion("v2", true)}
+	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/convert")},
+			ConversionReviewVersions: []string{"v1"},
+		},
+	}
+	if err := b.client.Update(t.Context(), definition); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("objects of the new version not to be listed", func(ctx context.Context) error {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "unlisted.example.com", Version: "v2", Kind: "QueueList"})
+		if err := b.client.List(ctx, list); err == nil || apierrors.IsNotFound(err) {
+			return fmt.Errorf("%w: %w", errNotYet, err)
+		}
+		return nil
+	})
+	b.create(configMap(ns, "web", ""))
+	b.create(&v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}, Spec: v1alpha1.PlacementSpec{
+		Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{"unlisted-east"}},
+	}})
+	b.runs(configKey(ns, "web"), map[string]int32{"unlisted-east": 0})
+}
+
+// anyVersion is a version of a custom kind that takes all fields.
+func anyVersion(name string, storage bool) apiextensionsv1.CustomResourceDefinitionVersion {
+	return apiextensionsv1.CustomResourceDefinitionVersion{
+		Name: name, Served: true, Storage: storage,
+		Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+			Type: "object", XPreserveUnknownFields: new(true),
+		}},
 	}
 }

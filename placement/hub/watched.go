@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -57,10 +58,21 @@ func (h *hub) assigned(ctx context.Context, namespace string) (keys []Key) {
 	return keys
 }
 
+// listed says that the cache has all objects of a kind. It may never have them: when a conversion
+// webhook does not answer, or an object cannot be decrypted. A look into the cache would wait for
+// that.
+func (h *hub) listed(ctx context.Context, k kind) bool {
+	informer, err := h.cached.GetInformer(ctx, metadata(k.GroupVersionKind), cache.BlockUntilSynced(false))
+	return err == nil && informer.HasSynced()
+}
+
 // all are the objects of all placeable kinds, of one namespace or of all.
 func (h *hub) all(ctx context.Context, namespace string) (keys []Key) {
 	for _, k := range h.kinds.all() {
 		if namespace != "" && !k.namespaced {
+			continue
+		}
+		if !h.listed(ctx, k) { // its objects come by themselves when it can be
 			continue
 		}
 		list := &metav1.PartialObjectMetadataList{}
