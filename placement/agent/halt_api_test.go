@@ -505,15 +505,15 @@ func keepPolicy() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.Validati
 }
 
 // An order for an object whose kind is no longer served in the version that it was made in
-// removes it in another.
+// removes it in another. Where no version is served it is not taken for gone.
 func TestAgentRemovesWhatIsServedInAnotherVersion(t *testing.T) {
 	b := start(t)
-	crd := func(served bool) *unstructured.Unstructured {
+	crd := func(v1, v2 bool) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{}
 		text := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},"spec":{
 			"group":"example.com","scope":"Namespaced","names":{"kind":"Widget","plural":"widgets"},"versions":[
 			{"name":"v1","served":%t,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}},
-			{"name":"v2","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, served)
+			{"name":"v2","served":%t,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, v1, v2)
 		if err := o.UnmarshalJSON([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -523,16 +523,22 @@ func TestAgentRemovesWhatIsServedInAnotherVersion(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "widgets", Labels: map[string]string{"placement.patchbay.io/aggregate-to-agent": "true"}},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"example.com"}, Resources: []string{"widgets"}, Verbs: []string{"*"}}},
 	}
-	if err := errors.Join(b.Create(t.Context(), crd(true)), b.Create(t.Context(), role), bed.Aggregate(t.Context(), b)); err != nil {
+	if err := errors.Join(b.Create(t.Context(), crd(true, true)), b.Create(t.Context(), role), bed.Aggregate(t.Context(), b)); err != nil {
 		t.Fatal(err)
+	}
+	serve := func(v1, v2 bool) {
+		t.Helper()
+		spec, err := json.Marshal(map[string]any{"spec": crd(v1, v2).Object["spec"]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.patch(t, crd(v1, v2), string(spec))
 	}
 	w := b.work(t, "widget", nil, manifest(t, "widgets", `{apiVersion: example.com/v1, kind: Widget, metadata: {name: one, namespace: default}}`))
 	b.awaitWork(t, w, "applied", applied(1))
-	spec, err := json.Marshal(map[string]any{"spec": crd(false).Object["spec"]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.patch(t, crd(false), string(spec))
+	stays := b.work(t, "widget-2", nil, manifest(t, "widgets", `{apiVersion: example.com/v1, kind: Widget, metadata: {name: two, namespace: default}}`))
+	b.awaitWork(t, stays, "applied", applied(1))
+	serve(false, true)
 	eventually(t, "v1 is no longer served", func() error {
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget"}}
 		err := b.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "one"}, o)
@@ -546,6 +552,21 @@ func TestAgentRemovesWhatIsServedInAnotherVersion(t *testing.T) {
 	if b.object(t, "example.com/v2", "Widget", "default", "one") != nil {
 		t.Error("the object is still there")
 	}
+	serve(false, false) // it is still there, and cannot be removed
+	eventually(t, "v2 is no longer served", func() error {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v2", "kind": "Widget"}}
+		err := b.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "two"}, o)
+		if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || meta.IsNoMatchError(err) {
+			return nil
+		}
+		return fmt.Errorf("got %w, want that it is not served", err)
+	})
+	b.order(t, stays)
+	b.awaitWork(t, stays, "it cannot be removed", failed(v1alpha1.ReasonRefused, "CustomResourceDefinition widgets.example.com must serve a version"))
+	if err := b.Delete(t.Context(), crd(false, false)); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitWork(t, stays, "it is gone with its definition", failed(v1alpha1.ReasonOrdered, ""))
 }
 
 // (Safety 4) The order of a restored hub is carried out when a person says so, and is none when

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -261,13 +262,13 @@ func (a *applier) left(t target, uid types.UID, now time.Time) progress {
 }
 
 // stored reads a live object to remove it; nil when there is none. A kind that is served in
-// another version is read in that one; one that is not served at all has no objects.
+// another version is read in that one; one that is not defined any more has no objects.
 func (a *applier) stored(ctx context.Context, t target) (*unstructured.Unstructured, error) {
 	live, err := a.resource(t).Get(ctx, t.object.GetName(), metav1.GetOptions{})
 	if err != nil && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err) {
 		version, err := a.served(t)
 		if version == "" || err != nil {
-			return nil, err
+			return nil, errors.Join(err, a.undefined(ctx, t))
 		}
 		t.gvr.Version = version
 		live, err = a.resource(t).Get(ctx, t.object.GetName(), metav1.GetOptions{})
@@ -283,6 +284,21 @@ func (a *applier) stored(ctx context.Context, t target) (*unstructured.Unstructu
 		return nil, fmt.Errorf("get %s: %w", t, err)
 	}
 	return live, nil
+}
+
+// undefined checks that the definition of a kind that is not served is gone, and its objects with
+// it. While it is there they are, too, and nobody can remove them.
+func (a *applier) undefined(ctx context.Context, t target) error {
+	name := t.gvr.GroupResource().String()
+	_, err := a.dynamic.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")).Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		return &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: its kind is not served, so it cannot be removed: "+
+			"CustomResourceDefinition %s must serve a version, or be deleted with all objects of the kind", t, name)}
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("get CustomResourceDefinition %s: %w", name, err)
 }
 
 // served is a version in which the API server serves a target's kind now; "" when in none.
