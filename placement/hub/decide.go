@@ -23,6 +23,7 @@ func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment,
 	}
 	next := p.record.DeepCopy()
 	p.adopt(next)
+	before := slices.Clone(next.Spec.Targets)
 	if p.object != nil {
 		next.Spec.Object = p.reference()
 		next.Spec.Decision.Requests = render.Requests(p.object)
@@ -42,6 +43,11 @@ func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment,
 			p.note(next, w)
 		}
 	}
+	if mistake != nil || p.wish == nil {
+		for _, t := range before { // it waits for a person, not for a drain
+			p.drains.stay(string(t.Cluster), p.key)
+		}
+	}
 	p.saidPlaced(mistake, w)
 	if mistake == nil {
 		if err := p.follow(ctx, next); err != nil {
@@ -49,7 +55,7 @@ func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment,
 		}
 	}
 	p.step(ctx, next, w)
-	if err := p.sureToLeave(ctx, next); err != nil {
+	if err := p.sureToLeave(ctx, before, next); err != nil {
 		return nil, err
 	}
 	p.ledger.put(p.key, claimOf(next))
@@ -64,6 +70,12 @@ func (p *pass) note(a *v1alpha1.Assignment, w wanted) {
 	if p.wish != nil {
 		if d.PolicyUID = p.wish.UID; p.wish.Source == policy.SourceAnnotation {
 			d.PolicyUID = "" // the policy has not placed it
+		}
+		if !p.restLost {
+			d.AnnotatedPolicyUID, d.AnnotationDigest = "", ""
+			if p.wish.Source == policy.SourceAnnotation && p.wish.UID != "" {
+				d.AnnotatedPolicyUID, d.AnnotationDigest = p.wish.UID, p.annotationDigest()
+			}
 		}
 		if p.wish.UID != "" || d.OnDelete == "" { // an annotation alone leaves what a policy said before
 			d.OnDelete = p.wish.Spec.OnDelete

@@ -119,7 +119,7 @@ func (p *pass) losesLeader(ctx context.Context) error {
 			continue
 		}
 		if !p.listed(ctx, k) {
-			p.again(leaderWait)
+			p.again(listWait)
 			return &policy.Error{Reason: v1alpha1.ReasonAssignmentLost, Message: fmt.Sprintf(
 				"objects of kind %s cannot be listed, and one of them may take this object along: it stays", k.Kind)}
 		}
@@ -172,9 +172,8 @@ func (p *pass) follow(ctx context.Context, a *v1alpha1.Assignment) error {
 	if err != nil {
 		return err
 	}
-	follows = append(follows[:min(len(follows), maxFollows)], before...)
+	follows = append(follows, before...) // what was named last comes first
 	a.Spec.Follows = follows[:min(len(follows), maxFollows)]
-	slices.SortFunc(a.Spec.Follows, byKey)
 	return nil
 }
 
@@ -190,7 +189,7 @@ func (p *pass) taken(ctx context.Context, a *v1alpha1.Assignment, named map[v1al
 		return nil, nil
 	}
 	for _, f := range a.Spec.Follows {
-		if named[f] {
+		if named[f] || f.Kind == scaler && !p.yields() {
 			continue
 		}
 		k, served := p.kinds.get(schema.GroupKind{Group: f.Group, Kind: f.Kind})
@@ -210,11 +209,18 @@ func (p *pass) taken(ctx context.Context, a *v1alpha1.Assignment, named map[v1al
 	return stay, nil
 }
 
+// scaler is the kind that goes along only where the policy leaves spec.replicas to it.
+const scaler = "HorizontalPodAutoscaler"
+
+func (p *pass) yields() bool {
+	return p.wish != nil && slices.Contains(p.wish.Spec.Apply.Yield, "spec.replicas")
+}
+
 // along finds what says itself that it is for the object. What scales the object goes
 // along where the policy leaves spec.replicas to it, or the two would contend.
 func (p *pass) along(ctx context.Context, found map[v1alpha1.FollowReference]bool) error {
 	for _, gvk := range render.Along() {
-		if gvk.Kind == "HorizontalPodAutoscaler" && (p.wish == nil || !slices.Contains(p.wish.Spec.Apply.Yield, "spec.replicas")) {
+		if gvk.Kind == scaler && !p.yields() {
 			continue
 		}
 		list := &unstructured.UnstructuredList{}

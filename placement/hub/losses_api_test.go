@@ -156,6 +156,42 @@ func TestLostPlacementDoesNotFallBack(t *testing.T) {
 	b.runs(key, map[string]int32{"fallback-south": 0})
 }
 
+// (Safety 1) An annotated object that loses the policy which said the rest keeps what runs, too.
+func TestLostPolicyBeneathAnAnnotation(t *testing.T) {
+	b := newBench(t)
+	ns := b.namespace("beneath")
+	names := []v1alpha1.ClusterName{"beneath-east", "beneath-west"}
+	for _, name := range names {
+		b.cluster(string(name), v1alpha1.ClusterSpec{})
+	}
+	rest := func() *v1alpha1.Placement {
+		p := &v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "rest"}}
+		p.Spec.Clusters.Names, p.Spec.Replicas.Mode = names, v1alpha1.ReplicasDuplicate
+		p.Spec.Apply.Yield = []v1alpha1.FieldPath{"spec.paused"}
+		return p
+	}
+	p := rest()
+	b.create(p)
+	d := deployment(ns, "web", "beneath-east,beneath-west", 2)
+	d.Spec.Template.Spec.Containers[0].EnvFrom = nil
+	b.create(d)
+	key := deploymentKey(ns, "web")
+	b.runs(key, map[string]int32{"beneath-east": 2, "beneath-west": 2})
+	before := b.work(key, "beneath-east", "sent", notOrdered).Spec
+	check := b.unremoved(ns)
+	b.delete(p)
+	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonNoPolicy, "the annotation alone would take it from where it runs")
+	b.runs(key, map[string]int32{"beneath-east": 2, "beneath-west": 2})
+	if after := b.work(key, "beneath-east", "there", notOrdered).Spec; after.Revision != before.Revision {
+		t.Errorf("Work: got %+v, want it as it was: %+v", after, before)
+	}
+	b.create(rest())
+	b.states(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonSettled, "")
+	check()
+	b.annotate(d, "beneath-west")
+	b.runs(key, map[string]int32{"beneath-west": 2})
+}
+
 // (Safety 5) An order whose Work is lost is given again: what the cluster has is not forgotten.
 func TestLostWorkIsOrderedAgain(t *testing.T) {
 	b := newBench(t)

@@ -56,7 +56,7 @@ func (p *presence) observe(cluster string, lease *coordinationv1.Lease, taken bo
 		b.renewed = t.Time
 	}
 	switch {
-	case known && b.renewed.Equal(before.renewed):
+	case known && !b.renewed.After(before.renewed): // it goes back when a hub is restored: that is no sign of life
 		b.seen = before.seen
 	case !known && b.renewed.Before(now):
 		b.seen = b.renewed

@@ -34,7 +34,8 @@ func TestHeartbeatsCountFromWhenTheyAreSeen(t *testing.T) {
 		"First look, fresh":    {"A new leader takes the time that it finds.", []look{{0, -15 * time.Second}}, 25 * time.Second},
 		"First look, old":      {"An old one is silence until it changes.", []look{{0, -41 * time.Second}}, 0},
 		"First look, future":   {"What is yet to come counts from now.", []look{{0, time.Hour}}, 40 * time.Second},
-		"Set back":             {"A clock that is set right is a sign of life, too.", []look{{0, time.Hour}, {50 * time.Second, -time.Hour}}, 40 * time.Second},
+		"Restored":             {"A heartbeat of a backup is no sign of life.", []look{{0, 0}, {30 * time.Second, -time.Minute}}, 10 * time.Second},
+		"Set back":             {"A clock that is set right counts from then on.", []look{{0, time.Hour}, {50 * time.Second, -time.Hour}, {time.Minute, 10*time.Second - time.Hour}}, 40 * time.Second},
 		"Unchanged":            {"To look again is no sign of life.", []look{{0, 0}, {10 * time.Second, 0}, {20 * time.Second, 0}}, 20 * time.Second},
 		"New cluster":          {"Of a new cluster the hub has seen that there was none.", []look{{0, -1}, {time.Second, -120 * time.Second}}, 40 * time.Second},
 	} {

@@ -24,9 +24,7 @@ const (
 	// drainRetry is how long to wait for another object to leave a cluster.
 	drainRetry = time.Second
 	// listWait is how long to wait for a kind whose objects are not listed yet.
-	listWait = time.Second
-	// namespaceWait is how long to wait for the namespace of a Cluster.
-	namespaceWait = 500 * time.Millisecond
+	listWait = 5 * time.Second
 )
 
 var (
@@ -52,6 +50,8 @@ type pass struct {
 	// fallback is a policy of a lower rank that is not followed, since it would take the object from
 	// where a lost one has placed it.
 	fallback *policy.Wish
+	// restLost says that the object is annotated, and has lost the policy that said the rest.
+	restLost bool
 	// unselected says that the policy which placed it no longer selects it, and that this is an
 	// order to remove it.
 	unselected bool
@@ -98,7 +98,7 @@ func (h *hub) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) 
 	case errors.Is(err, errDrainFull):
 		return reconcile.Result{RequeueAfter: drainRetry}, nil
 	case errors.Is(err, errNoNamespace): // the Cluster is new, or somebody has deleted it
-		return reconcile.Result{RequeueAfter: namespaceWait}, nil
+		return reconcile.Result{RequeueAfter: p.staleAgain()}, nil
 	}
 	return reconcile.Result{}, fmt.Errorf("place %s: %w", key, err)
 }

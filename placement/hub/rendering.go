@@ -167,7 +167,7 @@ func (p *pass) podSecurity(ctx context.Context) (map[string]v1alpha1.PodSecurity
 // put creates the Work or updates it.
 func (p *pass) put(ctx context.Context, w *v1alpha1.Work, t *v1alpha1.Target, s v1alpha1.WorkSpec) error {
 	s.HubUID, s.Source, s.OnDelete = p.signer.current().hub, p.reference(), p.record.Spec.Decision.OnDelete
-	if p.wish != nil {
+	if p.wish != nil && (w == nil || !p.restLost) {
 		s.Apply, s.Associated = p.wish.Spec.Apply, p.wish.Spec.Status.Associated
 	}
 	if w != nil {

@@ -47,15 +47,18 @@ func (p *pass) resolve(ctx context.Context) (err error) {
 
 // sureToLeave reads what a decision depends on from the API server, not from caches that may be
 // behind it, before an object is taken from a cluster.
-func (p *pass) sureToLeave(ctx context.Context, next *v1alpha1.Assignment) error {
+func (p *pass) sureToLeave(ctx context.Context, before []v1alpha1.Target, next *v1alpha1.Assignment) error {
 	if !p.alive() {
 		return nil // its deletion was read there
 	}
 	var left []string
 	for _, t := range next.Spec.Targets {
-		at := slices.IndexFunc(p.record.Spec.Targets, isIn(string(t.Cluster)))
-		stayed := at >= 0 && p.record.Spec.Targets[at].State == v1alpha1.TargetActive
-		if stayed && t.State != v1alpha1.TargetActive {
+		at := slices.IndexFunc(before, isIn(string(t.Cluster)))
+		if at < 0 {
+			continue
+		}
+		leaves := before[at].State == v1alpha1.TargetActive && t.State != v1alpha1.TargetActive
+		if leaves || t.State == v1alpha1.TargetRemoving && before[at].State != v1alpha1.TargetRemoving {
 			left = append(left, string(t.Cluster))
 		}
 	}

@@ -110,6 +110,7 @@ func (p *pass) moverInput(w wanted) mover.Input {
 	}
 	in.Surge = total
 	if p.wish == nil {
+		in.NoPolicy = true
 		return in
 	}
 	move := p.wish.Spec.Move

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -120,11 +121,15 @@ func TestUnlistedKindHoldsUpNothing(t *testing.T) {
 		}
 		return nil
 	})
-	b.create(configMap(ns, "web", ""))
-	b.create(&v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}, Spec: v1alpha1.PlacementSpec{
-		Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{"unlisted-east"}},
-	}})
-	b.runs(configKey(ns, "web"), map[string]int32{"unlisted-east": 0})
+	for end, i := time.Now().Add(10*lookSoon), 0; time.Now().Before(end); i++ { // by then the hub watches the new version
+		name := fmt.Sprintf("web-%d", i)
+		b.create(configMap(ns, name, ""))
+		b.create(&v1alpha1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: v1alpha1.PlacementSpec{
+			Objects:  []v1alpha1.ObjectSelector{{Kind: "ConfigMap", Names: []v1alpha1.ObjectName{v1alpha1.ObjectName(name)}}},
+			Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{"unlisted-east"}},
+		}})
+		b.runs(configKey(ns, name), map[string]int32{"unlisted-east": 0})
+	}
 }
 
 // anyVersion is a version of a custom kind that takes all fields.

@@ -4,6 +4,8 @@ package hub
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -98,7 +100,12 @@ func (p *pass) plan(ctx context.Context, a *v1alpha1.Assignment, followed map[st
 		}
 		return c, nil
 	})
-	if err == nil && p.fallsBack(a) && takesFrom(p.wantedBefore(a), result) {
+	p.restLost = p.losesRest(a)
+	if err == nil && p.restLost && takesFrom(p.wantedBefore(a), result) {
+		p.wish, p.fallback = nil, p.wish
+		return p.withoutPolicy(ctx, a, along(followed))
+	}
+	if err == nil && p.fallsBack(a) && (result.short != "" || takesFrom(p.wantedBefore(a), result)) {
 		p.wish, p.fallback = nil, p.wish
 		return p.withoutPolicy(ctx, a, along(followed))
 	}
@@ -126,22 +133,34 @@ func (p *pass) fallsBack(a *v1alpha1.Assignment) bool {
 	return !p.unselected && strings.HasPrefix(a.Spec.Decision.Source, "Placement ") && strings.HasPrefix(p.wish.Source, "ClusterPlacement ")
 }
 
-// takesFrom says that a plan takes the object, or replicas of it, from a cluster that has it. Fewer
-// replicas in all are asked for by the object itself.
+// losesRest says that the policy which said the rest for an annotated object is lost, or in a tie,
+// while the annotation is as it was.
+func (p *pass) losesRest(a *v1alpha1.Assignment) bool {
+	d := a.Spec.Decision
+	return p.wish.Source == policy.SourceAnnotation && p.wish.UID == "" &&
+		d.Source == policy.SourceAnnotation && d.AnnotatedPolicyUID != "" && d.AnnotationDigest == p.annotationDigest()
+}
+
+// annotationDigest is the same as long as the object's annotation is.
+func (p *pass) annotationDigest() string {
+	sum := sha256.Sum256([]byte(p.annotations()[v1alpha1.ClustersAnnotation]))
+	return hex.EncodeToString(sum[:8])
+}
+
+// takesFrom says that a plan takes the object from a cluster that has it, or replicas from one for
+// another. Fewer replicas in all are asked for by the object itself.
 func takesFrom(before, after wanted) bool {
-	var had, have int64
-	for _, n := range before.replicas {
-		had += n
-	}
-	for _, n := range after.replicas {
-		have += n
-	}
+	taken, given := false, false
 	for name, n := range before.replicas {
-		if !after.has(name) || after.counted && have >= had && after.replicas[name] < n {
+		if !after.has(name) {
 			return true
 		}
+		taken = taken || after.counted && after.replicas[name] < n
 	}
-	return false
+	for name, n := range after.replicas {
+		given = given || n > before.replicas[name]
+	}
+	return taken && given
 }
 
 // tooMany refuses a plan for which an Assignment has no room, with the clusters that the object
@@ -182,7 +201,11 @@ func (p *pass) withoutPolicy(ctx context.Context, a *v1alpha1.Assignment, follow
 		before.reason = v1alpha1.ReasonNoPolicy
 		before.short = "no policy and no annotation selects it any more: it stays in " + strings.Join(where, ", ") +
 			". To remove it there, run kubectl patchbay remove"
-		if p.fallback != nil {
+		switch {
+		case p.restLost:
+			before.short = fmt.Sprintf("the policy that said the rest for its annotation selects it no more, and the annotation alone "+
+				"would take it from where it runs: it stays in %s. Make a policy, or change the annotation", strings.Join(where, ", "))
+		case p.fallback != nil:
 			before.short = fmt.Sprintf("%s selects it no more, and %s would take it from where it runs: it stays in %s. "+
 				"To move it, set the annotation %s", before.source, p.fallback.Source, strings.Join(where, ", "), v1alpha1.ClustersAnnotation)
 		}
@@ -193,8 +216,8 @@ func (p *pass) withoutPolicy(ctx context.Context, a *v1alpha1.Assignment, follow
 // situation is what the plan depends on beside the wish.
 func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
 	s := policy.Situation{
-		Has: map[string]int64{}, Unconfirmed: map[string]bool{},
-		Same: a.Spec.Decision.Digest == p.wish.Digest(), Volumes: p.volumes(a),
+		Has: map[string]int64{}, Unconfirmed: map[string]bool{}, Returning: map[string]bool{},
+		Same: sameWish(a, p.wish), Volumes: p.volumes(a),
 	}
 	if n, ok := replicasOf(p.object); ok {
 		s.Replicas = new(int64(n))
@@ -220,6 +243,9 @@ func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
 	}
 	if len(s.Has) == 0 || p.wish.Spec.Replicas.Mode != v1alpha1.ReplicasSingle { // of Single only one is to have it
 		maps.Copy(s.Has, returning)
+		for name := range returning {
+			s.Returning[name] = true
+		}
 	}
 	for _, c := range p.clusters {
 		_, has := s.Has[c.Name]
@@ -229,6 +255,13 @@ func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
 		})
 	}
 	return s
+}
+
+// sameWish says that the targets of an Assignment are of this wish. Those of one that was lost have no
+// wish: they stay as they are.
+func sameWish(a *v1alpha1.Assignment, w *policy.Wish) bool {
+	digest := a.Spec.Decision.Digest
+	return digest == w.Digest() || digest == "" && a.UID == "" && len(a.Spec.Targets) > 0
 }
 
 // has is how many replicas a target counts with. What a cluster was asked for before it fell

@@ -18,7 +18,7 @@ func (s *step) grow() {
 	}
 	for i, r := range s.Rows {
 		m := &s.moves[i]
-		if !r.Wanted || m.State == Removing {
+		if !r.Wanted || m.State == Removing || m.State == Pending && s.waitsForPolicy() {
 			continue
 		}
 		more := max(0, min(r.Want-m.Asked, room))

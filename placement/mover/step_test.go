@@ -125,6 +125,22 @@ func TestStep(t *testing.T) {
 			blocked: "east cannot be reached: what it has stays there",
 			reason:  "an order that waits for east to return could not be taken back in time",
 		},
+		"no policy, in mid-move": {
+			in: Input{NoPolicy: true, Rows: []Row{
+				at("east", Removing, 0, 0),
+				{Cluster: "west", Wanted: true, Reachable: true, State: Pending, Since: t0},
+			}},
+			want:   []move{{Removing, 0}, {Pending, 0}},
+			reason: "what may have to run once does not start before the other is gone",
+		},
+		"no policy, counted, in mid-move": {
+			in: Input{NoPolicy: true, Counted: true, Rows: []Row{
+				at("east", Draining, 0, 2), with(at("west", Pending, 2, 0), func(r *Row) { r.Available, r.Total = 0, 0 }),
+			}},
+			want:    []move{{Draining, 2}, {Pending, 0}},
+			blocked: "2 replicas stay in east until more are available: 2 of 2 are",
+			reason:  "the same for replicas",
+		},
 		"break first, unreachable": {
 			in: Input{BreakFirst: true, Rows: []Row{
 				at("east", Active, 0, 0),

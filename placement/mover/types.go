@@ -64,6 +64,9 @@ type Input struct {
 	Unavailable int32
 	// BreakFirst removes before it makes.
 	BreakFirst bool
+	// NoPolicy says that no policy says how to move any more: what is under way goes on as far as
+	// nothing new starts beside what leaves.
+	NoPolicy bool
 	// Settle is how long a cluster stays with 0 replicas before it is removed.
 	Settle time.Duration
 	// Since is when what is wanted last changed.

@@ -6,11 +6,28 @@ import "fmt"
 
 // start gives the object to all clusters that are to have it.
 func (s *step) start() {
+	if s.waitsForPolicy() {
+		return
+	}
 	for i := range s.moves {
 		if s.moves[i].State == Pending {
 			s.moves[i].State = Active
 		}
 	}
+}
+
+// waitsForPolicy says that what has not started waits for a policy: what leaves may have to be gone
+// before.
+func (s *step) waitsForPolicy() bool {
+	if !s.NoPolicy {
+		return false
+	}
+	for _, m := range s.moves {
+		if m.State == Draining || m.State == Removing {
+			return true
+		}
+	}
+	return false
 }
 
 // covered says that the wanted clusters have taken over what the others are to lose.

@@ -23,11 +23,13 @@ func (p *planning) preference(c candidate) int {
 	_, has := p.Has[c.Name]
 	switch {
 	case c.fitness == leaving:
-		return 2
+		return 3
+	case has && p.Returning[c.Name]:
+		return 1
 	case has:
 		return 0
 	}
-	return 1
+	return 2
 }
 
 // limited takes as many clusters as the policy's count says, of as many values of

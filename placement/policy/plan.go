@@ -23,6 +23,8 @@ type Situation struct {
 	Replicas *int64
 	// Has says which clusters have the object or are to have it, and how many replicas.
 	Has map[string]int64
+	// Returning says which clusters of Has are to lose the object, by an order that can be taken back.
+	Returning map[string]bool
 	// Same says that the wish is the one that Has was planned from.
 	Same bool
 	// Unconfirmed says which clusters have not confirmed that they have the object as it is.

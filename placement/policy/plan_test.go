@@ -67,9 +67,13 @@ func TestPlan(t *testing.T) {
 		"divided":         {text: "east,west", replicas: 5, want: m{"east": 3, "west": 2}},
 		"weights":         {text: "east=3,west=1", replicas: 8, want: m{"east": 6, "west": 2}},
 		"too few for all": {text: "east,north,west", replicas: 2, want: m{"east": 1, "north": 1}, reason: "who gets none is left out"},
-		"no replicas":     {text: "east,west", replicas: 0, want: m{"east": 0}, reason: "the object is somewhere all the same"},
-		"grows":           {text: "east,west", replicas: 6, has: m{"east": 5}, same: true, want: m{"east": 5, "west": 1}, reason: "who has it keeps it"},
-		"new division":    {text: "east,west", replicas: 6, has: m{"east": 6}, want: m{"east": 3, "west": 3}, reason: "who asks anew gets it anew"},
+		"no replicas, drained": {
+			text: "east,west", replicas: 0, has: m{"east": 0}, same: true,
+			change: map[string]func(*v1alpha1.ClusterSpec){"east": drain}, want: m{"west": 0}, reason: "a drain empties the cluster of it, too",
+		},
+		"no replicas":  {text: "east,west", replicas: 0, want: m{"east": 0}, reason: "the object is somewhere all the same"},
+		"grows":        {text: "east,west", replicas: 6, has: m{"east": 5}, same: true, want: m{"east": 5, "west": 1}, reason: "who has it keeps it"},
+		"new division": {text: "east,west", replicas: 6, has: m{"east": 6}, want: m{"east": 3, "west": 3}, reason: "who asks anew gets it anew"},
 		"spills over": {
 			text: "east,west", replicas: 8, has: m{"east": 3, "west": 3}, same: true, room: m{"east": 3},
 			want: m{"east": 3, "west": 5},

@@ -65,6 +65,9 @@ func (p *planning) row(c candidate) divide.Row {
 
 // none keeps an object without replicas where it is, or gives it to the first.
 func (p *planning) none(found []candidate) {
+	if slices.ContainsFunc(found, func(c candidate) bool { return c.fitness == fit }) {
+		found = slices.DeleteFunc(slices.Clone(found), func(c candidate) bool { return c.fitness == leaving })
+	}
 	for i, c := range found {
 		if _, has := p.Has[c.Name]; has || i == 0 && len(p.Has) == 0 {
 			p.Wanted[c.Name] = 0

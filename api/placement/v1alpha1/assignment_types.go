@@ -97,6 +97,15 @@ type Decision struct {
 	// +optional
 	PolicyUID types.UID `json:"policyUID,omitempty"`
 
+	// AnnotatedPolicyUID is the UID of the policy that says the rest where the annotation names
+	// the clusters.
+	// +optional
+	AnnotatedPolicyUID types.UID `json:"annotatedPolicyUID,omitempty"`
+
+	// AnnotationDigest is of the annotation that AnnotatedPolicyUID is beneath.
+	// +optional
+	AnnotationDigest string `json:"annotationDigest,omitempty"`
+
 	// OnDelete is frozen here, so that an object whose policy is gone is still removed
 	// as the policy said.
 	// +optional
