@@ -95,6 +95,7 @@ status: {observedGeneration: 1, conditions: [` + condition + `]}
       secret: {version: v}
     apply: ` + apply + `
     associated: Counts
+    onDelete: Orphan
     removal: {policy: Delete, sourceUID: u, uids: [u]}
 `
 )
@@ -134,6 +135,8 @@ spec:
     since: "2026-01-02T15:04:05.123456Z"
     requests: {cpu: "1"}
     policyUID: u
+    annotatedPolicyUID: u
+    annotationDigest: d
     onDelete: Delete
   targets: [{cluster: east, replicas: 1, asked: 1, state: Active, since: "2026-01-02T15:04:05.123456Z"}]
   follows: [{group: apps, kind: Deployment, name: a}]
@@ -150,7 +153,7 @@ status:
   conditions: [` + condition + `]
   term: 1
   revision: 1
-  halted: {record: r, differences: [d]}
+  halted: {record: r, work: w, differences: [d]}
   manifests:
   - group: apps
     kind: Deployment
