@@ -182,7 +182,7 @@ func (a *access) ensure(ctx context.Context, want client.Object) error {
 
 // bare is an object that has only kind and name.
 func bare(o client.Object) client.Object {
-	made, _ := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
+	made, _ := reflect.TypeAssert[client.Object](reflect.New(reflect.TypeOf(o).Elem()))
 	made.SetNamespace(o.GetNamespace())
 	made.SetName(o.GetName())
 	return made

@@ -68,16 +68,16 @@ func (b *bench) work(k Key, cluster, what string, is func(*v1alpha1.Work) bool) 
 func isOrdered(w *v1alpha1.Work) bool  { return w.Spec.Removal != nil }
 func notOrdered(w *v1alpha1.Work) bool { return w.Spec.Removal == nil }
 
-func statefulSet(ns, name, clusters string) *appsv1.StatefulSet {
-	d := deployment(ns, name, clusters, 1)
+func statefulSet(ns, clusters string) *appsv1.StatefulSet {
+	d := deployment(ns, "db", clusters, 1)
 	d.Spec.Template.Spec.Containers[0].EnvFrom = nil
 	return &appsv1.StatefulSet{ObjectMeta: d.ObjectMeta, Spec: appsv1.StatefulSetSpec{
-		Replicas: d.Spec.Replicas, Selector: d.Spec.Selector, Template: d.Spec.Template, ServiceName: name,
+		Replicas: d.Spec.Replicas, Selector: d.Spec.Selector, Template: d.Spec.Template, ServiceName: "db",
 	}}
 }
 
-func setKey(ns, name string) Key {
-	return Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, Namespace: ns, Name: name}
+func setKey(ns string) Key {
+	return Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, Namespace: ns, Name: "db"}
 }
 
 // (Safety 6) An order is taken back also from a cluster that does not report, which might carry it
@@ -90,7 +90,7 @@ func TestSilentClusterKeepsWhatItHas(t *testing.T) {
 	b.cluster("back-west", v1alpha1.ClusterSpec{})
 	objects := map[Key]client.Object{
 		configKey(ns, "web"):   configMap(ns, "web", "back-east"),
-		setKey(ns, "db"):       statefulSet(ns, "db", "back-east"),
+		setKey(ns):             statefulSet(ns, "back-east"),
 		configKey(ns, "moved"): configMap(ns, "moved", "back-east"),
 	}
 	for key, o := range objects {
@@ -101,7 +101,7 @@ func TestSilentClusterKeepsWhatItHas(t *testing.T) {
 	b.unreachable("back-east")
 	b.annotate(objects[configKey(ns, "moved")], "back-west")
 	b.says(configKey(ns, "moved"), v1alpha1.ConditionPlaced, v1alpha1.ReasonSettled, "")
-	for _, key := range []Key{configKey(ns, "web"), setKey(ns, "db")} {
+	for _, key := range []Key{configKey(ns, "web"), setKey(ns)} {
 		b.annotate(objects[key], "")
 		b.work(key, "back-east", "ordered removed", isOrdered)
 		b.annotate(objects[key], "back-east")
@@ -116,10 +116,10 @@ func TestUnconfirmedStatefulSetWaits(t *testing.T) {
 	b := newBench(t)
 	ns := b.namespace("unconfirmed")
 	b.idle("unconfirmed-east")
-	b.create(statefulSet(ns, "db", "unconfirmed-east"))
-	b.work(setKey(ns, "db"), "unconfirmed-east", "sent", notOrdered)
+	b.create(statefulSet(ns, "unconfirmed-east"))
+	b.work(setKey(ns), "unconfirmed-east", "sent", notOrdered)
 	b.unreachable("unconfirmed-east")
-	b.says(setKey(ns, "db"), v1alpha1.ConditionPlaced, v1alpha1.ReasonWaitingForCluster, "unconfirmed-east does not report")
+	b.says(setKey(ns), v1alpha1.ConditionPlaced, v1alpha1.ReasonWaitingForCluster, "unconfirmed-east does not report")
 }
 
 // (Safety 1) A Placement that is deleted, perhaps to be made again, leaves no object to a

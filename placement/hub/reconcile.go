@@ -47,6 +47,7 @@ type pass struct {
 	facts    map[string]facts             // by cluster: what the Works report
 	clusters map[string]*v1alpha1.Cluster // all that exist
 	wish     *policy.Wish                 // nil: no policy and no annotation is for it
+	policies string                       // what they say, also of their mistakes
 	// fallback is a policy of a lower rank that is not followed, since it would take the object from
 	// where a lost one has placed it.
 	fallback *policy.Wish

@@ -42,36 +42,35 @@ func (p *pass) resolve(ctx context.Context) (err error) {
 		return nil
 	}
 	p.wish, err = p.find(ctx, p.cached, p.object)
+	p.policies = saidBy(p.wish, err)
 	return err
+}
+
+// saidBy tells what policies say apart, and their mistakes.
+func saidBy(w *policy.Wish, err error) string {
+	mistake, ok := errors.AsType[*policy.Error](err)
+	switch {
+	case ok:
+		return mistake.Reason
+	case w == nil:
+		return ""
+	}
+	return fmt.Sprint(w.Source, " ", w.UID, " ", w.Digest())
 }
 
 // sureToLeave reads what a decision depends on from the API server, not from caches that may be
 // behind it, before an object is taken from a cluster.
 func (p *pass) sureToLeave(ctx context.Context, before []v1alpha1.Target, next *v1alpha1.Assignment) error {
-	if !p.alive() {
+	left := leftBy(before, next.Spec.Targets)
+	if !p.alive() || len(left) == 0 {
 		return nil // its deletion was read there
-	}
-	var left []string
-	for _, t := range next.Spec.Targets {
-		at := slices.IndexFunc(before, isIn(string(t.Cluster)))
-		if at < 0 {
-			continue
-		}
-		leaves := before[at].State == v1alpha1.TargetActive && t.State != v1alpha1.TargetActive
-		if leaves || t.State == v1alpha1.TargetRemoving && before[at].State != v1alpha1.TargetRemoving {
-			left = append(left, string(t.Cluster))
-		}
-	}
-	if len(left) == 0 {
-		return nil
 	}
 	unselected := p.unselected
 	now, err := p.find(ctx, p.direct, p.object)
-	switch _, mistake := errors.AsType[*policy.Error](err); {
-	case err != nil && !mistake:
+	if _, mistake := errors.AsType[*policy.Error](err); err != nil && !mistake {
 		return err
-	case mistake, unselected != p.unselected, (now == nil) != (p.wish == nil),
-		now != nil && (now.UID != p.wish.UID || now.Source != p.wish.Source || now.Digest() != p.wish.Digest()):
+	}
+	if unselected != p.unselected || saidBy(now, err) != p.policies {
 		return fmt.Errorf("plan %s: its policy: %w", p.key, errStale)
 	}
 	for _, name := range left {
@@ -88,6 +87,21 @@ func (p *pass) sureToLeave(ctx context.Context, before []v1alpha1.Target, next *
 		}
 	}
 	return nil
+}
+
+// leftBy names the clusters that begin to lose the object, or are ordered to remove it.
+func leftBy(before, next []v1alpha1.Target) (names []string) {
+	for _, t := range next {
+		at := slices.IndexFunc(before, isIn(string(t.Cluster)))
+		if at < 0 {
+			continue
+		}
+		leaves := before[at].State == v1alpha1.TargetActive && t.State != v1alpha1.TargetActive
+		if leaves || t.State == v1alpha1.TargetRemoving && before[at].State != v1alpha1.TargetRemoving {
+			names = append(names, string(t.Cluster))
+		}
+	}
+	return names
 }
 
 // find asks the policies.

@@ -77,11 +77,9 @@ func (s *step) makeFirst() {
 
 // breakFirst shrinks and removes, and grows only when that is done.
 func (s *step) breakFirst() {
-	for i, r := range s.Rows {
-		if r.Wanted && s.moves[i].State == Pending && (r.Absent || !r.Reachable) && s.leaving() && !s.late() {
-			s.blockf("%s cannot be reached: what is elsewhere stays there", r.Cluster)
-			return
-		}
+	if away := s.away(); away != "" && s.leaving() && !s.late() {
+		s.blockf("%s cannot be reached: what is elsewhere stays there", away)
+		return
 	}
 	busy := ""
 	for i, r := range s.Rows {
@@ -106,6 +104,16 @@ func (s *step) breakFirst() {
 		return
 	}
 	s.start()
+}
+
+// away is a cluster that is to get the object next and cannot be reached.
+func (s *step) away() string {
+	for i, r := range s.Rows {
+		if r.Wanted && s.moves[i].State == Pending && (r.Absent || !r.Reachable) {
+			return r.Cluster
+		}
+	}
+	return ""
 }
 
 // waiting says that a cluster is to have more than it has.

@@ -196,8 +196,7 @@ func bound(n node, of reflect.Type, path string) error {
 // boundFields bounds the fields of a struct.
 func boundFields(n node, of reflect.Type, path string) error {
 	properties, _ := n["properties"].(map[string]any)
-	for i := range of.NumField() {
-		field := of.Field(i)
+	for field := range of.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		var err error
 		if name == "" { // its fields are inline

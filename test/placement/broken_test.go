@@ -95,10 +95,10 @@ func (h *history) annotated(number, state string, clusters ...any) *history {
 	return h.decide(number, state).says("annotation", "", clusters...)
 }
 
-// annotate is the Deployment at the hub with an annotation.
-func (h *history) annotate(user, clusters, replicas string) *history {
+// annotate is the Deployment of two replicas at the hub with an annotation.
+func (h *history) annotate(user, clusters string) *history {
 	h.add("", user, "update", "apps", "deployments",
-		`{metadata: {annotations: {placement.patchbay.io/clusters: "`+clusters+`"}}, spec: {replicas: `+replicas+`}}`)
+		`{metadata: {annotations: {placement.patchbay.io/clusters: "`+clusters+`"}}, spec: {replicas: 2}}`)
 	return h
 }
 
@@ -304,25 +304,25 @@ func TestWatcherSees(t *testing.T) {
 				later().placed("2", "Removing", "west")
 		}, "I6"},
 		"AnnotatedAway": {"The annotation has another cluster now.", func(h *history) {
-			h.annotate("other-user", "east", "2").annotated("1", "Active").annotate("other-user", "west", "2").annotated("2", "Removing", "west")
+			h.annotate("other-user", "east").annotated("1", "Active").annotate("other-user", "west").annotated("2", "Removing", "west")
 		}, ""},
 		"AnnotatedNowhere": {"It is empty.", func(h *history) {
-			h.annotate("other-user", "east", "2").annotated("1", "Active").annotate("other-user", "", "2").annotated("2", "Removing")
+			h.annotate("other-user", "east").annotated("1", "Active").annotate("other-user", "").annotated("2", "Removing")
 		}, ""},
 		"AnnotatedElsewhereAndNowhere": {"It is not.", func(h *history) {
-			h.annotate("other-user", "east", "2").annotated("1", "Active").annotate("other-user", "west", "2").annotated("2", "Removing")
+			h.annotate("other-user", "east").annotated("1", "Active").annotate("other-user", "west").annotated("2", "Removing")
 		}, "I6"},
 		"AnnotatedStill": {"The annotation names the cluster, and there are replicas for it.", func(h *history) {
-			h.annotate("other-user", "east, west", "2").annotated("1", "Active", "west").annotated("2", "Removing", "west")
+			h.annotate("other-user", "east, west").annotated("1", "Active", "west").annotated("2", "Removing", "west")
 		}, "I6"},
 		"AnnotatedZero": {"It names it with no replicas.", func(h *history) {
-			h.annotate("other-user", "east, west", "2").annotated("1", "Active", "west").annotate("other-user", "east=0, west=1", "2").annotated("2", "Removing", "west")
+			h.annotate("other-user", "east, west").annotated("1", "Active", "west").annotate("other-user", "east=0, west=1").annotated("2", "Removing", "west")
 		}, ""},
 		"AnnotatedByUs": {"A program of ours is no person.", func(h *history) {
-			h.annotate("other-user", "east", "2").annotated("1", "Active").later().annotate(bed.HubUser, "west", "2").annotated("2", "Removing", "west")
+			h.annotate("other-user", "east").annotated("1", "Active").later().annotate(bed.HubUser, "west").annotated("2", "Removing", "west")
 		}, "I6"},
 		"AnnotationLost": {"Taking it off is no order.", func(h *history) {
-			h.annotate("other-user", "east", "2").annotated("1", "Active").here("2").later().annotated("2", "Removing")
+			h.annotate("other-user", "east").annotated("1", "Active").here("2").later().annotated("2", "Removing")
 		}, "I6"},
 		"LeaderLeft": {"What took it along has left.", func(h *history) {
 			h.leader(bed.HubUser, "update", "east", "web").followed("1", "Active").leader(bed.HubUser, "update", "west", "web").followed("2", "Removing")
@@ -388,12 +388,12 @@ func TestWatcherSees(t *testing.T) {
 			pod("2", "Removing")
 		}, ""},
 		"AnnotatedInStatus": {"Who writes the status can change the annotation.", func(h *history) {
-			h.annotate("other-user", "east", "2").annotated("1", "Active").later().annotate("other-user", "west", "2")
+			h.annotate("other-user", "east").annotated("1", "Active").later().annotate("other-user", "west")
 			h.all[len(h.all)-1].Subresource = "status"
 			h.later().annotated("2", "Removing", "west")
 		}, ""},
 		"Subresource": {"The answer of others is not the object.", func(h *history) {
-			h.annotate("other-user", "east", "2").annotated("1", "Active").annotate("other-user", "", "2").
+			h.annotate("other-user", "east").annotated("1", "Active").annotate("other-user", "").
 				add("", "other-user", "create", "apps", "deployments", `{}`).Subresource = "other"
 			h.later().annotated("2", "Removing")
 		}, ""},

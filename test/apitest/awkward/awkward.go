@@ -8,11 +8,11 @@ package awkward
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -254,8 +254,7 @@ func (l leaf) values() []string {
 	all := []string{"null"}
 	if l.schema.Type == "string" || l.schema.XIntOrString {
 		for _, text := range texts() {
-			raw, _ := json.Marshal(text) // a string always has JSON
-			all = append(all, string(raw))
+			all = append(all, strconv.Quote(text))
 		}
 	}
 	if l.schema.Type == "integer" || l.schema.XIntOrString {
