@@ -148,7 +148,7 @@ func (p *pass) annotationDigest() string {
 }
 
 // takesFrom says that a plan takes the object from a cluster that has it, or replicas from one for
-// another. Fewer replicas in all are asked for by the object itself.
+// another, or divides what each had whole. Fewer replicas in all are asked for by the object itself.
 func takesFrom(before, after wanted) bool {
 	taken, given := false, false
 	for name, n := range before.replicas {
@@ -160,7 +160,7 @@ func takesFrom(before, after wanted) bool {
 	for name, n := range after.replicas {
 		given = given || n > before.replicas[name]
 	}
-	return taken && given
+	return taken && (given || !before.counted)
 }
 
 // tooMany refuses a plan for which an Assignment has no room, with the clusters that the object
