@@ -137,8 +137,9 @@ func (u *untruths) look(at time.Time, now map[string]string) {
 }
 
 const (
-	// lookEvery is how often conditions are judged while a test runs.
-	lookEvery = 5 * time.Second
+	// lookEvery is how often conditions are judged while a test runs, and lookShare how much of the
+	// time that may take: a look costs the API servers something, and many tests run at once.
+	lookEvery, lookShare = 5 * time.Second, 20
 	// oneMoment is how long a look may take whose facts are of one time. On a machine that takes
 	// longer, programs are behind, too.
 	oneMoment = 2 * time.Second
@@ -151,14 +152,16 @@ func (x *watcher) lookOut(w *world) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for every := time.NewTicker(lookEvery); ; {
+		for next := time.NewTimer(lookEvery); ; {
 			select {
 			case <-ctx.Done():
-				every.Stop()
+				next.Stop()
 				return
-			case <-every.C:
+			case <-next.C:
 			}
+			began := time.Now()
 			f, err := x.facts(ctx, w)
+			next.Reset(max(lookEvery, lookShare*time.Since(began)))
 			if err != nil || x.behind.Load() || time.Since(f.now) > oneMoment {
 				x.untrue.since = nil
 				continue
