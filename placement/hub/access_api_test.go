@@ -125,7 +125,7 @@ func TestRightsAreRepaired(t *testing.T) {
 	}
 }
 
-// A namespace that somebody else has made is not taken over, whatever its labels: they would get
+// A namespace that another client has made is not taken over, whatever its labels: they would get
 // rights to what is sent there. An admin may hand it over.
 func TestNamespacesOfOthersAreLeft(t *testing.T) {
 	b := newBench(t)

@@ -34,8 +34,8 @@ func acceptance(c *v1alpha1.Cluster, b beat) metav1.Condition {
 	switch {
 	case b.taken:
 		accepted.Status, accepted.Reason = metav1.ConditionFalse, v1alpha1.ReasonNamespaceTaken
-		accepted.Message = "somebody else has made the namespace " + ns + ", and whoever has rights in it would have those of the hub's agent: " +
-			"delete it, or once nobody has rights in it run: kubectl annotate namespace " + ns + " " + v1alpha1.ClusterUIDAnnotation + "=" + string(c.UID)
+		accepted.Message = "namespace " + ns + " was not made by the hub, and its users would have the rights of the agent: " +
+			"delete the namespace, or remove all RoleBindings in it and run: kubectl annotate namespace " + ns + " " + v1alpha1.ClusterUIDAnnotation + "=" + string(c.UID)
 	case !c.Spec.Accepted:
 		accepted.Status, accepted.Reason = metav1.ConditionFalse, "Waiting"
 		accepted.Message = "set spec.accepted, or run: kubectl patchbay cluster accept " + c.Name
@@ -53,7 +53,7 @@ func reachability(c *v1alpha1.Cluster, b beat, now time.Time) metav1.Condition {
 	case b.left(now) > 0:
 		reachable.Status, reachable.Reason = metav1.ConditionTrue, "Heartbeat"
 	case b.taken:
-		reachable.Reason, reachable.Message = v1alpha1.ReasonNamespaceTaken, "somebody else has made the namespace "+ns
+		reachable.Reason, reachable.Message = v1alpha1.ReasonNamespaceTaken, "namespace "+ns+" was not made by the hub"
 	case !b.renewed.IsZero():
 		reachable.Reason = reasonSilent
 		reachable.Message = "no heartbeat since " + b.renewed.UTC().Format(time.RFC3339) + "; what runs there is not taken for lost"

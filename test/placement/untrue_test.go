@@ -301,16 +301,16 @@ func TestWatcherSeesLastingUntruths(t *testing.T) {
 		reason, looks string // one each 5 s: whether the condition is untrue then
 		broken        bool
 	}{
-		{"It was behind.", "-xxxx-", false},
-		{"It was for too long.", "-xxxxx-", true},
-		{"It was true in between.", "xxxx-xxxx", false},
-		{"Nobody could look for a while.", "xxxx?xxxx", false},
+		{"It was behind.", "-uuuu-", false},
+		{"It was for too long.", "-uuuuu-", true},
+		{"It was true in between.", "uuuu-uuuu", false},
+		{"Nobody could look for a while.", "uuuu?uuuu", false},
 	}
 	for _, tc := range cases {
 		u := untruths{}
 		for i, look := range tc.looks {
 			switch at := time.Unix(int64(i)*int64(lookEvery/time.Second), 0); look {
-			case 'x':
+			case 'u':
 				u.look(at, map[string]string{"web says Settled": "it is not"})
 			case '-':
 				u.look(at, nil)

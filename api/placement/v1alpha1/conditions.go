@@ -68,10 +68,10 @@ const (
 	// ReasonDrainBlocked: objects cannot leave a cluster that is being drained. The message
 	// names some of them.
 	ReasonDrainBlocked = "DrainBlocked"
-	// ReasonNamespaceTaken: somebody else has made the namespace of a Cluster. The hub gives
-	// nobody rights in it and sends nothing there.
+	// ReasonNamespaceTaken: the namespace of a Cluster was not made by the hub. The hub grants no
+	// rights in it and sends nothing there.
 	ReasonNamespaceTaken = "NamespaceTaken"
-	// ReasonNamespaceMissing: somebody has deleted the namespace of a Cluster that is to have
+	// ReasonNamespaceMissing: the namespace was deleted of a Cluster that is to have
 	// the object. The hub makes it again.
 	ReasonNamespaceMissing = "NamespaceMissing"
 	// ReasonRecordLost: the cluster has no record of an object that is to be removed, and

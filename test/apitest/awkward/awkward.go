@@ -169,7 +169,7 @@ func (c *checker) tryAll(t *testing.T, stored *unstructured.Unstructured, in []l
 			return
 		default:
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), in[0].name()) {
-				t.Errorf("%s %s: got %v, want a refusal that names the field", in[0].field, value, err)
+				t.Error(fmt.Errorf("%s %s: want a refusal that names the field: %w", in[0].field, value, err))
 			}
 			return
 		}
@@ -218,7 +218,7 @@ func (c *checker) write(t *testing.T, stored *unstructured.Unstructured, in []le
 	gvk := o.GroupVersionKind()
 	list := fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"items":[%s]}`, gvk.GroupVersion(), gvk.Kind+"List", answer)
 	if _, _, err := c.codecs.UniversalDeserializer().Decode(list, nil, nil); err != nil {
-		t.Errorf("the API server accepts %s in %v, and no client can decode it: %v", value, in, err)
+		t.Error(fmt.Errorf("the API server accepts %s in %v, and no client can decode it: %w", value, in, err))
 	}
 	return nil
 }
