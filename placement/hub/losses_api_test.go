@@ -8,10 +8,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,16 +21,7 @@ import (
 // idle makes a reachable Cluster whose agent does what it is asked to only when act is called.
 func (b *bench) idle(name string) (act func()) {
 	b.t.Helper()
-	b.create(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClusterSpec{Accepted: true}})
-	ns := v1alpha1.ClusterNamespacePrefix + name
-	b.eventually("namespace "+ns, func(ctx context.Context) error {
-		return b.client.Get(ctx, client.ObjectKey{Name: ns}, &corev1.Namespace{})
-	})
-	b.create(&coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.HeartbeatLease},
-		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}, LeaseDurationSeconds: new(int32(3600))},
-	})
-	b.reached(name)
+	ns := b.joined(name, v1alpha1.ClusterSpec{})
 	return func() {
 		b.eventually("the agent of "+name+" to act", func(ctx context.Context) error { return play(ctx, b.client, ns) })
 	}

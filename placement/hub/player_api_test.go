@@ -105,13 +105,12 @@ func startHub(t *testing.T, env *apitest.Env) {
 	}()
 }
 
-// cluster makes a Cluster whose agent is played: it applies all at once, and all
-// Pods are available.
-func (b *bench) cluster(name string, spec v1alpha1.ClusterSpec) {
+// joined makes a reachable Cluster, whose agent does nothing, and returns its namespace.
+func (b *bench) joined(name string, spec v1alpha1.ClusterSpec) (ns string) {
 	b.t.Helper()
 	spec.Accepted = true
 	b.create(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
-	ns := v1alpha1.ClusterNamespacePrefix + name
+	ns = v1alpha1.ClusterNamespacePrefix + name
 	b.eventually("namespace "+ns, func(ctx context.Context) error {
 		return b.client.Get(ctx, client.ObjectKey{Name: ns}, &corev1.Namespace{})
 	})
@@ -120,6 +119,14 @@ func (b *bench) cluster(name string, spec v1alpha1.ClusterSpec) {
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}, LeaseDurationSeconds: new(int32(3600))},
 	})
 	b.reached(name)
+	return ns
+}
+
+// cluster makes a Cluster whose agent is played: it applies all at once, and all
+// Pods are available.
+func (b *bench) cluster(name string, spec v1alpha1.ClusterSpec) {
+	b.t.Helper()
+	ns := b.joined(name, spec)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

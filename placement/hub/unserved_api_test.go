@@ -26,14 +26,7 @@ func TestUnservedIsNotDeleted(t *testing.T) {
 	b := newBench(t)
 	ns := b.namespace("unserved")
 	b.cluster("unserved-east", v1alpha1.ClusterSpec{})
-	definition := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "queues.unserved.example.com"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "unserved.example.com", Scope: apiextensionsv1.NamespaceScoped,
-			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "queues", Singular: "queue", Kind: "Queue", ListKind: "QueueList"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{anyVersion("v1", true)},
-		},
-	}
+	definition := queueDefinition("unserved.example.com")
 	b.create(definition)
 	gvk := schema.GroupVersionKind{Group: "unserved.example.com", Version: "v1", Kind: "Queue"}
 	queue := empty(gvk)
@@ -83,14 +76,7 @@ func TestUnlistedKindHoldsUpNothing(t *testing.T) {
 	b := newBench(t)
 	ns := b.namespace("unlisted")
 	b.cluster("unlisted-east", v1alpha1.ClusterSpec{})
-	definition := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "queues.unlisted.example.com"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "unlisted.example.com", Scope: apiextensionsv1.NamespaceScoped,
-			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "queues", Singular: "queue", Kind: "Queue", ListKind: "QueueList"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{anyVersion("v1", true)},
-		},
-	}
+	definition := queueDefinition("unlisted.example.com")
 	b.create(definition)
 	t.Cleanup(func() { _ = b.client.Delete(context.Background(), definition) })
 	old := empty(schema.GroupVersionKind{Group: "unlisted.example.com", Version: "v1", Kind: "Queue"})
@@ -129,6 +115,18 @@ func TestUnlistedKindHoldsUpNothing(t *testing.T) {
 			Clusters: v1alpha1.ClusterChoice{Names: []v1alpha1.ClusterName{"unlisted-east"}},
 		}})
 		b.runs(configKey(ns, name), map[string]int32{"unlisted-east": 0})
+	}
+}
+
+// queueDefinition defines the kind Queue of a group, in version v1.
+func queueDefinition(group string) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "queues." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: apiextensionsv1.NamespaceScoped,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "queues", Singular: "queue", Kind: "Queue", ListKind: "QueueList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{anyVersion("v1", true)},
+		},
 	}
 }
 
