@@ -130,7 +130,7 @@ func TestProbe(t *testing.T) {
 			if diff := cmp.Diff(before, neighbours(t, machine)); diff != "" {
 				t.Errorf("the machine has learnt of who asks: -before +after:\n%s", diff)
 			}
-			if now := descriptors(t); now != files {
+			if now := descriptors(t); now > files { // the garbage collector may close what an earlier test has left
 				t.Errorf("%d files are open, were %d", now, files)
 			}
 		})

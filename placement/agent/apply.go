@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,13 @@ func (a *applier) read(ctx context.Context, t target) (*unstructured.Unstructure
 		return nil, fmt.Errorf("get %s: %w", t, err)
 	}
 	return live, nil
+}
+
+// noClaim tells whether a PersistentVolumeClaim, named namespace/name, is known not to be there.
+func (a *applier) noClaim(ctx context.Context, claim string) bool {
+	ns, name, _ := strings.Cut(claim, "/")
+	_, err := a.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
 }
 
 // known is what the agent knows of an object from before.

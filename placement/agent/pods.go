@@ -103,6 +103,19 @@ func (p *pods) below(uid types.UID, depth int) []*corev1.Pod {
 	return all
 }
 
+// claims are the PersistentVolumeClaims that Pods of the object with that UID use, as namespace/name.
+func (p *pods) claims(uid types.UID) map[string]bool {
+	found := map[string]bool{}
+	for _, pod := range p.below(uid, maxDepth) {
+		for _, v := range pod.Spec.Volumes {
+			if v.PersistentVolumeClaim != nil {
+				found[pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName] = true
+			}
+		}
+	}
+	return found
+}
+
 // walk calls note for all that was made for the object with that UID, with its resource.
 func (p *pods) walk(uid types.UID, depth int, note func(resource string, o metav1.Object)) {
 	if p == nil {

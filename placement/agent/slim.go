@@ -35,7 +35,7 @@ func shorten(message string) string {
 	return cut(message, maxMessage)
 }
 
-// slimPod keeps of a Pod what condense, the index and the sum of requests need.
+// slimPod keeps of a Pod what condense, the index, the sum of requests and the claims need.
 func slimPod(o any) (any, error) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
@@ -49,6 +49,11 @@ func slimPod(o any) (any, error) {
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, Overhead: podRequests(pod)},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: shorten(pod.Status.Message)},
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			slim.Spec.Volumes = append(slim.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: v.PersistentVolumeClaim}})
+		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
@@ -45,6 +47,32 @@ func (w *worker) manifestStatus(t target, live *unstructured.Unstructured, entry
 		ms.Associated = w.pods.of(live.GetUID())
 	}
 	return ms
+}
+
+// maxClaims is how many claims a report names.
+const maxClaims = 16
+
+// volumeClaims names the claims that Pods of an object use. Those that were reported before stay
+// while they are there: an operator that restarts all its Pods keeps its data.
+func (w *worker) volumeClaims(ctx context.Context, uid types.UID, before v1alpha1.ManifestStatus) []string {
+	if uid == "" {
+		return nil
+	}
+	found := w.pods.claims(uid)
+	for _, claim := range before.VolumeClaims {
+		if before.UID == uid && !found[claim] {
+			found[claim] = !w.applier.noClaim(ctx, claim)
+		}
+	}
+	maps.DeleteFunc(found, func(_ string, there bool) bool { return !there })
+	names := slices.Sorted(maps.Keys(found))
+	return names[:min(len(names), maxClaims)]
+}
+
+// unusedClaims tells whether a report names claims that no Pod uses now.
+func (w *worker) unusedClaims(ms v1alpha1.ManifestStatus) bool {
+	used := w.pods.claims(ms.UID)
+	return slices.ContainsFunc(ms.VolumeClaims, func(claim string) bool { return !used[claim] })
 }
 
 // told is what the hub was told last of a target.

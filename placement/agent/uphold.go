@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -73,6 +74,9 @@ func (w *worker) uphold(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.
 		if later, err = w.hub.report(ctx, work, status); err != nil {
 			errs = append(errs, err)
 		}
+		if later == 0 && slices.ContainsFunc(status.Manifests, w.unusedClaims) { // which may be deleted
+			later = slowRecheck
+		}
 	}
 	return later, errors.Join(errs...)
 }
@@ -118,6 +122,7 @@ func (w *worker) manifest(ctx context.Context, work *v1alpha1.Work, rec *v1alpha
 		ms.UID = before.UID
 	}
 	ms.UID = cmp.Or(ms.UID, unread) // the hub is not to take it for never made
+	ms.VolumeClaims = w.volumeClaims(ctx, ms.UID, before)
 	if r, ok := errors.AsType[*refusal](err); ok && r.reason == v1alpha1.ReasonGone && k.told {
 		ms = lastWords(ms, before)
 	}

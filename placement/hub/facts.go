@@ -31,6 +31,7 @@ type facts struct {
 	generation int64
 	status     map[string]any
 	associated *v1alpha1.Associated
+	claims     []string // of volumes that its Pods use, as namespace/name
 }
 
 // factsOf reads a Work's report.
@@ -53,7 +54,7 @@ func factsOf(gk schema.GroupKind, w *v1alpha1.Work) facts {
 	if c := meta.FindStatusCondition(m.Conditions, v1alpha1.ConditionApplied); w.Spec.Removal == nil && c != nil && c.Status != metav1.ConditionTrue {
 		f.message, f.refused, f.gone = c.Message, refusal(c.Reason), c.Reason == v1alpha1.ReasonGone
 	}
-	f.associated, f.generation = m.Associated, m.Generation
+	f.associated, f.generation, f.claims = m.Associated, m.Generation, m.VolumeClaims
 	f.observed = m.SourceGeneration
 	f.current = f.applied
 	if m.Status != nil {

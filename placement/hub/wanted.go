@@ -275,25 +275,29 @@ func (p *pass) has(t v1alpha1.Target) int64 {
 	return min(deref(t.Replicas), deref(f.replicas))
 }
 
-// volumes names, by cluster, a volume claim that the object has there.
+// volumes names, by cluster, a volume claim that the object has there: one that its Pod template
+// names, or one that its agent reports for Pods which an operator makes for the object.
 func (p *pass) volumes(a *v1alpha1.Assignment) map[string]string {
 	claims := render.Claims(p.object)
 	if policy.IsClaim(p.key.GroupKind) {
 		claims = []string{p.key.Name}
 	}
-	if len(claims) == 0 {
-		return nil
-	}
 	found := map[string]string{}
 	for _, t := range a.Spec.Targets {
+		if t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining {
+			continue
+		}
 		name := string(t.Cluster)
 		f := p.facts[name]
 		made := f.refused == "" // also when it has not reported yet, or only that it is about to make it
 		for _, uid := range f.uids {
 			made = made || uid != ""
 		}
-		if made && (t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetDraining) {
+		switch {
+		case made && len(claims) > 0:
 			found[name] = claims[0]
+		case len(f.claims) > 0:
+			found[name] = f.claims[0]
 		}
 	}
 	return found

@@ -270,6 +270,60 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 	}
 }
 
+// Safety 3: a custom resource whose operator keeps data in volume claims does not leave its cluster,
+// where its claims would be deleted with it, also while its Pods restart.
+func TestSafetyClaimsOfAnOperator(t *testing.T) {
+	t.Parallel()
+	w := shared
+	u := w.user(t)
+	w.define(t)
+	u.kubectl("apply -f " + u.file("db.yaml", "apiVersion: test.example.com/v1\nkind: Widget\n"+
+		"metadata: {name: db, annotations: {placement.patchbay.io/clusters: east}}\nspec: {size: 1}\n"))
+	db, data := object("test.example.com/v1", "Widget", u.ns, "db"), object("v1", "PersistentVolumeClaim", u.ns, "data-db")
+	w.awaitWhere(t, db, "east")
+	owner := fmt.Sprintf("[{apiVersion: test.example.com/v1, kind: Widget, name: db, uid: %s, controller: true}]", db.GetUID())
+	east := w.Clusters["east"]
+	pod := strings.NewReplacer("OWNER", owner).Replace(`
+apiVersion: v1
+kind: Pod
+metadata: {name: db-0, ownerReferences: OWNER}
+spec:
+  containers: [{name: app, image: app}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data-db}}]
+`)
+	w.apply(t, east.Client, u.ns, pod+`---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-db, ownerReferences: `+owner+`}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`)
+	claims := func(want string) {
+		t.Helper()
+		eventually(t, "the Work of db reports its claims", func() error {
+			got := u.sh(w.Hub.Control.AdminKubeconfig(), "kubectl get works -n cluster-east -o jsonpath='{range .items[?(@.spec.source.namespace==\""+u.ns+"\")]}{.status.manifests[0].volumeClaims}{end}'")
+			return unless(strings.TrimSpace(got) == want, "got %s, want %s", got, want)
+		})
+	}
+	claims(`["` + u.ns + `/data-db"]`)
+	u.kubectl("annotate --overwrite widget/db placement.patchbay.io/clusters=west")
+	w.placed(t, db, v1alpha1.ReasonVolumesRefused)
+	if err := east.Client.Delete(t.Context(), object("v1", "Pod", u.ns, "db-0"), client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	u.kubectl("annotate widget/db touched=true")
+	w.placed(t, db, v1alpha1.ReasonVolumesRefused)
+	claims(`["` + u.ns + `/data-db"]`)
+	for _, o := range []client.Object{db, data} {
+		if got := w.where(t, o); got != "east" {
+			t.Errorf("%s: is in %q, want it kept in east", printedName(o), got)
+		}
+	}
+	if err := east.Client.Delete(t.Context(), object("v1", "PersistentVolumeClaim", u.ns, "data-db")); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitWhere(t, db, "west") // without data it moves
+}
+
 // Safety 5: a removal that a finalizer holds is reported at the hub, with the finalizer.
 func TestSafetyHeldRemoval(t *testing.T) {
 	t.Parallel()

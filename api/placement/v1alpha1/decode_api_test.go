@@ -164,6 +164,7 @@ status:
     appliedGeneration: 1
     sourceGeneration: 1
     replicas: 1
+    volumeClaims: [shop/data]
     truncated: true
     status: {replicas: 1}
     ready: true

@@ -98,6 +98,14 @@ type ManifestStatus struct {
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
+	// VolumeClaims are PersistentVolumeClaims, as namespace/name, that Pods of the object use or
+	// have used, and that are still there. Whoever made them may delete them with the object.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=317
+	VolumeClaims []string `json:"volumeClaims,omitempty"`
+
 	// Truncated says that Status has only conditions and counts: the whole would be larger
 	// than MaxStatusBytes.
 	// +optional

@@ -876,6 +876,11 @@ func (in *ManifestStatus) DeepCopyInto(out *ManifestStatus) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.VolumeClaims != nil {
+		in, out := &in.VolumeClaims, &out.VolumeClaims
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Status != nil {
 		in, out := &in.Status, &out.Status
 		*out = new(runtime.RawExtension)
