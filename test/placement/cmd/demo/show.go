@@ -25,6 +25,10 @@ var policy []byte
 // columns show all targets: the table of a definition shows the first only.
 const columns = "KIND:.spec.object.kind,NAME:.spec.object.name,CLUSTERS:.spec.targets[*].cluster,REPLICAS:.spec.targets[*].replicas,STATES:.spec.targets[*].state"
 
+// namespace of what is placed. Agents write only in namespaces that they make, or that are opened
+// to their hub.
+const namespace = "shop"
+
 // stepTimeout bounds each step.
 const stepTimeout = 2 * time.Minute
 
@@ -50,7 +54,10 @@ func (s *show) play(ctx context.Context) error {
 	}
 	steps := []step{
 		{"The agents of three clusters have dialled the hub:", words("get clusters.placement.patchbay.io")},
-		{"A policy for this namespace: east and west, two to one. Then an unchanged Deployment of 6 replicas, with its\nService:", []string{"apply", "-f", files["policy.yaml"]}},
+		{"A namespace, which the agents make in their clusters, too, and a policy for it: east and west, two to one. Then an\n" +
+			"unchanged Deployment of 6 replicas, with its Service:", words("create namespace " + namespace)},
+		{"", words("config set-context --current --namespace=" + namespace)},
+		{"", []string{"apply", "-f", files["policy.yaml"]}},
 		{"", []string{"apply", "-f", files["app.yaml"]}},
 		{"The hub has no nodes; it sums up what the clusters report, so kubectl waits there as ever:", words("rollout status deployment/shop --timeout=110s")},
 		{"", words("get deployment,service shop")},
@@ -69,7 +76,7 @@ func (s *show) play(ctx context.Context) error {
 }
 
 // assignment is the name of the Deployment's Assignment.
-func assignment() string { return render.Name("apps", "Deployment", "default", "shop") }
+func assignment() string { return render.Name("apps", "Deployment", namespace, "shop") }
 
 // step is something to say, and a command of kubectl at the hub.
 type step struct {
@@ -100,7 +107,7 @@ func (s *show) quiet(ctx context.Context, args ...string) error {
 func (s *show) clusters(ctx context.Context) error {
 	fmt.Fprintln(s.out, "\nIn the clusters themselves:")
 	for _, name := range []string{"east", "west", "south"} {
-		text, err := s.bed.Clusters[name].Kubectl(ctx, "get", "deployments", "--no-headers", "--ignore-not-found")
+		text, err := s.bed.Clusters[name].Kubectl(ctx, "get", "deployments", "-n", namespace, "--no-headers", "--ignore-not-found")
 		if err != nil {
 			return err
 		}
