@@ -120,7 +120,7 @@ type Tally struct {
 // count is of requests for one subject.
 type count struct {
 	all, hit int
-	began    time.Time // the last second in which all are hit
+	began    time.Time // of the first
 }
 
 // Hits are how many requests were hit. One is named by its subject and method, as "pods POST"; of
@@ -170,10 +170,11 @@ func (c *count) meets(t Trouble) bool {
 	if t.every > 0 {
 		return c.all%t.every == 0 && (t.most == 0 || c.hit < t.most)
 	}
-	if time.Since(c.began) > 3*time.Second {
+	if c.began.IsZero() {
 		c.began = time.Now()
 	}
-	return time.Since(c.began) < time.Second
+	// By the clock: an outage that began with a request would hit each of a client that backs off.
+	return time.Since(c.began)%(3*time.Second) < time.Second
 }
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
