@@ -54,7 +54,7 @@ func (p *pods) of(uid types.UID) *v1alpha1.Associated {
 		return nil
 	}
 	a := &v1alpha1.Associated{}
-	for _, pod := range p.below(uid, maxDepth) {
+	for _, pod := range p.below(uid) {
 		reason, message, broken := condense(pod)
 		reason = shorten(reason)
 		if a.Pods == nil {
@@ -93,9 +93,9 @@ func mostFrequent(pods map[string]int32) map[string]int32 {
 }
 
 // below finds the Pods that were made for the object with that UID.
-func (p *pods) below(uid types.UID, depth int) []*corev1.Pod {
+func (p *pods) below(uid types.UID) []*corev1.Pod {
 	var all []*corev1.Pod
-	p.walk(uid, depth, func(_ string, o metav1.Object) {
+	p.walk(uid, maxDepth, func(_ string, o metav1.Object) {
 		if pod, ok := o.(*corev1.Pod); ok {
 			all = append(all, pod)
 		}
@@ -106,7 +106,7 @@ func (p *pods) below(uid types.UID, depth int) []*corev1.Pod {
 // claims are the PersistentVolumeClaims that Pods of the object with that UID use, as namespace/name.
 func (p *pods) claims(uid types.UID) map[string]bool {
 	found := map[string]bool{}
-	for _, pod := range p.below(uid, maxDepth) {
+	for _, pod := range p.below(uid) {
 		for _, v := range pod.Spec.Volumes {
 			if v.PersistentVolumeClaim != nil {
 				found[pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName] = true

@@ -238,7 +238,7 @@ func ending(t target, live *unstructured.Unstructured, made *pods, now time.Time
 			t, metav1.FinalizerDeleteDependents, name, strings.Join(others, ", "), act)}
 	case now.Sub(since) < podsPatience:
 		return progress{waits: fmt.Sprintf("%s: it is being deleted, and waits for its Pods to end", t)}
-	case len(made.below(live.GetUID(), maxDepth)) == 0:
+	case len(made.below(live.GetUID())) == 0:
 		return progress{held: fmt.Sprintf("%s: it is being deleted since %s (%s), and the cluster's garbage collector has not finished. "+
 			"Make sure that kube-controller-manager runs", t, text, metav1.FinalizerDeleteDependents)}
 	}
@@ -249,7 +249,7 @@ func ending(t target, live *unstructured.Unstructured, made *pods, now time.Time
 // left tells whether an object that is gone, or was never made, has left Pods behind: those of one
 // that somebody has deleted in the background run on until the garbage collector has ended them.
 func (a *applier) left(t target, uid types.UID, now time.Time) progress {
-	if uid == "" || len(a.pods.below(uid, maxDepth)) == 0 {
+	if uid == "" || len(a.pods.below(uid)) == 0 {
 		a.gone.Delete(uid)
 		return progress{done: true}
 	}
