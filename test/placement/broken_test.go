@@ -6,6 +6,7 @@ package placement
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -461,6 +462,20 @@ func TestWatcherSees(t *testing.T) {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+// What controllers write while a watcher reads what is live is where it begins anew.
+func TestWatcherBeginsWithTheNewest(t *testing.T) {
+	t.Parallel()
+	h := &history{t: t}
+	live := slices.Clone(h.counted("other-user", "4", "2").all)
+	h.counted("other-user", "5", "3").counted(bed.AgentUser, "5", "3")
+	x := &watcher{all: h.all, namespaces: []string{"ns"}}
+	x.anew(t, nil, live)
+	x.all = append(x.all, h.all[2])
+	if got := x.broken(); len(got) > 0 {
+		t.Errorf("got %q, want no write of ours blamed for the status", got)
 	}
 }
 

@@ -7,6 +7,7 @@ package placement
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,7 @@ func (x *watcher) anew(t *testing.T, then, now []write) {
 	for _, what := range x.broken() {
 		t.Error(what)
 	}
+	now = x.newest(now)
 	x.all = nil
 	at := time.Now()
 	for _, hub := range []bool{true, false} {
@@ -100,4 +102,17 @@ func (x *watcher) anew(t *testing.T, then, now []write) {
 			}
 		}
 	}
+}
+
+// newest is what was live, with what was written since it was read: controllers go on meanwhile.
+func (x *watcher) newest(live []write) []write {
+	all := slices.Clone(live)
+	for i := range all {
+		for _, one := range x.all {
+			if one.cluster == all[i].cluster && one.Key() == all[i].Key() && one.Subresource != "scale" && one.version() > all[i].version() {
+				all[i].Object = one.Object
+			}
+		}
+	}
+	return all
 }
