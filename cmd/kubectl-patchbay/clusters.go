@@ -86,10 +86,11 @@ func noteOf(c *v1alpha1.Cluster) string {
 	case c.Spec.Unschedulable:
 		notes = append(notes, "takes nothing new")
 	}
-	for _, kind := range []string{v1alpha1.ConditionHubMismatch} {
-		if found := meta.FindStatusCondition(c.Status.Conditions, kind); found != nil && found.Status == metav1.ConditionTrue {
-			notes = append(notes, kind+": "+found.Message)
-		}
+	if found := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionHubMismatch); found != nil && found.Status == metav1.ConditionTrue {
+		notes = append(notes, v1alpha1.ConditionHubMismatch+": "+found.Message)
+	}
+	if found := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionAccepted); c.Spec.Accepted && found != nil && found.Status == metav1.ConditionFalse {
+		notes = append(notes, found.Reason+": see kubectl describe cluster "+c.Name)
 	}
 	return strings.Join(notes, "; ")
 }

@@ -167,12 +167,16 @@ func TestClustersAreListed(t *testing.T) {
 		},
 		{ObjectMeta: metav1.ObjectMeta{Name: "west"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "south"}, Spec: v1alpha1.ClusterSpec{Accepted: true, Unschedulable: true}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: v1alpha1.ClusterSpec{Accepted: true}, Status: v1alpha1.ClusterStatus{
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: "False", Reason: v1alpha1.ReasonNamespaceTaken}},
+		}},
 	}
 	want := []string{
 		"NAME ACCEPTED REACHABLE OBJECTS REPLICAS VERSION NOTE",
 		"east True False 4 12 v1.35.4 is being drained; HubMismatch: because",
 		"west Unknown Unknown 0 0 kubectl patchbay cluster accept west",
 		"south Unknown Unknown 0 0 takes nothing new",
+		"prod False Unknown 0 0 NamespaceTaken: see kubectl describe cluster prod",
 	}
 	var out bytes.Buffer
 	if err := printClusters(&out, clusters); err != nil {

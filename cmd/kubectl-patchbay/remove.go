@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -138,6 +139,7 @@ type removal struct {
 
 	object     *metav1.PartialObjectMetadata
 	assignment client.ObjectKey
+	leaders    map[v1alpha1.ClusterName]string // by cluster, an object there that takes this one along
 }
 
 // read reads the object.
@@ -191,6 +193,9 @@ func (r *removal) run(ctx context.Context, c client.WithWatch, out io.Writer) er
 	if err != nil && !apierrors.IsForbidden(err) { // a tenant need not see Clusters
 		return err
 	}
+	if err := r.findLeaders(ctx, c); err != nil {
+		return err
+	}
 	if err := r.print(out, a, reachable); err != nil {
 		return err
 	}
@@ -206,8 +211,51 @@ func (r *removal) run(ctx context.Context, c client.WithWatch, out io.Writer) er
 	if err != nil {
 		return r.explain(err, last, reachable)
 	}
+	var stays []string
+	for _, t := range last.Spec.Targets {
+		stays = append(stays, fmt.Sprintf("%s (%s)", t.Cluster, r.leaders[t.Cluster]))
+	}
+	if len(stays) > 0 {
+		_, err = fmt.Fprintf(out, "%s stays as long as an object needs it, in %s, and is removed from all other clusters\n", r.name(), strings.Join(stays, ", "))
+		return err
+	}
 	_, err = fmt.Fprintf(out, "%s is removed from all clusters\n", r.name())
 	return err
+}
+
+// findLeaders finds the objects of the namespace that take this one along.
+func (r *removal) findLeaders(ctx context.Context, c client.Client) error {
+	gvk := r.object.GroupVersionKind()
+	this := v1alpha1.FollowReference{Group: gvk.Group, Kind: gvk.Kind, Name: r.object.Name}
+	r.leaders = map[v1alpha1.ClusterName]string{}
+	if r.object.Namespace == "" {
+		return nil
+	}
+	var list v1alpha1.AssignmentList
+	if err := c.List(ctx, &list, client.InNamespace(r.assignment.Namespace)); err != nil {
+		return fmt.Errorf("list Assignments in namespace %s: %w", r.assignment.Namespace, err)
+	}
+	for i := range list.Items {
+		a := &list.Items[i]
+		if !slices.Contains(a.Spec.Follows, this) {
+			continue
+		}
+		for _, t := range a.Spec.Targets {
+			r.leaders[t.Cluster] = objectName(a.Spec.Object.Kind, a.Spec.Object.Namespace, a.Spec.Object.Name)
+		}
+	}
+	return nil
+}
+
+// done says that no cluster has the object any more but those where another one needs it.
+func (r *removal) done(a *v1alpha1.Assignment) bool {
+	decided := a.Spec.Decision.Source == policy.SourceAnnotation
+	for _, t := range a.Spec.Targets {
+		if r.leaders[t.Cluster] == "" || t.State != v1alpha1.TargetActive || !decided {
+			return false
+		}
+	}
+	return true
 }
 
 // reachableClusters says of each Cluster whether it is reachable.
@@ -239,7 +287,9 @@ func (r *removal) print(w io.Writer, a *v1alpha1.Assignment, reachable map[strin
 			note = " (the hub has ordered that already)"
 		case v1alpha1.TargetActive, v1alpha1.TargetDraining:
 		}
-		if up, known := reachable[string(t.Cluster)]; known && !up {
+		if leader := r.leaders[t.Cluster]; leader != "" && t.State == v1alpha1.TargetActive {
+			effect, note = "stays as long as "+leader+" needs it there", ""
+		} else if up, known := reachable[string(t.Cluster)]; known && !up {
 			note = " (not reachable: the order reaches it when it is back)"
 		}
 		fmt.Fprintf(out, "%s: %s %s%s\n", t.Cluster, r.name(), effect, note)
@@ -338,7 +388,7 @@ func (r *removal) await(ctx context.Context, c client.WithWatch) (*v1alpha1.Assi
 		if ok {
 			last = a
 		}
-		return ok && len(a.Spec.Targets) == 0, nil
+		return ok && r.done(a), nil
 	})
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()

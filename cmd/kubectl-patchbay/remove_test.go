@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/placement/policy"
 	"github.com/patchbay-cni/patchbay/placement/render"
 )
 
@@ -118,6 +119,7 @@ func TestWhatARemovalDoes(t *testing.T) {
 		targets  []v1alpha1.Target
 		decision v1alpha1.Decision
 		follows  []v1alpha1.FollowReference
+		leaders  map[v1alpha1.ClusterName]string
 		value    *string // of the annotation
 		want     []string
 	}{
@@ -152,6 +154,11 @@ func TestWhatARemovalDoes(t *testing.T) {
 				"Kept in the clusters: PersistentVolumeClaim shop/data", last,
 			},
 		},
+		"Needed": {
+			reason: "what another object takes along stays with that", kind: "ConfigMap", targets: []v1alpha1.Target{active("east"), active("south")},
+			leaders: map[v1alpha1.ClusterName]string{"south": "Deployment shop/web"},
+			want:    []string{"east: ConfigMap shop/web is deleted", "south: ConfigMap shop/web stays as long as Deployment shop/web needs it there", last},
+		},
 		"Nowhere": {reason: "the order is for later, too", kind: "ConfigMap", want: []string{"ConfigMap shop/web is in no cluster; with the order none gets it", last}},
 		"Again": {
 			reason: "it says that there is nothing left to do", kind: "ConfigMap", value: new(""), targets: []v1alpha1.Target{active("east")},
@@ -167,7 +174,7 @@ func TestWhatARemovalDoes(t *testing.T) {
 				o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: *tc.value}
 			}
 			var out bytes.Buffer
-			r := &removal{object: o, command: "again"}
+			r := &removal{object: o, command: "again", leaders: tc.leaders}
 			if err := r.print(&out, a, map[string]bool{"east": true, "west": false}); err != nil {
 				t.Fatal(err)
 			}
@@ -247,11 +254,49 @@ func TestRemovalOfWhatIsNotPlaced(t *testing.T) {
 		t.Errorf("got %v, want the Assignment's name", err)
 	}
 	// A tenant that may not list Clusters can do without.
-	forbidden := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+	forbidden := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if _, ok := list.(*v1alpha1.ClusterList); !ok {
+			return c.List(ctx, list, options...)
+		}
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "clusters"}, "", nil)
 	}}
 	if err := r.run(t.Context(), fakeHub(t, forbidden, a), &out); err != nil || !strings.Contains(out.String(), "is in no cluster") {
 		t.Errorf("got %q, %v, want the rest", out.String(), err)
+	}
+}
+
+// What another object takes along is removed from the other clusters, and the command ends then.
+func TestRemovalOfWhatIsNeeded(t *testing.T) {
+	t.Parallel()
+	annotated := v1alpha1.Decision{Source: policy.SourceAnnotation}
+	for name, tc := range map[string]struct {
+		reason   string
+		decision v1alpha1.Decision
+		targets  []v1alpha1.Target
+		want     bool
+	}{
+		"Left":      {"Only the cluster is left that needs it.", annotated, []v1alpha1.Target{{Cluster: "south", State: v1alpha1.TargetActive}}, true},
+		"Elsewhere": {"East is to remove it still.", annotated, []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetRemoving}, {Cluster: "south", State: v1alpha1.TargetActive}}, false},
+		"Early":     {"The hub has not seen the order.", v1alpha1.Decision{Source: "Placement shop/p"}, []v1alpha1.Target{{Cluster: "south", State: v1alpha1.TargetActive}}, false},
+		"Leaves":    {"It leaves with what needs it.", annotated, []v1alpha1.Target{{Cluster: "south", State: v1alpha1.TargetRemoving}}, false},
+		"All":       {"No cluster has it.", annotated, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, a := placedObject("ConfigMap", tc.targets...)
+			leader := &v1alpha1.Assignment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deployment-web"}, Spec: v1alpha1.AssignmentSpec{
+				Object:  v1alpha1.ObjectReference{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"},
+				Follows: []v1alpha1.FollowReference{{Kind: "ConfigMap", Name: "web"}}, Targets: []v1alpha1.Target{{Cluster: "south"}},
+			}}
+			a.Spec.Decision = tc.decision
+			r := &removal{object: o, assignment: client.ObjectKeyFromObject(a)}
+			if err := r.findLeaders(t.Context(), fakeHub(t, interceptor.Funcs{}, a, leader)); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.done(a); got != tc.want {
+				t.Errorf("%s\ndone: got %t, want %t; leaders %v", tc.reason, got, tc.want, r.leaders)
+			}
+		})
 	}
 }
 

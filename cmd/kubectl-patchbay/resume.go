@@ -161,9 +161,9 @@ func sourceOf(w *v1alpha1.Work) string {
 	return objectName(w.Spec.Source.Kind, w.Spec.Source.Namespace, w.Spec.Source.Name)
 }
 
-// digest names what the answer does to which states of which Works. Works that are only created
-// when the others are answered do not count: nobody loses anything by them, and on a busy hub no
-// digest would hold long enough to be typed.
+// digest names what the answer does to which states of which Works. It leaves out Works that the
+// answer only creates: they change no object in a cluster, and on a busy hub a digest of them would
+// be outdated before the user can type it.
 func (r *resumption) digest(halted []v1alpha1.Work) string {
 	var lines []string
 	for i := range halted {
@@ -240,8 +240,8 @@ func printDifferences(out io.Writer, work *v1alpha1.Work) {
 // compared tells whether the agent's report is about the Work as it is now.
 func compared(w *v1alpha1.Work) bool { return w.Status.Halted.Work == w.Spec.Position() }
 
-// printAway names the clusters that have Works and do not report, and counts them. What their
-// agents will halt, nobody knows.
+// printAway names the clusters that have Works and do not report, and counts them. Their agents may
+// halt further Works when they return.
 func printAway(out io.Writer, others, answers map[string]int, reachable map[string]bool) int {
 	clusters := slices.Concat(slices.Collect(maps.Keys(others)), slices.Collect(maps.Keys(answers)))
 	slices.Sort(clusters)

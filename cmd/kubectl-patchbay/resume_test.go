@@ -88,7 +88,7 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 			"Works that are halted: 1 (changed: 1). Works that wait for them: 0",
 			"Nothing was changed. To answer them: again --of="+(&resumption{take: v1alpha1.TakeHub}).digest([]v1alpha1.Work{workOf("east", "web", many, nil)}),
 		)},
-		"Late": {reason: "nobody has compared what the hub says now", take: v1alpha1.TakeHub, yes: true, works: []v1alpha1.Work{workOf("east", "web", late, nil)}, asked: 1, want: []string{
+		"Late": {reason: "the hub changed the Work after the agent reported", take: v1alpha1.TakeHub, yes: true, works: []v1alpha1.Work{workOf("east", "web", late, nil)}, asked: 1, want: []string{
 			"east  Deployment shop/web: becomes in east what the hub says",
 			"      (the hub has changed it since the agent reported that)",
 			"Works that are halted: 1 (changed: 1). Works that wait for them: 0",
@@ -131,8 +131,8 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 	}
 }
 
-// A digest is another one when a Work that nobody has seen would be answered, or another state or
-// effect, and the same in whatever order the Works are listed.
+// A digest changes with each Work, state or effect that the dry run did not list, and does not depend
+// on the order of the Works.
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	r := &resumption{take: v1alpha1.TakeHub}
@@ -154,10 +154,10 @@ func TestDigest(t *testing.T) {
 		same   bool
 	}{
 		"order":           {"It is no matter which comes first.", []v1alpha1.Work{old, web}, true},
-		"created":         {"A new object takes nothing from anybody.", []v1alpha1.Work{web, old, workOf("east", "new", h(""), nil)}, true},
+		"created":         {"It changes no object in a cluster.", []v1alpha1.Work{web, old, workOf("east", "new", h(""), nil)}, true},
 		"came back":       {"A cluster brought an old removal.", []v1alpha1.Work{web, old, workOf("west", "old", h(record), remove)}, false},
 		"waiting removal": {"It follows from the answer.", []v1alpha1.Work{web, old, workOf("west", "old", h(""), remove)}, false},
-		"gone":            {"One was answered by somebody else.", []v1alpha1.Work{web}, false},
+		"gone":            {"Another user answered one.", []v1alpha1.Work{web}, false},
 		"another Work":    {"It was made again.", with(func(w *v1alpha1.Work) { w.UID = "u3" }), false},
 		"record":          {"The cluster has another state.", with(func(w *v1alpha1.Work) { w.Status.Halted.Record = "hub/e/5/11" }), false},
 		"position":        {"The hub has changed it.", with(func(w *v1alpha1.Work) { w.Spec.Revision++ }), false},
