@@ -34,6 +34,8 @@ type storm struct {
 	nets       []*network.Network // the first is the usual one
 	pods, each int                // each node has this many Pods in all, and at a time
 	gone       chan struct{}      // a Pod each; closed when all are
+	over       atomic.Int64       // Pods that are gone
+	watchdog   *time.Timer        // ends the storm when none goes
 	restarts   atomic.Int64
 }
 
@@ -42,14 +44,18 @@ func (s *storm) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.gone = make(chan struct{}, s.pods*len(s.hosts))
+	s.watchdog = time.AfterFunc(stalled, func() {
+		cancel(fmt.Errorf("no Pod has gone for %s, after %d of them", stalled, s.over.Load()))
+	})
 	var fate sync.WaitGroup
-	fate.Go(func() { s.restart(ctx, cancel) })
+	fate.Go(func() { s.restart(ctx) })
 	errs := make([]error, len(s.hosts))
 	var all sync.WaitGroup
 	for i, h := range s.hosts {
 		all.Go(func() { errs[i] = s.node(ctx, h, rand.New(rand.NewPCG(s.seed, uint64(i)))) })
 	}
 	all.Wait()
+	s.watchdog.Stop()
 	close(s.gone)
 	fate.Wait()
 	if err := context.Cause(ctx); err != nil {
@@ -73,6 +79,8 @@ func (s *storm) node(ctx context.Context, h *host, dice *rand.Rand) error {
 		all.Go(func() {
 			defer func() { <-slots }()
 			errs[i] = h.live(ctx, net, stay, published)
+			s.over.Add(1)
+			s.watchdog.Reset(stalled)
 			s.gone <- struct{}{}
 		})
 	}
@@ -80,15 +88,13 @@ func (s *storm) node(ctx context.Context, h *host, dice *rand.Rand) error {
 	return errors.Join(errs...)
 }
 
-// restart ends daemons of one node after the other, half of them without warning, as Pods go.
-func (s *storm) restart(ctx context.Context, cancel context.CancelCauseFunc) {
+// restart ends daemons of one node after the other, half of them without warning, as Pods
+// go. On a busy machine a daemon may have settled only when its node's Pods are gone.
+func (s *storm) restart(ctx context.Context) {
 	dice := rand.New(rand.NewPCG(s.seed, 1<<32))
-	var over atomic.Int64
-	watchdog := time.AfterFunc(stalled, func() { cancel(fmt.Errorf("no Pod has gone for %s, after %d of them", stalled, over.Load())) })
-	defer watchdog.Stop()
+	over := 0
 	for range s.gone {
-		watchdog.Reset(stalled)
-		if over.Add(1)%podsPerRestart > 0 {
+		if over++; over%podsPerRestart > 0 {
 			continue
 		}
 		h := s.hosts[dice.IntN(len(s.hosts))]

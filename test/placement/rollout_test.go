@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -25,11 +26,9 @@ func TestKubeStellarExactThroughRollout(t *testing.T) {
 	x := watch(t, w, ns)
 	w.apply(t, w.Hub.Client, ns, deployment("web", 4, "east", "2s"))
 	w.available(t, ns, "web", 4)
-	image := client.RawPatch("application/strategic-merge-patch+json", []byte(
-		`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"registry.example/app:2"}]}}}}`))
-	if err := w.Hub.Client.Patch(t.Context(), object("apps/v1", "Deployment", ns, "web"), image); err != nil {
-		t.Fatal(err)
-	}
+	w.patch(t, ns, "web", `{"spec":{"paused":true,"template":{"spec":{"containers":[{"name":"c","image":"registry.example/app:2"}]}}}}`)
+	w.awaitExact(t, ns, "web")
+	w.patch(t, ns, "web", `{"spec":{"paused":false}}`)
 	if out, err := w.Hub.Kubectl(t.Context(), "rollout", "status", "deployment/web", "--timeout=220s", "-n", ns); err != nil {
 		t.Fatalf("rollout status: %v\n%s", err, out)
 	}
@@ -51,11 +50,19 @@ func TestKubeStellarExactThroughRollout(t *testing.T) {
 				i+1, d.Status.ObservedGeneration, imageOf(d), imageOf(there[at]), there[at].Status.ObservedGeneration, there[at].Generation)
 		}
 	}
-	const few = 4 // empty, none available, all; the same for the new image
-	if len(here) < few {
-		t.Errorf("got %d statuses at the hub, want to see the rollout's steps", len(here))
+	if want := 3; len(here) < want { // the former image, the rollout while it is paused, the new image
+		t.Errorf("got %d statuses at the hub, want at least %d: it waits for none between", len(here), want)
 	}
 	t.Logf("%d statuses in east, %d at the hub, each deep-equal to one of them", len(there), len(here))
+}
+
+// patch changes a Deployment at the hub.
+func (w *world) patch(t *testing.T, ns, name, change string) {
+	t.Helper()
+	patch := client.RawPatch(types.StrategicMergePatchType, []byte(change))
+	if err := w.Hub.Client.Patch(t.Context(), object("apps/v1", "Deployment", ns, name), patch); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // awaitExact waits until the hub has east's status, deep-equal but for the generation.
