@@ -57,13 +57,13 @@ func TestHostileTenantByOtherWays(t *testing.T) {
 			u.SetAPIVersion("danm.k8s.io/v1")
 			return w.tenant.Create(t.Context(), u)
 		}},
-		"TakeOver": {reason: "A bitmap of its own, in its own network.", harmless: true, try: func(t *testing.T, w *world) error {
+		"TakeOver": {reason: "A bitmap of its own, in its own network.", refused: []string{v1.TakeOverAnnotation}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			tn := tenantNetwork(t, w.ns, "f", `{Options: {cidr: 10.0.0.0/24, alloc: gAAB}}`)
 			tn.Annotations = map[string]string{v1.TakeOverAnnotation: "true"}
 			return w.tenant.Create(t.Context(), tn)
 		}},
-		"TakeOverVLAN": {reason: "A network that moves in is assigned like any other.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+		"TakeOverVLAN": {reason: "A take-over is refused before what it asks for is read.", refused: []string{v1.TakeOverAnnotation}, try: func(t *testing.T, w *world) error {
 			t.Helper()
 			f := w.forged("f")
 			f.Annotations[v1.TakeOverAnnotation] = "true"

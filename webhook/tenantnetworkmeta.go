@@ -31,10 +31,33 @@ func checkMeta(obj *v1.TenantNetwork, isNew bool) error {
 	if v := trial.ResourceVersion; isNew && v != "" && v != "0" {
 		faults = append(faults, field.Invalid(path.Child("resourceVersion"), v, "is the API server's to set: leave it out of a new object"))
 	}
+	if isNew {
+		faults = append(faults, takeOver(obj)...)
+	}
 	if len(faults) == 0 {
 		return nil
 	}
 	return &network.InvalidError{Faults: faults}
+}
+
+// takeOver returns what the policy networks.danm.io refuses in a new network. The API server
+// asks that policy after this webhook has reserved.
+func takeOver(obj *v1.TenantNetwork) field.ErrorList {
+	var faults field.ErrorList
+	if obj.Annotations[v1.TakeOverAnnotation] == "true" {
+		faults = append(faults, field.Invalid(field.NewPath("metadata", "annotations").Key(v1.TakeOverAnnotation), "true", "must not be set on a network: taking over a live DANM network is not built yet"))
+	}
+	opts, path := obj.Spec.Options, field.NewPath("spec", "Options")
+	refuse := func(path *field.Path, set bool) {
+		if set {
+			faults = append(faults, field.Forbidden(path, "must be empty: it is DANM's record of addresses in use, and nothing reads it"))
+		}
+	}
+	refuse(path.Child("alloc"), opts.Alloc != "")
+	refuse(path.Child("alloc6"), opts.Alloc6 != "")
+	refuse(path.Child("allocation_pool", "lastIp"), opts.Pool != nil && opts.Pool.LastIP != "")
+	refuse(path.Child("allocation_pool_v6", "lastIp"), opts.Pool6 != nil && opts.Pool6.LastIP != "")
+	return faults
 }
 
 // nameOf is the object's name; one that is to be generated ends in "*".

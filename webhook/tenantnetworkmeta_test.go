@@ -21,6 +21,7 @@ func TestCheckMeta(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		meta   metav1.ObjectMeta
+		opts   v1.NetworkOptions
 		old    bool
 		want   string // the field that is wrong
 	}{
@@ -43,12 +44,18 @@ func TestCheckMeta(t *testing.T) {
 		"Owner":        {reason: "Of no kind.", meta: metav1.ObjectMeta{Name: "net", OwnerReferences: []metav1.OwnerReference{{Name: "a"}}}, want: "metadata.ownerReferences"},
 		"Version":      {reason: "A new object has none.", meta: metav1.ObjectMeta{Name: "net", ResourceVersion: "5"}, want: "metadata.resourceVersion"},
 		"OldVersion":   {reason: "One that is stored has one.", meta: metav1.ObjectMeta{Name: "net", ResourceVersion: "5"}, old: true},
+		"TakeOver":     {reason: "Nothing takes over from DANM.", meta: metav1.ObjectMeta{Name: "net", Annotations: map[string]string{v1.TakeOverAnnotation: "true"}}, want: v1.TakeOverAnnotation},
+		"Alloc":        {reason: "DANM's bitmap, which nothing reads.", meta: metav1.ObjectMeta{Name: "net"}, opts: v1.NetworkOptions{Alloc: "gAAB"}, want: "spec.Options.alloc"},
+		"Alloc6":       {reason: "DANM's bitmap, which nothing reads.", meta: metav1.ObjectMeta{Name: "net"}, opts: v1.NetworkOptions{Alloc6: "gAAB"}, want: "spec.Options.alloc6"},
+		"LastIP":       {reason: "DANM's cursor, which nothing reads.", meta: metav1.ObjectMeta{Name: "net"}, opts: v1.NetworkOptions{Pool: &v1.IPPool{LastIP: "10.0.0.7"}}, want: "spec.Options.allocation_pool.lastIp"},
+		"LastIP6":      {reason: "DANM's cursor, which nothing reads.", meta: metav1.ObjectMeta{Name: "net"}, opts: v1.NetworkOptions{Pool6: &v1.IPPoolV6{IPPool: v1.IPPool{LastIP: "fd00::7"}}}, want: "spec.Options.allocation_pool_v6.lastIp"},
+		"OldAlloc":     {reason: "An older version let it in.", meta: metav1.ObjectMeta{Name: "net", ResourceVersion: "5"}, opts: v1.NetworkOptions{Alloc: "gAAB"}, old: true},
 		"ServersOwn":   {reason: "The API server writes them anew.", meta: metav1.ObjectMeta{Name: "net", Generation: -5, ManagedFields: []metav1.ManagedFieldsEntry{{Operation: "x"}}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			obj := &v1.TenantNetwork{ObjectMeta: tc.meta}
+			obj := &v1.TenantNetwork{ObjectMeta: tc.meta, Spec: v1.NetworkSpec{Options: tc.opts}}
 			if obj.Namespace == "" {
 				obj.Namespace = "red"
 			}

@@ -18,9 +18,9 @@ const (
 	InterfacesAnnotation = "danm.io/interfaces"
 	// LegacyInterfacesAnnotation is DANM 4.3's name of InterfacesAnnotation.
 	LegacyInterfacesAnnotation = "danm.k8s.io/interfaces"
-	// TakeOverAnnotation, "true" on a network, says that a live DANM network
-	// with its in-spec bitmap is moving in. On a TenantConfig it says that what
-	// networks of its namespaces say they were assigned is to be reserved again.
+	// TakeOverAnnotation, "true" on a TenantConfig, says that what networks of its
+	// namespaces say they were assigned is to be reserved again. On a network it is
+	// refused: taking over a live DANM network with its bitmap is not built yet.
 	TakeOverAnnotation = "danm.io/take-over"
 )
 

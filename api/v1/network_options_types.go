@@ -149,12 +149,12 @@ type NetworkOptions struct {
 	// +optional
 	SourceGuard *bool `json:"source_guard,omitempty"`
 
-	// Alloc is DANM's IPv4 bitmap; read once to take over a live network.
+	// Alloc is DANM's IPv4 bitmap. It is refused in a new network, and not read.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1398104
 	Alloc string `json:"alloc,omitempty"`
 
-	// Alloc6 is DANM's IPv6 bitmap; read once to take over a live network.
+	// Alloc6 is DANM's IPv6 bitmap. It is refused in a new network, and not read.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1398104
 	Alloc6 string `json:"alloc6,omitempty"`

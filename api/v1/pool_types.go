@@ -14,7 +14,7 @@ type IPPool struct {
 	// +kubebuilder:validation:MaxLength=45
 	End string `json:"end,omitempty"`
 
-	// LastIP is DANM's cursor; read once to take over a live network.
+	// LastIP is DANM's cursor. It is refused in a new network, and not read.
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	LastIP string `json:"lastIp,omitempty"`
