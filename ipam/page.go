@@ -2,7 +2,12 @@
 
 package ipam
 
-import "math/bits"
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
 
 // Measures of a page. 128 bytes become 172 of base64, so a full /16 of 64 pages
 // is about 11 KiB, and a single address costs less than 200 bytes.
@@ -61,6 +66,15 @@ func (p *page) bar(bit uint) bool {
 	return true
 }
 
+// barAll bars what another page has barred.
+func (p *page) barAll(other *page) {
+	p.busy = 0
+	for i := range p.off {
+		p.off[i] |= other.off[i]
+		p.busy += bits.OnesCount64(p.used[i] | p.off[i])
+	}
+}
+
 // free returns the first bit from on that can be handed out, or pageBits.
 func (p *page) free(from uint) uint {
 	word := from / 64
@@ -72,15 +86,6 @@ func (p *page) free(from uint) uint {
 		open = ^(p.used[word] | p.off[word])
 	}
 	return word*64 + uint(bits.TrailingZeros64(open))
-}
-
-// barAll bars what another page has barred.
-func (p *page) barAll(other *page) {
-	p.busy = 0
-	for i := range p.off {
-		p.off[i] |= other.off[i]
-		p.busy += bits.OnesCount64(p.used[i] | p.off[i])
-	}
 }
 
 // countTaken counts the bits in [from, to] that are used and not barred.
@@ -97,4 +102,46 @@ func (p *page) countTaken(from, to uint) int {
 		n += bits.OnesCount64(word)
 	}
 	return n
+}
+
+// strict refuses base64 whose unused last bits are not zero, so that one page
+// has one text only.
+var strict = base64.StdEncoding.Strict()
+
+// encode returns used in standard base64, bit 0 of byte 0 first.
+func (p *page) encode() string {
+	if p.text == "" {
+		var raw [pageBytes]byte
+		for i, w := range p.used {
+			binary.LittleEndian.PutUint64(raw[8*i:], w)
+		}
+		p.text = strict.EncodeToString(raw[:])
+	}
+	return p.text
+}
+
+// decode fills used from text; the other fields are those of a fresh page.
+func (p *page) decode(text string) error {
+	if len(text) != textBytes {
+		return fmt.Errorf("decode page: %d bytes of base64, want %d", len(text), textBytes)
+	}
+	var (
+		in  [textBytes]byte // on the stack: a full /16 has 64 of them
+		raw [pageBytes + 2]byte
+	)
+	copy(in[:], text)
+	n, err := strict.Decode(raw[:], in[:])
+	if err != nil {
+		return fmt.Errorf("decode page: %w", err)
+	}
+	if n != pageBytes {
+		return fmt.Errorf("decode page: %d bytes, want %d", n, pageBytes)
+	}
+	for i := range p.used {
+		p.used[i] = binary.LittleEndian.Uint64(raw[8*i:])
+		p.inUse += bits.OnesCount64(p.used[i])
+	}
+	p.busy = p.inUse
+	p.text = text
+	return nil
 }

@@ -3,10 +3,25 @@
 package ipam
 
 import (
+	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"math/bits"
 	"net/netip"
+)
+
+// Errors that a Pool answers with; errors.Is holds through wrapping.
+var (
+	// ErrOutside says that an address is not in the subnet.
+	ErrOutside = errors.New("address is outside of the subnet")
+	// ErrUnusable says that an address is the subnet's network or broadcast
+	// address.
+	ErrUnusable = errors.New("address is the subnet's network or broadcast address")
+	// ErrTaken says that an address is in use.
+	ErrTaken = errors.New("address is in use")
+	// ErrSubnet says that a State was written for another subnet.
+	ErrSubnet = errors.New("bitmap is of another subnet")
 )
 
 // Config describes a pool.
@@ -73,9 +88,6 @@ func New(cfg Config) (*Pool, error) {
 	return p, nil
 }
 
-// CIDR returns the subnet, masked.
-func (p *Pool) CIDR() netip.Prefix { return p.cidr }
-
 // barEnds reserves the network and the broadcast address (RFC 950; for IPv6 the
 // subnet-router anycast address of RFC 4291, 2.6.1, and for symmetry the last).
 // Subnets of one or two addresses have neither (RFC 3021, RFC 6164).
@@ -97,21 +109,109 @@ func (p *Pool) bar(off u128) {
 	})
 }
 
-// dynamic reports whether an offset is in the dynamic range.
-func (p *Pool) dynamic(off u128) bool { return !off.less(p.start) && !p.end.less(off) }
+// CIDR returns the subnet, masked.
+func (p *Pool) CIDR() netip.Prefix { return p.cidr }
 
-// offset returns where an address is in the subnet.
-func (p *Pool) offset(a netip.Addr) (u128, bool) {
-	if !p.cidr.Contains(a) {
-		return u128{}, false
+// Next takes the next free address of the dynamic range after the one handed
+// out last, so that a freed address rests as long as possible. It reports false
+// when none is left.
+func (p *Pool) Next() (netip.Addr, bool) {
+	off, ok := p.search(p.cursor, p.end)
+	if !ok {
+		if off, ok = p.search(p.start, p.cursor); !ok {
+			return netip.Addr{}, false
+		}
 	}
-	return fromAddr(a).sub(p.base), true
+	p.index.change(off.page(), func(pg *page) { pg.set(bitOf(off)) })
+	p.cursor = p.start
+	if off.less(p.end) {
+		p.cursor = off.inc()
+	}
+	return p.addr(off), true
 }
 
-func (p *Pool) addr(off u128) netip.Addr { return p.base.add(off).addr(p.is4) }
+// NextN appends up to n addresses, as Next gives them, to dst.
+func (p *Pool) NextN(dst []netip.Addr, n int) []netip.Addr {
+	for range n {
+		a, ok := p.Next()
+		if !ok {
+			break
+		}
+		dst = append(dst, a)
+	}
+	return dst
+}
 
-// bitOf returns where an offset is in its page.
-func bitOf(off u128) uint { return uint(off.lo % pageBits) }
+// search returns the first offset in [from, to] that can be handed out.
+func (p *Pool) search(from, to u128) (u128, bool) {
+	i, ok := p.index.find(from.page())
+	if !ok {
+		return from, !to.less(from)
+	}
+	off := u128{from.hi, from.lo &^ (pageBits - 1)}
+	bit := p.index.pages[i].free(bitOf(from))
+	if bit == pageBits {
+		key := p.index.openAfter(i)
+		if to.page().less(key) {
+			return u128{}, false
+		}
+		off, bit = key.first(), 0
+		if pg := p.index.get(key); pg != nil {
+			bit = pg.free(0)
+		}
+	}
+	off.lo |= uint64(bit)
+	return off, !to.less(off)
+}
+
+// Claim takes one address by name. It may be anywhere in the subnet, reserved
+// or not, but for the network and the broadcast address.
+func (p *Pool) Claim(a netip.Addr) error {
+	off, ok := p.offset(a)
+	switch {
+	case !ok:
+		return fmt.Errorf("claim %v: %w %v", a, ErrOutside, p.cidr)
+	case p.hasEnds() && (off == u128{} || off == p.last):
+		return fmt.Errorf("claim %v of %v: %w", a, p.cidr, ErrUnusable)
+	case p.Has(a):
+		return fmt.Errorf("claim %v of %v: %w", a, p.cidr, ErrTaken)
+	}
+	p.index.change(off.page(), func(pg *page) { pg.set(bitOf(off)) })
+	return nil
+}
+
+// Mark sets an address as in use whatever it is, for a bitmap that is rebuilt
+// from what is in use, and reports whether it was not. Addresses outside of the
+// subnet are ignored.
+func (p *Pool) Mark(a netip.Addr) bool {
+	off, ok := p.offset(a)
+	if !ok || p.Has(a) {
+		return false
+	}
+	p.index.change(off.page(), func(pg *page) { pg.set(bitOf(off)) })
+	return true
+}
+
+// Release frees an address and reports whether it was in use. The cursor stays:
+// the address is handed out again only after all others.
+func (p *Pool) Release(a netip.Addr) bool {
+	off, ok := p.offset(a)
+	if !ok || !p.Has(a) {
+		return false
+	}
+	p.index.change(off.page(), func(pg *page) { pg.clear(bitOf(off)) })
+	return true
+}
+
+// Has reports whether an address is in use.
+func (p *Pool) Has(a netip.Addr) bool {
+	off, ok := p.offset(a)
+	if !ok {
+		return false
+	}
+	pg := p.index.get(off.page())
+	return pg != nil && pg.has(bitOf(off))
+}
 
 // All returns the addresses in use, in order. The pool must not change
 // meanwhile.
@@ -129,6 +229,45 @@ func (p *Pool) All() iter.Seq[netip.Addr] {
 			}
 		}
 	}
+}
+
+// Allocated counts the addresses in use, wherever they lie.
+func (p *Pool) Allocated() int64 {
+	var n int64
+	for _, pg := range p.index.pages {
+		n += int64(pg.inUse)
+	}
+	return n
+}
+
+// InUse counts the addresses in use in the dynamic range, without reserved ones
+// that were claimed by name: what Capacity is to be compared with.
+func (p *Pool) InUse() int64 {
+	var n int64
+	for i, pg := range p.index.pages {
+		first := p.index.keys[i].first()
+		from, to := first, first.add(u128{lo: pageBits - 1})
+		if from.less(p.start) {
+			from = p.start
+		}
+		if p.end.less(to) {
+			to = p.end
+		}
+		if !to.less(from) {
+			n += int64(pg.countTaken(bitOf(from), bitOf(to)))
+		}
+	}
+	return n
+}
+
+// Capacity counts the addresses that Next hands out of an empty pool. It
+// saturates at 2^63-1.
+func (p *Pool) Capacity() int64 {
+	span := p.end.sub(p.start)
+	if span.hi != 0 || span.lo >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return span.saturate() + 1 - p.barred
 }
 
 // Gives reports whether Next can hand the address out once it is free: it is in
@@ -151,3 +290,19 @@ func (p *Pool) Seek(a netip.Addr) {
 		p.cursor = off
 	}
 }
+
+// dynamic reports whether an offset is in the dynamic range.
+func (p *Pool) dynamic(off u128) bool { return !off.less(p.start) && !p.end.less(off) }
+
+// offset returns where an address is in the subnet.
+func (p *Pool) offset(a netip.Addr) (u128, bool) {
+	if !p.cidr.Contains(a) {
+		return u128{}, false
+	}
+	return fromAddr(a).sub(p.base), true
+}
+
+func (p *Pool) addr(off u128) netip.Addr { return p.base.add(off).addr(p.is4) }
+
+// bitOf returns where an offset is in its page.
+func bitOf(off u128) uint { return uint(off.lo % pageBits) }

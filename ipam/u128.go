@@ -3,9 +3,11 @@
 package ipam
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"net/netip"
+	"strconv"
 )
 
 // u128 is an unsigned number of 128 bits: an address, an offset in a subnet or
@@ -58,28 +60,6 @@ func (a u128) saturate() int64 {
 	return int64(a.lo)
 }
 
-// lowMask returns the number with the n lowest bits set, n ≤ 128.
-func lowMask(n int) u128 {
-	if n <= 64 {
-		return u128{lo: lowMask64(n)}
-	}
-	return u128{hi: lowMask64(n - 64), lo: math.MaxUint64}
-}
-
-// lowMask64 relies on Go's rule that a shift by 64 gives 0.
-func lowMask64(n int) uint64 { return 1<<uint(n) - 1 }
-
-// fromAddr returns the number of a valid address; that of an IPv4 address has
-// 32 bits.
-func fromAddr(a netip.Addr) u128 {
-	if a.Is4() {
-		b := a.As4()
-		return u128{lo: uint64(b[0])<<24 | uint64(b[1])<<16 | uint64(b[2])<<8 | uint64(b[3])}
-	}
-	b := a.As16()
-	return u128{be64(b[:8]), be64(b[8:])}
-}
-
 // addr is the inverse of fromAddr.
 func (a u128) addr(is4 bool) netip.Addr {
 	if is4 {
@@ -93,10 +73,71 @@ func (a u128) addr(is4 bool) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
+// fromAddr returns the number of a valid address; that of an IPv4 address has
+// 32 bits.
+func fromAddr(a netip.Addr) u128 {
+	if a.Is4() {
+		b := a.As4()
+		return u128{lo: uint64(b[0])<<24 | uint64(b[1])<<16 | uint64(b[2])<<8 | uint64(b[3])}
+	}
+	b := a.As16()
+	return u128{be64(b[:8]), be64(b[8:])}
+}
+
 func be64(b []byte) uint64 {
 	var n uint64
 	for _, x := range b {
 		n = n<<8 | uint64(x)
 	}
 	return n
+}
+
+// lowMask returns the number with the n lowest bits set, n ≤ 128.
+func lowMask(n int) u128 {
+	if n <= 64 {
+		return u128{lo: lowMask64(n)}
+	}
+	return u128{hi: lowMask64(n - 64), lo: math.MaxUint64}
+}
+
+// lowMask64 relies on Go's rule that a shift by 64 gives 0.
+func lowMask64(n int) uint64 { return 1<<uint(n) - 1 }
+
+// maxDecimal is the length of 2^128-1 in decimal.
+const maxDecimal = 39
+
+// String returns the number in decimal.
+func (a u128) String() string {
+	if a.hi == 0 {
+		return strconv.FormatUint(a.lo, 10)
+	}
+	// Two divisions by 10^19, the largest power of ten in 64 bits.
+	const e19 = 10_000_000_000_000_000_000
+	qhi, r := a.hi/e19, a.hi%e19
+	qlo, r := bits.Div64(r, a.lo, e19)
+	return u128{qhi, qlo}.String() + fmt.Sprintf("%019d", r)
+}
+
+// parseDecimal reads what String writes, and nothing else: no sign, no leading
+// zero, no white space.
+func parseDecimal(s string) (u128, error) {
+	if s == "" || len(s) > maxDecimal || s[0] == '0' && s != "0" {
+		return u128{}, fmt.Errorf("parse page index %.50q: want a decimal number without leading zeros", s)
+	}
+	var n u128
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return u128{}, fmt.Errorf("parse page index %q: %q is no digit", s, c)
+		}
+		over, lo := bits.Mul64(n.lo, 10)
+		spill, hi := bits.Mul64(n.hi, 10)
+		hi, carry := bits.Add64(hi, over, 0)
+		lo, low := bits.Add64(lo, uint64(c-'0'), 0)
+		hi, high := bits.Add64(hi, 0, low)
+		if spill+carry+high != 0 {
+			return u128{}, fmt.Errorf("parse page index %q: over 128 bits", s)
+		}
+		n = u128{hi, lo}
+	}
+	return n, nil
 }

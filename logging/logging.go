@@ -7,11 +7,14 @@ package logging
 import (
 	"context"
 	"io"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Into returns a context that carries a logger to out, and a function that ends
@@ -38,4 +41,60 @@ func newLogger(out io.Writer, level zapcore.LevelEnabler) logr.Logger {
 	encoder.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoder), zapcore.AddSync(out), level)
 	return zapr.NewLogger(zap.New(core))
+}
+
+// libraries is where the libraries log. They have one logger per process, which must
+// not be exchanged while anything of theirs runs, and some of it outlives the program
+// that started it, if that is called from a test. So they keep the first.
+var libraries = &shared{level: zap.NewAtomicLevel()}
+
+// shared is a gate for a logger that stays.
+type shared struct {
+	gate
+
+	level zap.AtomicLevel
+	once  sync.Once
+}
+
+// follow has the libraries log to out.
+func (s *shared) follow(out *gate, level zapcore.Level) {
+	s.level.SetLevel(level)
+	s.to(out)
+	s.once.Do(func() {
+		log := newLogger(&s.gate, s.level)
+		klog.SetLogger(log.WithName("client-go"))
+		ctrllog.SetLogger(log.WithName("controller-runtime"))
+	})
+}
+
+// leave has them log nowhere, if that is to out.
+func (s *shared) leave(out *gate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out == out {
+		s.out = nil
+	}
+}
+
+// gate passes on what is written, until it is told of no writer.
+type gate struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// Write implements io.Writer.
+func (g *gate) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.out == nil {
+		return len(p), nil
+	}
+	return g.out.Write(p)
+}
+
+// to changes the writer; when it returns, the one before is not in use.
+func (g *gate) to(out io.Writer) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.out = out
 }

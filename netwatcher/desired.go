@@ -43,6 +43,19 @@ type Plan struct {
 	byID map[network.Link]*Wanted
 }
 
+// link finds a wanted link or card.
+func (p *Plan) link(id network.Link) *Wanted {
+	if p.byID != nil {
+		return p.byID[id]
+	}
+	for i := range p.Links {
+		if p.Links[i].Identity == id {
+			return &p.Links[i]
+		}
+	}
+	return nil
+}
+
 // Desired plans the links for all networks. It looks at what is there only for
 // NICs and for names and identities that others have taken.
 func Desired(networks []*network.Network, state *State, peers VTEPs) *Plan {
@@ -69,18 +82,6 @@ func Desired(networks []*network.Network, state *State, peers VTEPs) *Plan {
 	return b.finish()
 }
 
-// assigned refuses tenants' own wishes: they neither make links nor stand in the
-// way of another network, however old they are.
-func (b *planner) assigned(networks []*network.Network) []*network.Network {
-	return slices.DeleteFunc(slices.Clone(networks), func(n *network.Network) bool {
-		err := n.Assigned()
-		if err != nil {
-			b.plan.Refused[n.Ref] = err
-		}
-		return err != nil
-	})
-}
-
 func oldestFirst(a, b *network.Network) int {
 	switch {
 	case a.Older(b):
@@ -99,6 +100,18 @@ type planner struct {
 	byID  map[network.Link]*Wanted
 	// foreign are the names of others' links.
 	foreign map[network.Link]string
+}
+
+// assigned refuses tenants' own wishes: they neither make links nor stand in the
+// way of another network, however old they are.
+func (b *planner) assigned(networks []*network.Network) []*network.Network {
+	return slices.DeleteFunc(slices.Clone(networks), func(n *network.Network) bool {
+		err := n.Assigned()
+		if err != nil {
+			b.plan.Refused[n.Ref] = err
+		}
+		return err != nil
+	})
 }
 
 // add finds the network's link or starts a new one. Conflict is what older
@@ -143,6 +156,18 @@ func (b *planner) start(w *Wanted, nic *NIC) error {
 	return nil
 }
 
+// free checks that nothing else on this node has the link's name or identity.
+func (b *planner) free(w *Wanted) error {
+	if _, ok := b.state.nic(w.Name); ok {
+		return fmt.Errorf("link name %s is a NIC of this node: use another NetworkID: %w", w.Name, ErrTaken)
+	}
+	if name, ok := b.foreign[w.Identity]; ok {
+		return fmt.Errorf("%s is link %s of this node, which Patchbay did not make: remove it, or use another number: %w",
+			w.Identity, name, ErrTaken)
+	}
+	return nil
+}
+
 // ride puts a network on a link.
 func (w *Wanted) ride(n *network.Network, nic *NIC) error {
 	if w.Err == nil {
@@ -157,16 +182,10 @@ func (w *Wanted) ride(n *network.Network, nic *NIC) error {
 	return nil
 }
 
-// free checks that nothing else on this node has the link's name or identity.
-func (b *planner) free(w *Wanted) error {
-	if _, ok := b.state.nic(w.Name); ok {
-		return fmt.Errorf("link name %s is a NIC of this node: use another NetworkID: %w", w.Name, ErrTaken)
-	}
-	if name, ok := b.foreign[w.Identity]; ok {
-		return fmt.Errorf("%s is link %s of this node, which Patchbay did not make: remove it, or use another number: %w",
-			w.Identity, name, ErrTaken)
-	}
-	return nil
+// elsewhere reports whether the link is on another NIC, or receives in another
+// family, than it should: the kernel changes neither in place.
+func (w *Wanted) elsewhere(f *Found) bool {
+	return f.Device != w.Device || w.Identity.VXLAN != 0 && f.Local.Is4() != w.Local.Is4()
 }
 
 // finish orders the plan.
@@ -188,4 +207,66 @@ func (b *planner) finish() *Plan {
 	slices.Sort(b.plan.NICs)
 	b.plan.NICs = slices.Compact(b.plan.NICs)
 	return b.plan
+}
+
+// usable finds the NIC that links or Pods are to be put on.
+func usable(state *State, device string) (*NIC, error) {
+	nic, ok := state.nic(device)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w%s", device, ErrNoNIC, cards(state))
+	}
+	if nic.Master != "" && nic.MasterKind != "vrf" { // a VRF takes no frame from VLANs and slaves
+		return nil, fmt.Errorf("%s: %w, the %s %s: name that one as host_device, or take the NIC out of it",
+			device, ErrBridgePort, nic.MasterKind, nic.Master)
+	}
+	return nic, nil
+}
+
+// cards lists what could have been meant.
+func cards(state *State) string {
+	var names []string
+	for i := range state.NICs {
+		if state.NICs[i].listed() {
+			names = append(names, state.NICs[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return " (it has " + strings.Join(names, ", ") + ")"
+}
+
+// Bytes that VXLAN takes of the NIC's MTU: outer IP header, UDP, VXLAN and the
+// inner Ethernet header (RFC 7348, 5).
+const (
+	overhead4 = 20 + 8 + 8 + 14
+	overhead6 = 40 + 8 + 8 + 14
+)
+
+// place completes the spec on the NIC. The link's MTU is what the NIC leaves, for
+// every network that rides on it; theirs is their Pods' matter.
+func (s *Spec) place(nic *NIC, peers VTEPs) error {
+	s.MTU = nic.MTU
+	if s.Identity.VXLAN == 0 {
+		return nil
+	}
+	if len(nic.Addresses) == 0 {
+		return fmt.Errorf("%s: %w: give it one", nic.Name, ErrNoAddress)
+	}
+	s.Local = nic.Addresses[0].Addr()
+	s.MTU -= overhead6
+	if s.Local.Is4() {
+		s.MTU += overhead6 - overhead4
+	}
+	s.Peers = peers.of(nic.Name, s.Local)
+	return nil
+}
+
+// fits compares the MTU that a network asks for with its link's.
+func fits(n *network.Network, mtu int, nic *NIC) error {
+	if n.MTU > mtu {
+		return fmt.Errorf("%w: mtu %d, but %d is what %s with %d leaves: raise the NIC's or lower the network's",
+			ErrMTU, n.MTU, mtu, nic.Name, nic.MTU)
+	}
+	return nil
 }

@@ -93,6 +93,59 @@ func Diff(plan *Plan, state *State, used Used) []Change {
 	return append(first, then...)
 }
 
+// outdated reports whether a link of ours is not wanted, or has what cannot be
+// changed in place.
+func outdated(f *Found, plan *Plan) bool {
+	w := plan.link(f.Identity)
+	if w == nil {
+		return true
+	}
+	return w.Err == nil && (f.Name != w.Name || w.elsewhere(f))
+}
+
+// steps bring one link to what is wanted; f is nil when it is not there.
+func steps(w *Wanted, f *Found, used Used) []Change {
+	if f == nil {
+		return []Change{{Op: Create, Link: w.Spec}}
+	}
+	var changes []Change
+	target := w.Spec
+	target.Name = f.Name // Pods may be on a link that an older network named
+	if f.MTU > w.MTU && used(f) {
+		target.MTU = f.MTU // would cut frames that Pods send
+	}
+	if w.elsewhere(f) {
+		target.Device, target.Local, target.Peers = f.Device, f.Local, nil
+	}
+	if f.MTU != target.MTU || f.Local != target.Local || !f.Up || !f.Sealed {
+		changes = append(changes, Change{Op: Update, Link: target})
+	}
+	if target.Peers == nil {
+		return changes
+	}
+	add, drop := missing(w.Peers, f.Peers), missing(f.Peers, w.Peers)
+	if len(add)+len(drop) > 0 {
+		changes = append(changes, Change{Op: Peer, Link: target, Add: add, Drop: drop})
+	}
+	// The kernel keeps an entry for as long as something is sent by it, not until the
+	// sender is silent: what came from a stranger, or a node that left, does not go by itself.
+	if unknown := missing(f.Learned, w.Peers); len(unknown) > 0 {
+		changes = append(changes, Change{Op: Forget, Link: target, Drop: unknown})
+	}
+	return changes
+}
+
+// missing are those of want that have lacks.
+func missing(want, have []netip.Addr) []netip.Addr {
+	var lacks []netip.Addr
+	for _, a := range want {
+		if !slices.Contains(have, a) {
+			lacks = append(lacks, a)
+		}
+	}
+	return lacks
+}
+
 // tagSteps make links and NICs drop tagged frames of slaves unless a network is a trunk. On
 // a NIC that no network of ours uses any more nothing of ours stays, once no Pod of ours is
 // on it: its network may have been refused since. They come last: one that fails leaves a
@@ -137,76 +190,4 @@ func (w *Wanted) passesTags(used func() bool) bool {
 		return false
 	}
 	return w.Trunk || !used()
-}
-
-// outdated reports whether a link of ours is not wanted, or has what cannot be
-// changed in place.
-func outdated(f *Found, plan *Plan) bool {
-	w := plan.link(f.Identity)
-	if w == nil {
-		return true
-	}
-	return w.Err == nil && (f.Name != w.Name || w.elsewhere(f))
-}
-
-// elsewhere reports whether the link is on another NIC, or receives in another
-// family, than it should: the kernel changes neither in place.
-func (w *Wanted) elsewhere(f *Found) bool {
-	return f.Device != w.Device || w.Identity.VXLAN != 0 && f.Local.Is4() != w.Local.Is4()
-}
-
-// link finds a wanted link or card.
-func (p *Plan) link(id network.Link) *Wanted {
-	if p.byID != nil {
-		return p.byID[id]
-	}
-	for i := range p.Links {
-		if p.Links[i].Identity == id {
-			return &p.Links[i]
-		}
-	}
-	return nil
-}
-
-// steps bring one link to what is wanted; f is nil when it is not there.
-func steps(w *Wanted, f *Found, used Used) []Change {
-	if f == nil {
-		return []Change{{Op: Create, Link: w.Spec}}
-	}
-	var changes []Change
-	target := w.Spec
-	target.Name = f.Name // Pods may be on a link that an older network named
-	if f.MTU > w.MTU && used(f) {
-		target.MTU = f.MTU // would cut frames that Pods send
-	}
-	if w.elsewhere(f) {
-		target.Device, target.Local, target.Peers = f.Device, f.Local, nil
-	}
-	if f.MTU != target.MTU || f.Local != target.Local || !f.Up || !f.Sealed {
-		changes = append(changes, Change{Op: Update, Link: target})
-	}
-	if target.Peers == nil {
-		return changes
-	}
-	add, drop := missing(w.Peers, f.Peers), missing(f.Peers, w.Peers)
-	if len(add)+len(drop) > 0 {
-		changes = append(changes, Change{Op: Peer, Link: target, Add: add, Drop: drop})
-	}
-	// The kernel keeps an entry for as long as something is sent by it, not until the
-	// sender is silent: what came from a stranger, or a node that left, does not go by itself.
-	if unknown := missing(f.Learned, w.Peers); len(unknown) > 0 {
-		changes = append(changes, Change{Op: Forget, Link: target, Drop: unknown})
-	}
-	return changes
-}
-
-// missing are those of want that have lacks.
-func missing(want, have []netip.Addr) []netip.Addr {
-	var lacks []netip.Addr
-	for _, a := range want {
-		if !slices.Contains(have, a) {
-			lacks = append(lacks, a)
-		}
-	}
-	return lacks
 }

@@ -51,17 +51,6 @@ func (r *Reconciler) Check(ctx context.Context, n *network.Network) error {
 	return nil
 }
 
-// rejected returns why the plan has no link for the network.
-func (in *input) rejected(id network.Link, ref network.Ref) error {
-	if err := in.plan.Refused[ref]; err != nil {
-		return err
-	}
-	if w := in.plan.link(id); w != nil {
-		return w.Err
-	}
-	return nil
-}
-
 // noLink says what would give the network a parent.
 func noLink(n *network.Network) error {
 	if n.Ref.Kind == v1.KindTenantNetwork {

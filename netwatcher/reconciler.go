@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -74,6 +73,73 @@ func (r *Reconciler) Trigger() {
 	}
 }
 
+const (
+	// settle gathers what comes in one go, such as a list of networks.
+	settle = 50 * time.Millisecond
+	// resync is the round that nothing asked for.
+	resync = time.Minute
+	// firstRetry doubles up to resync.
+	firstRetry = time.Second
+)
+
+// Run makes rounds until ctx ends: at once, when something changes, after
+// failures with growing pauses, and now and then.
+func (r *Reconciler) Run(ctx context.Context) error {
+	go r.watch(ctx)
+	retry := firstRetry
+	for {
+		pause := resync
+		if err := r.Reconcile(ctx); err != nil && ctx.Err() == nil {
+			r.Log.Error(err, "host links are not as they should be", "retry", retry)
+			pause, retry = retry, min(2*retry, resync)
+		} else {
+			retry = firstRetry
+		}
+		if !r.wait(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+// watch listens to the kernel, again and again.
+func (r *Reconciler) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := r.Kernel.Watch(ctx, r.changed); err != nil && ctx.Err() == nil {
+			r.Log.Error(err, "link events are lost until they are watched again")
+		}
+		r.changed("") // whatever happened meanwhile
+		sleep(ctx, firstRetry)
+	}
+}
+
+// wait returns false when ctx ended.
+func (r *Reconciler) wait(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	case <-r.wake:
+	}
+	sleep(ctx, settle)
+	select { // what came while it settled is seen by the coming round
+	case <-r.wake:
+	default:
+	}
+	return ctx.Err() == nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
 // Reconcile makes one round: it reads, plans, changes and reports. All links are
 // tried; the error joins those that failed.
 func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
@@ -106,16 +172,6 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 	return errors.Join(failed.join(), open.curable(), r.report(ctx, in.reported, status, changes))
 }
 
-// logRefused names VTEPs that do not count, when they are others than before.
-func (r *Reconciler) logRefused(refused VTEPs) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(refused) > 0 && !maps.EqualFunc(refused, r.refused, slices.Equal) {
-		r.Log.Info("VXLANs leave VTEPs out that are neither in this node's subnets nor in --vtep-ranges", "vteps", refused)
-	}
-	r.refused = refused
-}
-
 // readAndGuard holds the lock for both: a filter from before a Pod's link was made must not
 // replace the one that the link was made behind.
 func (r *Reconciler) readAndGuard(ctx context.Context) (in *input, open *openings, err error) {
@@ -139,73 +195,14 @@ func (r *Reconciler) lookAgain(ctx context.Context, in *input, open *openings) (
 	return nil
 }
 
-// guard sets the packet filter before a link is made: no VXLAN is open for a moment.
-func (r *Reconciler) guard(ctx context.Context, in *input) error {
-	changed, err := r.Firewall.Apply(ctx, in.filter)
-	if err != nil {
-		return fmt.Errorf("filter VXLAN packets: %w", err)
+// logRefused names VTEPs that do not count, when they are others than before.
+func (r *Reconciler) logRefused(refused VTEPs) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(refused) > 0 && !maps.EqualFunc(refused, r.refused, slices.Equal) {
+		r.Log.Info("VXLANs leave VTEPs out that are neither in this node's subnets nor in --vtep-ranges", "vteps", refused)
 	}
-	if changed {
-		r.Log.Info("Wrote the packet filter", "vxlans", len(in.filter.VNIs), "vteps", len(in.filter.VTEPs))
-		r.Trigger() // what was learned between the look at the links and now goes with the next round
-	}
-	return nil
-}
-
-// take takes the steps, and goes on after one that fails. A failed link's later
-// steps are left out.
-func (r *Reconciler) take(ctx context.Context, changes []Change, step func(context.Context, Change) error) Failures {
-	failed := Failures{}
-	for _, c := range changes {
-		id := c.id()
-		if failed[id] != nil {
-			continue
-		}
-		if err := step(ctx, c); err != nil {
-			failed[id] = err
-		}
-	}
-	return failed
-}
-
-// settled drops the failures of what is as planned by now: a Pod's ADD made the link
-// between the look and the step. State is that after the steps.
-func (in *input) settled(failed Failures) {
-	if len(failed) == 0 {
-		return
-	}
-	left := map[network.Link]bool{}
-	for _, c := range Diff(in.plan, in.state, in.used) {
-		left[c.id()] = true
-	}
-	maps.DeleteFunc(failed, func(id network.Link, _ error) bool {
-		if nic, ok := in.state.nic(id.Device); id.IsNIC() && (!ok || !nic.Up) {
-			return false
-		}
-		return !left[id]
-	})
-}
-
-// tagged takes the failures out that leave a link usable, with tags of Pods passing.
-func (f Failures) tagged() error {
-	open := Failures{}
-	for id, err := range f {
-		if errors.Is(err, errTagsPass) {
-			open[id] = err
-			delete(f, id)
-		}
-	}
-	return open.join()
-}
-
-// join makes one error, in a stable order, or nil.
-func (f Failures) join() error {
-	var errs []error
-	for _, err := range f {
-		errs = append(errs, err)
-	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(errs...)
+	r.refused = refused
 }
 
 // lockedStep is step for who has no lock.
@@ -213,53 +210,6 @@ func (r *Reconciler) lockedStep(ctx context.Context, c Change) error {
 	r.apply.Lock()
 	defer r.apply.Unlock()
 	return r.step(ctx, c)
-}
-
-// step takes one step, and looks again before it removes a link. A Pod that was
-// given the link has its record by then; one that comes later waits for the lock. No
-// Pod was given a half-made one: a record of one that wants it does not keep it.
-func (r *Reconciler) step(ctx context.Context, c Change) error {
-	if c.Op == Delete && !c.HalfMade {
-		r.mu.Lock()
-		delete(r.view.ready, c.Link.Identity)
-		r.mu.Unlock()
-		links, err := r.Pods.Links()
-		if err != nil {
-			return fmt.Errorf("delete link %s: ask who uses it: %w", c.Link.Name, err)
-		}
-		if links[c.Link.Identity] {
-			return nil // a Pod came first; the next round plans afresh
-		}
-	}
-	err := r.Kernel.Apply(ctx, c)
-	if r.Observer != nil {
-		r.Observer.Step(c.Op, err)
-	}
-	if err != nil && c.Op == Untag {
-		return fmt.Errorf("%w on %s: %w", errTagsPass, c.name(), err)
-	}
-	if err != nil {
-		return fmt.Errorf("%s link %s: %w", c.Op, c.name(), err)
-	}
-	r.Log.Info("changed the host's links", "op", c.Op, "link", c.name(), "device", c.Link.Device,
-		"add", c.Add, "drop", c.Drop)
-	return nil
-}
-
-// input is what one round works on.
-type input struct {
-	nets  []*network.Network
-	plan  *Plan
-	state *State
-	used  Used
-	// filter is for the plan's links and those that are there.
-	filter Filter
-	// refused are VTEPs that other nodes claim, and that do not count.
-	refused VTEPs
-	// reported is false when this node's object is known to be missing.
-	reported bool
-	// partly says that there may be networks that are not known.
-	partly bool
 }
 
 // read collects it; extra is a network that the cluster's cache may not have yet.
@@ -294,12 +244,6 @@ func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, 
 	return in, nil
 }
 
-// spare keeps what networks that are not known may need.
-func (in *input) spare() {
-	used := in.used
-	in.used = func(f *Found) bool { return outdated(f, in.plan) || used(f) }
-}
-
 // used tells links that Pods of the journal or anything else is on. The kernel is
 // asked at most once, and only when there is a link to remove or to make narrower:
 // that is a look into every namespace. If it does not answer, all are in use.
@@ -320,19 +264,75 @@ func (r *Reconciler) used(ctx context.Context, byPods map[network.Link]bool) Use
 	}
 }
 
-// with adds a network that is not among nets, or is newer than there.
-func with(nets []*network.Network, extra *network.Network) []*network.Network {
-	if extra == nil {
-		return nets
+// guard sets the packet filter before a link is made: no VXLAN is open for a moment.
+func (r *Reconciler) guard(ctx context.Context, in *input) error {
+	changed, err := r.Firewall.Apply(ctx, in.filter)
+	if err != nil {
+		return fmt.Errorf("filter VXLAN packets: %w", err)
 	}
-	all := []*network.Network{extra}
-	for _, n := range nets {
-		switch {
-		case n.UID != extra.UID:
-			all = append(all, n)
-		case n.Generation > extra.Generation:
-			all[0] = n
+	if changed {
+		r.Log.Info("Wrote the packet filter", "vxlans", len(in.filter.VNIs), "vteps", len(in.filter.VTEPs))
+		r.Trigger() // what was learned between the look at the links and now goes with the next round
+	}
+	return nil
+}
+
+// guardSources guards the links whose networks all want it. Unless the plan is of all
+// networks as they are now, links that it does not guard stay as they are.
+func (r *Reconciler) guardSources(ctx context.Context, in *input, current bool) error {
+	changed, err := r.Sources.Apply(ctx, in.guarded(current))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSourcesPass, err)
+	}
+	if changed {
+		r.Log.Info("Changed the source guard")
+	}
+	return nil
+}
+
+// take takes the steps, and goes on after one that fails. A failed link's later
+// steps are left out.
+func (r *Reconciler) take(ctx context.Context, changes []Change, step func(context.Context, Change) error) Failures {
+	failed := Failures{}
+	for _, c := range changes {
+		id := c.id()
+		if failed[id] != nil {
+			continue
+		}
+		if err := step(ctx, c); err != nil {
+			failed[id] = err
 		}
 	}
-	return all
+	return failed
+}
+
+// step takes one step, and looks again before it removes a link. A Pod that was
+// given the link has its record by then; one that comes later waits for the lock. No
+// Pod was given a half-made one: a record of one that wants it does not keep it.
+func (r *Reconciler) step(ctx context.Context, c Change) error {
+	if c.Op == Delete && !c.HalfMade {
+		r.mu.Lock()
+		delete(r.view.ready, c.Link.Identity)
+		r.mu.Unlock()
+		links, err := r.Pods.Links()
+		if err != nil {
+			return fmt.Errorf("delete link %s: ask who uses it: %w", c.Link.Name, err)
+		}
+		if links[c.Link.Identity] {
+			return nil // a Pod came first; the next round plans afresh
+		}
+	}
+	err := r.Kernel.Apply(ctx, c)
+	if r.Observer != nil {
+		r.Observer.Step(c.Op, err)
+	}
+	if err != nil && c.Op == Untag {
+		return fmt.Errorf("%w on %s: %w", errTagsPass, c.name(), err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s link %s: %w", c.Op, c.name(), err)
+	}
+	r.Log.Info("changed the host's links", "op", c.Op, "link", c.name(), "device", c.Link.Device,
+		"add", c.Add, "drop", c.Drop)
+	return nil
 }

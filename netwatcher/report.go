@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
@@ -59,15 +60,6 @@ func (r *Reconciler) report(ctx context.Context, exists bool, status *v1.NodeNet
 	return nil
 }
 
-// wakeLater asks for a round; the lock is held.
-func (r *Reconciler) wakeLater(after time.Duration) {
-	if r.wrote.later == nil {
-		r.wrote.later = time.AfterFunc(after, r.Trigger)
-		return
-	}
-	r.wrote.later.Reset(after)
-}
-
 // tell passes on what got better or worse; the lock is held.
 func (r *Reconciler) tell(status *v1.NodeNetworkStatus, changes []Change) {
 	before := r.wrote.told
@@ -77,5 +69,25 @@ func (r *Reconciler) tell(status *v1.NodeNetworkStatus, changes []Change) {
 	}
 	for _, n := range newsOf(before, status, changes) {
 		r.Observer.News(n)
+	}
+}
+
+// wakeLater asks for a round; the lock is held.
+func (r *Reconciler) wakeLater(after time.Duration) {
+	if r.wrote.later == nil {
+		r.wrote.later = time.AfterFunc(after, r.Trigger)
+		return
+	}
+	r.wrote.later.Reset(after)
+}
+
+// Released is to be called when a Pod has left its links: one that waits for that can
+// be changed or removed now. It does not wait, and costs nothing while none does.
+func (r *Reconciler) Released() {
+	r.mu.Lock()
+	told := r.wrote.told
+	r.mu.Unlock()
+	if told != nil && slices.ContainsFunc(told.Links, func(l v1.HostLink) bool { return l.State == v1.LinkKept }) {
+		r.Trigger()
 	}
 }

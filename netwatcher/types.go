@@ -96,3 +96,13 @@ func (s *State) nic(name string) (*NIC, bool) {
 	}
 	return nil, false
 }
+
+// link finds a whole link of ours.
+func (s *State) link(id network.Link) *Found {
+	for i := range s.Links {
+		if f := &s.Links[i]; f.Ours && !f.HalfMade && f.Identity == id {
+			return f
+		}
+	}
+	return nil
+}

@@ -9,58 +9,6 @@ import (
 	"strings"
 )
 
-// Kinds of a Place.
-const (
-	// PlaceVLAN is a VLAN ID of a device.
-	PlaceVLAN = "vlan"
-	// PlaceVXLAN is a VXLAN network identifier of a device.
-	PlaceVXLAN = "vxlan"
-	// PlaceNIC is a device that has no IDs to give: its networks share it. The ID
-	// only tells them apart.
-	PlaceNIC = "nic"
-	// PlaceType is a CNI plugin that networkIds permits; Device is its name, and
-	// the ID only tells its networks apart.
-	PlaceType = "type"
-)
-
-// maxPlaceID bounds what only counts: as many as there are VXLANs.
-const maxPlaceID = maxVXLAN
-
-// Place is the part of a TenantConfig that one TenantNetwork has. It is comparable.
-type Place struct {
-	// Kind is PlaceVLAN, PlaceVXLAN, PlaceNIC or PlaceType.
-	Kind string
-	// Device is the NIC or device pool, or the plugin for PlaceType.
-	Device string
-	// ID is the VLAN or VXLAN ID; for the other kinds a number that only counts.
-	ID int
-}
-
-// String returns kind/device/ID, such as vlan/ens4/1003.
-func (p Place) String() string { return p.Kind + "/" + p.Device + "/" + strconv.Itoa(p.ID) }
-
-// ParsePlace reads what String writes. A device may have a "/" in its name.
-func ParsePlace(text string) (Place, error) {
-	kind, rest, _ := strings.Cut(text, "/")
-	at := strings.LastIndexByte(rest, '/')
-	if at <= 0 {
-		return Place{}, fmt.Errorf("parse place %.100q: want kind/device/ID, such as vlan/ens4/1003", text)
-	}
-	limit := maxPlaceID
-	switch kind {
-	case PlaceVLAN:
-		limit = maxVLAN
-	case PlaceVXLAN, PlaceNIC, PlaceType:
-	default:
-		return Place{}, fmt.Errorf("parse place %.100q: kind is %q, want vlan, vxlan, nic or type", text, kind)
-	}
-	id, err := strconv.Atoi(rest[at+1:])
-	if err != nil || id < 1 || id > limit || strconv.Itoa(id) != rest[at+1:] {
-		return Place{}, fmt.Errorf("parse place %.100q: ID is %q, want 1 to %d", text, rest[at+1:], limit)
-	}
-	return Place{Kind: kind, Device: rest[:at], ID: id}, nil
-}
-
 // Assignment is what admission gave to a TenantNetwork.
 type Assignment struct {
 	// Place is what it may use.
@@ -86,4 +34,84 @@ func ParseAssignment(text string) (Assignment, error) {
 		return Assignment{}, fmt.Errorf("parse assignment %.100q: token is %.50q, want 16 hexadecimal digits", text, token)
 	}
 	return Assignment{Place: p, Token: token}, nil
+}
+
+// Kinds of a Place.
+const (
+	// PlaceVLAN is a VLAN ID of a device.
+	PlaceVLAN = "vlan"
+	// PlaceVXLAN is a VXLAN network identifier of a device.
+	PlaceVXLAN = "vxlan"
+	// PlaceNIC is a device that has no IDs to give: its networks share it. The ID
+	// only tells them apart.
+	PlaceNIC = "nic"
+	// PlaceType is a CNI plugin that networkIds permits; Device is its name, and
+	// the ID only tells its networks apart.
+	PlaceType = "type"
+)
+
+// Place is the part of a TenantConfig that one TenantNetwork has. It is comparable.
+type Place struct {
+	// Kind is PlaceVLAN, PlaceVXLAN, PlaceNIC or PlaceType.
+	Kind string
+	// Device is the NIC or device pool, or the plugin for PlaceType.
+	Device string
+	// ID is the VLAN or VXLAN ID; for the other kinds a number that only counts.
+	ID int
+}
+
+// String returns kind/device/ID, such as vlan/ens4/1003.
+func (p Place) String() string { return p.Kind + "/" + p.Device + "/" + strconv.Itoa(p.ID) }
+
+// maxPlaceID bounds what only counts: as many as there are VXLANs.
+const maxPlaceID = maxVXLAN
+
+// ParsePlace reads what String writes. A device may have a "/" in its name.
+func ParsePlace(text string) (Place, error) {
+	kind, rest, _ := strings.Cut(text, "/")
+	at := strings.LastIndexByte(rest, '/')
+	if at <= 0 {
+		return Place{}, fmt.Errorf("parse place %.100q: want kind/device/ID, such as vlan/ens4/1003", text)
+	}
+	limit := maxPlaceID
+	switch kind {
+	case PlaceVLAN:
+		limit = maxVLAN
+	case PlaceVXLAN, PlaceNIC, PlaceType:
+	default:
+		return Place{}, fmt.Errorf("parse place %.100q: kind is %q, want vlan, vxlan, nic or type", text, kind)
+	}
+	id, err := strconv.Atoi(rest[at+1:])
+	if err != nil || id < 1 || id > limit || strconv.Itoa(id) != rest[at+1:] {
+		return Place{}, fmt.Errorf("parse place %.100q: ID is %q, want 1 to %d", text, rest[at+1:], limit)
+	}
+	return Place{Kind: kind, Device: rest[:at], ID: id}, nil
+}
+
+// Parent returns the physical attributes of a network at the place.
+func (p Place) Parent() Parent {
+	var r Parent
+	switch p.Kind {
+	case PlaceVLAN:
+		r.VLAN = p.ID
+	case PlaceVXLAN:
+		r.VXLAN = p.ID
+	case PlaceNIC:
+	default:
+		return r
+	}
+	if strings.Contains(p.Device, "/") {
+		r.DevicePool = p.Device
+	} else {
+		r.Device = p.Device
+	}
+	return r
+}
+
+// Parent are the physical attributes that a Place stands for.
+type Parent struct {
+	// Device and DevicePool: at most one is not empty.
+	Device, DevicePool string
+	// VLAN and VXLAN: at most one is not 0.
+	VLAN, VXLAN int
 }

@@ -22,8 +22,16 @@ var (
 	ErrPoolOverlap = errors.New("pools overlap")
 )
 
-// modePassthru is the MACVLAN mode that takes the parent for one interface.
-const modePassthru = "passthru"
+// Conflict returns what is wrong with n beside those of others that are older.
+func Conflict(n *Network, others []*Network) error {
+	nets := make([]*Network, 0, len(others)+1)
+	for _, o := range others {
+		if o.Ref != n.Ref {
+			nets = append(nets, o)
+		}
+	}
+	return Conflicts(append(nets, n))[n.Ref]
+}
 
 // Conflicts returns what is wrong with networks beside older ones: a link name or
 // identity that is taken, a parent that another backend, IPVLAN mode, a trunk or a passthru
@@ -51,15 +59,11 @@ func Conflicts(nets []*Network) map[Ref]error {
 	return refused
 }
 
-// Conflict returns what is wrong with n beside those of others that are older.
-func Conflict(n *Network, others []*Network) error {
-	nets := make([]*Network, 0, len(others)+1)
-	for _, o := range others {
-		if o.Ref != n.Ref {
-			nets = append(nets, o)
-		}
-	}
-	return Conflicts(append(nets, n))[n.Ref]
+// tenancy is who has which link names, links and segments, oldest first.
+type tenancy struct {
+	names    map[string]holder
+	links    map[Link][]*Network
+	segments map[segment][]*Network
 }
 
 // holder is the link that a name is for, and the oldest network on it.
@@ -68,11 +72,11 @@ type holder struct {
 	owner *Network
 }
 
-// tenancy is who has which link names, links and segments, oldest first.
-type tenancy struct {
-	names    map[string]holder
-	links    map[Link][]*Network
-	segments map[segment][]*Network
+// segment is the layer 2 segment that a network is on, as far as its spec tells:
+// the same device or device pool and the same VLAN or VXLAN.
+type segment struct {
+	device, pool string
+	vlan, vxlan  int
 }
 
 // admit adds n, or says why it does not go with what is there.
@@ -128,24 +132,8 @@ func (t *tenancy) checkLink(n *Network, link Link) error {
 	return nil
 }
 
-func (t *tenancy) take(n *Network, link Link) {
-	claim := func(name string) {
-		if _, ok := t.names[name]; !ok {
-			t.names[name] = holder{link: linkNamed(name, n, link), owner: n}
-		}
-	}
-	claim(n.LinkName())
-	claim(n.Device)
-	t.links[link] = append(t.links[link], n)
-}
-
-// linkNamed returns what name stands for in n: its link or the NIC below.
-func linkNamed(name string, n *Network, link Link) Link {
-	if name == n.Device {
-		return Link{Device: n.Device}
-	}
-	return link
-}
+// modePassthru is the MACVLAN mode that takes the parent for one interface.
+const modePassthru = "passthru"
 
 // shareParent says why n cannot be on the link of the older network o.
 func shareParent(n, o *Network, link Link) error {
@@ -173,20 +161,40 @@ func shareParent(n, o *Network, link Link) error {
 	return nil
 }
 
-// nameOf names another network in a message about n. The message is for those who may read
-// n: of a network in a namespace these are its tenants, who see neither the networks of
-// other namespaces nor ClusterNetworks that are not for them.
-func (n *Network) nameOf(o *Network) string {
-	if n.Ref.Namespace == "" || o.Allows(n.Ref.Namespace) {
-		return o.Ref.String()
+// overlap says why the pools of n and the older network o on the same segment
+// could give one address twice. Disjoint pools of one subnet are fine.
+func overlap(n, o *Network) error {
+	for _, pair := range []struct {
+		field   string
+		ours, s *Subnet
+	}{{"allocation_pool", n.V4, o.V4}, {"allocation_pool_v6", n.V6, o.V6}} {
+		if pair.ours == nil || pair.s == nil || !pair.ours.overlaps(pair.s) {
+			continue
+		}
+		ours := fmt.Sprintf("%s-%s", pair.ours.Start, pair.ours.End)
+		return n.conflict(ErrPoolOverlap, optionPath(pair.field), ours, "%s of %s is %s, and %s on the same segment has %s-%s: use disjoint pools",
+			pair.field, n.Ref, ours, n.nameOf(o), pair.s.Start, pair.s.End)
 	}
-	return "a network that is not for this namespace"
+	return nil
 }
 
-// conflict is a refusal of n that names the field with which it is in the way.
-func (n *Network) conflict(sort error, path *field.Path, value any, rule string, args ...any) error {
-	text := sort.Error() + ": " + fmt.Sprintf(rule, args...)
-	return &InvalidError{Subject: n.Ref.String(), Faults: field.ErrorList{field.Invalid(path, value, text)}, Err: sort}
+func (t *tenancy) take(n *Network, link Link) {
+	claim := func(name string) {
+		if _, ok := t.names[name]; !ok {
+			t.names[name] = holder{link: linkNamed(name, n, link), owner: n}
+		}
+	}
+	claim(n.LinkName())
+	claim(n.Device)
+	t.links[link] = append(t.links[link], n)
+}
+
+// linkNamed returns what name stands for in n: its link or the NIC below.
+func linkNamed(name string, n *Network, link Link) Link {
+	if name == n.Device {
+		return Link{Device: n.Device}
+	}
+	return link
 }
 
 func optionPath(name string) *field.Path { return field.NewPath("spec", "Options", name) }

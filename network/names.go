@@ -3,12 +3,12 @@
 package network
 
 import (
+	"fmt"
 	"regexp"
+	"strconv"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
 // What may become the name of a file, an executable or a link on the host. The
@@ -31,35 +31,59 @@ const (
 
 const hostNameRule = `use 1 to 63 letters, digits, "_", "." or "-", the first and the last a letter or digit`
 
-func checkNames(f *faults, path *field.Path, spec *v1.NetworkSpec) {
-	if !hostName.MatchString(spec.NetworkID) {
-		f.invalid(path.Child("NetworkID"), spec.NetworkID, "names a link or a file on the nodes: "+hostNameRule)
-	}
-	if spec.NetworkType != "" && !hostName.MatchString(spec.NetworkType) {
-		f.invalid(path.Child("NetworkType"), spec.NetworkType,
-			"is ipvlan, macvlan, sriov or the name of a CNI plugin: "+hostNameRule)
-	}
-}
-
-func checkTenants(f *faults, path *field.Path, kind string, tenants []string) {
-	if len(tenants) == 0 {
-		return
-	}
-	if kind != v1.KindClusterNetwork {
-		f.forbidden(path, "only a ClusterNetwork is shared between namespaces: leave AllowedTenants out, or make it a ClusterNetwork")
-	}
-	if len(tenants) > maxTenants {
-		f.list = append(f.list, field.TooMany(path, len(tenants), maxTenants))
-	}
-	for i, t := range tenants {
-		if utf8.RuneCountInString(t) > maxTenantName {
-			f.list = append(f.list, field.TooLong(path.Index(i), t, maxTenantName))
-		}
-	}
-}
-
 // validNIC reports whether the kernel takes name for a link (dev_valid_name in
 // net/core/dev.c).
 func validNIC(name string) bool {
 	return len(name) <= maxLinkName && name != "." && name != ".." && utf8.ValidString(name) && nicCharacter.MatchString(name)
+}
+
+// Schemes of naming a Pod's interfaces, the values of the CNI configuration's
+// namingScheme.
+const (
+	// SchemeIndexed names an interface <container_prefix><index>.
+	SchemeIndexed = ""
+	// SchemeLegacy takes container_prefix itself, as DANM's legacy scheme does.
+	SchemeLegacy = "legacy"
+)
+
+// InterfaceNames names the interfaces of a Pod, given the container_prefix of
+// each one's network in the annotation's order. The first is ifName (CNI_IFNAME)
+// whatever its network says: the runtime looks for that one. A name over 15
+// bytes, invalid or there twice is an *InvalidError.
+func InterfaceNames(scheme, ifName string, prefixes []string) ([]string, error) {
+	if scheme != SchemeIndexed && scheme != SchemeLegacy {
+		return nil, fmt.Errorf("name interfaces: %w: naming scheme %q: use %q or %q", ErrInvalid, scheme, SchemeIndexed, SchemeLegacy)
+	}
+	var f faults
+	path := field.NewPath("interfaces")
+	names := make([]string, len(prefixes))
+	owners := map[string]int{}
+	for i, prefix := range prefixes {
+		names[i] = interfaceName(scheme, ifName, prefix, i)
+		if !validNIC(names[i]) {
+			f.invalid(path.Index(i), names[i], `is the name of an interface: use a container_prefix that makes at most 15 bytes without "/", ":" or white space`)
+		}
+		if owner, taken := owners[names[i]]; taken {
+			f.invalid(path.Index(i), names[i], fmt.Sprintf("is the name of interface %d already: use networks with different container_prefix", owner))
+			continue
+		}
+		owners[names[i]] = i
+	}
+	if err := f.err(""); err != nil {
+		return nil, err
+	}
+	return names, nil
+}
+
+func interfaceName(scheme, ifName, prefix string, index int) string {
+	if prefix == "" {
+		prefix = defaultPrefix
+	}
+	switch {
+	case index == 0:
+		return ifName
+	case scheme == SchemeLegacy:
+		return prefix
+	}
+	return prefix + strconv.Itoa(index)
 }

@@ -8,8 +8,6 @@ import (
 	"net/netip"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
 // firstInterface is what kubelet calls a Pod's first interface.
@@ -43,21 +41,6 @@ func CheckPod(namespace, scheme string, annotations map[string]string, look func
 	_, err = InterfaceNames(scheme, firstInterface, prefixes)
 	c.names(err)
 	return c.warnings, c.faults.err("")
-}
-
-// permitBesideNodes refuses static addresses that a node has; node may be nil. The node
-// daemon refuses them when it claims.
-func (n *Network) permitBesideNodes(r InterfaceRequest, node func(netip.Addr) bool) error {
-	var f faults
-	for _, a := range []struct {
-		field  string
-		static netip.Addr
-	}{{"ip", r.V4.Static}, {"ip6", r.V6.Static}} {
-		if node != nil && a.static.IsValid() && node(a.static) {
-			f.invalid(field.NewPath(a.field), a.static.String(), "is a node's own, and a Pod that had it would get the node's packets: use another address")
-		}
-	}
-	return f.err(n.Ref.String())
 }
 
 // podCheck collects what is wrong with an annotation.
@@ -112,9 +95,4 @@ func (c *podCheck) names(err error) {
 		told.Field = c.path.String() + f.Field[len("interfaces"):]
 		c.faults.list = append(c.faults.list, &told)
 	}
-}
-
-// PodAnnotations are the annotations that ask for interfaces, the newer first.
-func PodAnnotations() []string {
-	return []string{v1.InterfacesAnnotation, v1.LegacyInterfacesAnnotation}
 }

@@ -44,53 +44,6 @@ type Budgets struct {
 	IDsWithoutNetwork int
 }
 
-// Budgets of a TenantConfig that does not say: a tenant alone does not empty a range that
-// many share, and has more than it is likely to need.
-const (
-	defaultNetworks      = 256
-	defaultIDs           = 64
-	maxIDsWithoutNetwork = 2
-	minIDsWithoutNetwork = 1
-)
-
-// Serves reports whether the TenantConfig is for namespaces with these labels.
-func (t *Tenancy) Serves(namespaceLabels map[string]string) bool {
-	return t.Selector == nil || t.Selector.Matches(labels.Set(namespaceLabels))
-}
-
-// Untagged warns of a network that uses a NIC as it is while tenants have VLANs or VXLANs
-// on it; "" when there is nothing to say. Its Pods can send packets with the addresses of
-// VTEPs if they have CAP_NET_RAW, as Pods have by default, and frames with any tag where a
-// node's kernel has no filter for them, or another plugin makes their interfaces.
-func (t *Tenancy) Untagged(n *Network) string {
-	id, ok := n.Link()
-	if !ok || !id.IsNIC() || len(n.AllowedTenants) > 0 {
-		return ""
-	}
-	i := slices.IndexFunc(t.Devices, func(d TenantDevice) bool { return d.Name == n.Device })
-	if i < 0 {
-		return ""
-	}
-	var what, how string
-	switch d := &t.Devices[i]; {
-	case len(d.VLANs) > 0:
-		what, how = "VLANs", "send frames with their tags where a node is not Isolated"
-		if n.Delegates() {
-			how = "send frames with their tags"
-		}
-	case len(d.VXLANs) > 0:
-		what, how = "VXLANs", "send packets with the source address of a node"
-	default:
-		return ""
-	}
-	advice := "set spec.AllowedTenants, or spec.Options.vlan"
-	if n.Ref.Kind != v1.KindClusterNetwork {
-		advice = "use a ClusterNetwork with spec.AllowedTenants, or set spec.Options.vlan"
-	}
-	return fmt.Sprintf("host_device %s without vlan: TenantConfig %s gives tenants %s there, and Pods of this network with CAP_NET_RAW can %s: %s",
-		n.Device, t.Name, what, how, advice) // clients cut warnings off at 256 bytes
-}
-
 // TenantDevice is a NIC or a device pool, and the virtual networks on it.
 type TenantDevice struct {
 	// Name of the NIC or, with a "/", of the device pool.
@@ -134,70 +87,6 @@ func FromTenantConfig(o *v1.TenantConfig) (*Tenancy, error) {
 		return nil, err
 	}
 	return t, nil
-}
-
-func readSubnets(f *faults, path *field.Path, written []v1.TenantSubnet) []netip.Prefix {
-	if len(written) > maxSubnets {
-		f.list = append(f.list, field.TooMany(path, len(written), maxSubnets))
-		return nil
-	}
-	var all []netip.Prefix
-	for i, text := range written {
-		p, ok := ipv4.parsePrefix(string(text))
-		if !ok {
-			p, ok = ipv6.parsePrefix(string(text))
-		}
-		if !ok {
-			f.invalid(path.Index(i), text, `is a subnet with its prefix length, such as "10.0.0.0/8" or "fd00::/32"`)
-			continue
-		}
-		all = append(all, p)
-	}
-	return all
-}
-
-func readBudgets(f *faults, path *field.Path, written *v1.TenantBudgets) Budgets {
-	b := Budgets{Networks: defaultNetworks, IDs: defaultIDs, IDsWithoutNetwork: maxIDsWithoutNetwork}
-	if written == nil {
-		return b
-	}
-	for _, o := range []struct {
-		name        string
-		value       *int32
-		least, most int
-		into        *int
-	}{
-		{"networks", written.Networks, 0, math.MaxInt32, &b.Networks},
-		{"ids", written.IDs, 0, math.MaxInt32, &b.IDs},
-		{"idsWithoutNetwork", written.IDsWithoutNetwork, minIDsWithoutNetwork, maxIDsWithoutNetwork, &b.IDsWithoutNetwork},
-	} {
-		switch {
-		case o.value == nil:
-		case int(*o.value) < o.least:
-			f.invalid(path.Child(o.name), *o.value, fmt.Sprintf("must be greater than or equal to %d", o.least))
-		case int(*o.value) > o.most:
-			f.invalid(path.Child(o.name), *o.value, fmt.Sprintf("must be less than or equal to %d", o.most))
-		default:
-			*o.into = int(*o.value)
-		}
-	}
-	return b
-}
-
-// readSelector returns nil for a selector that is not there or selects everything.
-func readSelector(f *faults, path *field.Path, s *metav1.LabelSelector) labels.Selector {
-	if s == nil {
-		return nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	if err != nil {
-		f.invalid(path, metav1.FormatLabelSelector(s), "is a label selector: "+err.Error())
-		return nil
-	}
-	if selector.Empty() {
-		return nil
-	}
-	return selector
 }
 
 func readDevice(f *faults, path *field.Path, d *v1.HostDevice) TenantDevice {
@@ -267,4 +156,115 @@ func readNetworkIDs(f *faults, path *field.Path, written map[string]v1.TenantNet
 		}
 		into[backend] = id
 	}
+}
+
+// readSelector returns nil for a selector that is not there or selects everything.
+func readSelector(f *faults, path *field.Path, s *metav1.LabelSelector) labels.Selector {
+	if s == nil {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		f.invalid(path, metav1.FormatLabelSelector(s), "is a label selector: "+err.Error())
+		return nil
+	}
+	if selector.Empty() {
+		return nil
+	}
+	return selector
+}
+
+func readSubnets(f *faults, path *field.Path, written []v1.TenantSubnet) []netip.Prefix {
+	if len(written) > maxSubnets {
+		f.list = append(f.list, field.TooMany(path, len(written), maxSubnets))
+		return nil
+	}
+	var all []netip.Prefix
+	for i, text := range written {
+		p, ok := ipv4.parsePrefix(string(text))
+		if !ok {
+			p, ok = ipv6.parsePrefix(string(text))
+		}
+		if !ok {
+			f.invalid(path.Index(i), text, `is a subnet with its prefix length, such as "10.0.0.0/8" or "fd00::/32"`)
+			continue
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// Budgets of a TenantConfig that does not say: a tenant alone does not empty a range that
+// many share, and has more than it is likely to need.
+const (
+	defaultNetworks      = 256
+	defaultIDs           = 64
+	maxIDsWithoutNetwork = 2
+	minIDsWithoutNetwork = 1
+)
+
+func readBudgets(f *faults, path *field.Path, written *v1.TenantBudgets) Budgets {
+	b := Budgets{Networks: defaultNetworks, IDs: defaultIDs, IDsWithoutNetwork: maxIDsWithoutNetwork}
+	if written == nil {
+		return b
+	}
+	for _, o := range []struct {
+		name        string
+		value       *int32
+		least, most int
+		into        *int
+	}{
+		{"networks", written.Networks, 0, math.MaxInt32, &b.Networks},
+		{"ids", written.IDs, 0, math.MaxInt32, &b.IDs},
+		{"idsWithoutNetwork", written.IDsWithoutNetwork, minIDsWithoutNetwork, maxIDsWithoutNetwork, &b.IDsWithoutNetwork},
+	} {
+		switch {
+		case o.value == nil:
+		case int(*o.value) < o.least:
+			f.invalid(path.Child(o.name), *o.value, fmt.Sprintf("must be greater than or equal to %d", o.least))
+		case int(*o.value) > o.most:
+			f.invalid(path.Child(o.name), *o.value, fmt.Sprintf("must be less than or equal to %d", o.most))
+		default:
+			*o.into = int(*o.value)
+		}
+	}
+	return b
+}
+
+// Serves reports whether the TenantConfig is for namespaces with these labels.
+func (t *Tenancy) Serves(namespaceLabels map[string]string) bool {
+	return t.Selector == nil || t.Selector.Matches(labels.Set(namespaceLabels))
+}
+
+// Untagged warns of a network that uses a NIC as it is while tenants have VLANs or VXLANs
+// on it; "" when there is nothing to say. Its Pods can send packets with the addresses of
+// VTEPs if they have CAP_NET_RAW, as Pods have by default, and frames with any tag where a
+// node's kernel has no filter for them, or another plugin makes their interfaces.
+func (t *Tenancy) Untagged(n *Network) string {
+	id, ok := n.Link()
+	if !ok || !id.IsNIC() || len(n.AllowedTenants) > 0 {
+		return ""
+	}
+	i := slices.IndexFunc(t.Devices, func(d TenantDevice) bool { return d.Name == n.Device })
+	if i < 0 {
+		return ""
+	}
+	var what, how string
+	switch d := &t.Devices[i]; {
+	case len(d.VLANs) > 0:
+		what, how = "VLANs", "send frames with their tags where a node is not Isolated"
+		if n.Delegates() {
+			how = "send frames with their tags"
+		}
+	case len(d.VXLANs) > 0:
+		what, how = "VXLANs", "send packets with the source address of a node"
+	default:
+		return ""
+	}
+	advice := "set spec.AllowedTenants, or spec.Options.vlan"
+	if n.Ref.Kind != v1.KindClusterNetwork {
+		advice = "use a ClusterNetwork with spec.AllowedTenants, or set spec.Options.vlan"
+	}
+	return fmt.Sprintf("host_device %s without vlan: TenantConfig %s gives tenants %s there, and Pods of this network with CAP_NET_RAW can %s: %s",
+		n.Device, t.Name, what, how, advice) // clients cut warnings off at 256 bytes
 }

@@ -5,6 +5,7 @@ package objects
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,55 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
 )
+
+// EndpointOf reads the addresses of a DanmEp. One that cannot be read is an
+// error: to take it for "no address" would free an address in use.
+func EndpointOf(ep *v1.DanmEp) (claims.Endpoint, error) {
+	v4, err := parseAddress(ep.Spec.Interface.Address)
+	if err != nil {
+		return claims.Endpoint{}, fmt.Errorf("spec.Interface.Address of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
+	}
+	v6, err := parseAddress(ep.Spec.Interface.AddressIPv6)
+	if err != nil {
+		return claims.Endpoint{}, fmt.Errorf("spec.Interface.AddressIPv6 of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
+	}
+	return claims.Endpoint{
+		Namespace: ep.Namespace, Name: ep.Name, UID: string(ep.UID), Pod: ep.Spec.Pod, PodUID: ep.Spec.PodUID,
+		NetworkUID: ep.Spec.NetworkUID, Node: ep.Spec.Host, ID: ep.Spec.EndpointID, V4: v4, V6: v6,
+	}, nil
+}
+
+// parseAddress reads an address with or without prefix length. DANM writes
+// "none" for an interface without.
+func parseAddress(s string) (netip.Addr, error) {
+	if s == "" || s == "none" {
+		return netip.Addr{}, nil
+	}
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return p.Addr(), nil
+	}
+	return netip.ParseAddr(s)
+}
+
+// NetworkOf names the network of a DanmEp; the UID is empty when DANM wrote it.
+// DANM leaves apiType empty for its first kind.
+func NetworkOf(ep *v1.DanmEp) claims.Key {
+	ref := network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}
+	if ref.Kind == "" {
+		ref.Kind = v1.KindDanmNet
+	}
+	if ref.Kind != v1.KindClusterNetwork {
+		ref.Namespace = ep.Namespace
+	}
+	return claims.Key{Ref: ref, UID: ep.Spec.NetworkUID}
+}
+
+// MovedFrom returns the namespace and name that a DanmEp had before the controller moved
+// it out of a namespace in deletion.
+func MovedFrom(ep *v1.DanmEp) (from client.ObjectKey, moved bool) {
+	namespace, name, moved := strings.Cut(ep.Annotations[v1.MovedFromAnnotation], "/")
+	return client.ObjectKey{Namespace: namespace, Name: name}, moved
+}
 
 // RemoveEndpoint takes the node's finalizer off a DanmEp that was just read and
 // deletes it, unless another of its name has taken its place. Somebody may have
@@ -41,24 +91,4 @@ func RemoveEndpoint(ctx context.Context, c client.Client, ep *v1.DanmEp) (remove
 		return false, fmt.Errorf("delete DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
 	}
 	return true, nil
-}
-
-// MovedFrom returns the namespace and name that a DanmEp had before the controller moved
-// it out of a namespace in deletion.
-func MovedFrom(ep *v1.DanmEp) (from client.ObjectKey, moved bool) {
-	namespace, name, moved := strings.Cut(ep.Annotations[v1.MovedFromAnnotation], "/")
-	return client.ObjectKey{Namespace: namespace, Name: name}, moved
-}
-
-// NetworkOf names the network of a DanmEp; the UID is empty when DANM wrote it.
-// DANM leaves apiType empty for its first kind.
-func NetworkOf(ep *v1.DanmEp) claims.Key {
-	ref := network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}
-	if ref.Kind == "" {
-		ref.Kind = v1.KindDanmNet
-	}
-	if ref.Kind != v1.KindClusterNetwork {
-		ref.Namespace = ep.Namespace
-	}
-	return claims.Key{Ref: ref, UID: ep.Spec.NetworkUID}
 }

@@ -11,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
 )
 
 // NewScheme returns a scheme with the kinds that our programs read or write.
@@ -47,4 +49,14 @@ func NewMapper() meta.RESTMapper {
 	m.Add(ours.WithKind("NodeNetwork"), meta.RESTScopeRoot)
 	addAttachments(m)
 	return m
+}
+
+// AttachmentVersion is the apiVersion of NetworkAttachmentDefinitions.
+const AttachmentVersion = "k8s.cni.cncf.io/v1"
+
+// addAttachments maps the kind, whose resource cannot be guessed from it.
+func addAttachments(m *meta.DefaultRESTMapper) {
+	v := schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
+	m.AddSpecific(v.WithKind(network.KindAttachment), v.WithResource("network-attachment-definitions"),
+		v.WithResource("network-attachment-definition"), meta.RESTScopeNamespace)
 }

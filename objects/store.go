@@ -4,7 +4,9 @@ package objects
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,20 +24,8 @@ type Store struct {
 	c client.Client
 }
 
-var _ claims.Store = (*Store)(nil)
-
 // NewStore returns a store over a client that reads from the API server.
 func NewStore(c client.Client) *Store { return &Store{c: c} }
-
-// remainder is what Store keeps in claims.Object.Extra: what a PUT of status must
-// repeat, since it replaces all of it, and what it does not change and must repeat all the
-// same: who applied a label or an annotation that is missing in it would own it no longer.
-type remainder struct {
-	status              v1.NetworkStatus
-	finalizers          []string
-	labels, annotations map[string]string
-	owners              []metav1.OwnerReference
-}
 
 // Get implements claims.Store.
 func (s *Store) Get(ctx context.Context, ref network.Ref) (*claims.Object, error) {
@@ -75,6 +65,86 @@ func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, e
 	return ObjectOf(o.Ref, obj), nil
 }
 
+// Protect implements claims.Store: a merge patch that holds only metadata, with
+// UID and resourceVersion as preconditions. Finalizers of others stay.
+func (s *Store) Protect(ctx context.Context, o *claims.Object, on bool) (*claims.Object, error) {
+	obj, err := New(o.Ref.Kind)
+	if err != nil {
+		return nil, err
+	}
+	kept, _ := o.Extra.(remainder)
+	finalizers := slices.DeleteFunc(slices.Clone(kept.finalizers), func(f string) bool { return f == v1.InUseFinalizer })
+	if on {
+		finalizers = append(finalizers, v1.InUseFinalizer)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": o.UID, "resourceVersion": o.ResourceVersion, "finalizers": finalizers,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encode patch of %s: %w", o.Ref, err)
+	}
+	obj.SetNamespace(o.Ref.Namespace)
+	obj.SetName(o.Ref.Name)
+	if err := s.c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return nil, storeError("set finalizer of", o.Ref, err)
+	}
+	return ObjectOf(o.Ref, obj), nil
+}
+
+// endpointPage is how many DanmEps are in memory in full at a time; all pages
+// are of one snapshot.
+const endpointPage = 500
+
+// Endpoints implements claims.Store. No resourceVersion is sent, which makes the
+// list consistent (Kubernetes API concepts, "Semantics for get and list"). It
+// selects by network name on the API server, because a DanmEp that DANM wrote
+// has no UID to select by.
+func (s *Store) Endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoint, error) {
+	var found []claims.Endpoint
+	opts := client.ListOptions{Namespace: ref.Namespace, Limit: endpointPage}
+	client.MatchingFields{"spec.NetworkName": ref.Name}.ApplyToList(&opts)
+	for {
+		page := &v1.DanmEpList{}
+		if err := s.c.List(ctx, page, &opts); err != nil {
+			return nil, storeError("list DanmEps of", ref, err)
+		}
+		for i := range page.Items {
+			if !names(&page.Items[i], ref) {
+				continue
+			}
+			ep, err := EndpointOf(&page.Items[i])
+			if err != nil {
+				return nil, fmt.Errorf("list DanmEps of %s: %w", ref, err)
+			}
+			found = append(found, ep)
+		}
+		if opts.Continue = page.Continue; opts.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// names reports whether the DanmEp is of this network. DANM leaves apiType
+// empty for its first kind.
+func names(ep *v1.DanmEp, ref network.Ref) bool {
+	kind := ep.Spec.APIType
+	if kind == "" {
+		kind = v1.KindDanmNet
+	}
+	return kind == ref.Kind && ep.Spec.NetworkName == ref.Name &&
+		(ref.Namespace == "" || ep.Namespace == ref.Namespace)
+}
+
+// remainder is what Store keeps in claims.Object.Extra: what a PUT of status must
+// repeat, since it replaces all of it, and what it does not change and must repeat all the
+// same: who applied a label or an annotation that is missing in it would own it no longer.
+type remainder struct {
+	status              v1.NetworkStatus
+	finalizers          []string
+	labels, annotations map[string]string
+	owners              []metav1.OwnerReference
+}
+
 // ObjectOf translates an object that was just read or written for ipam/claims.
 func ObjectOf(ref network.Ref, obj client.Object) *claims.Object {
 	m := ModelOf(obj)
@@ -94,6 +164,11 @@ func ObjectOf(ref network.Ref, obj client.Object) *claims.Object {
 	}
 }
 
+// protected reports whether an object has our finalizer.
+func protected(obj client.Object) bool {
+	return slices.Contains(obj.GetFinalizers(), v1.InUseFinalizer)
+}
+
 // storeError gives an API server's error the meaning that claims know.
 func storeError(verb string, ref network.Ref, err error) error {
 	switch {
@@ -104,3 +179,5 @@ func storeError(verb string, ref network.Ref, err error) error {
 	}
 	return fmt.Errorf("%s %s: %w", verb, ref, err)
 }
+
+var _ claims.Store = (*Store)(nil)

@@ -4,24 +4,18 @@ package svcwatcher
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 	endpointutil "k8s.io/endpointslice/util"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
 )
-
-// candidate is an address that a Pod has on one of the Service's networks.
-type candidate struct {
-	address netip.Addr
-	pod     *corev1.Pod
-	serving bool
-}
 
 // Endpoints are what a Service should have.
 type Endpoints struct {
@@ -29,6 +23,27 @@ type Endpoints struct {
 	Groups []Group
 	// Withheld are the addresses that must not be published, sorted.
 	Withheld []Withheld
+}
+
+// Withheld is an address of a Pod that is not published.
+type Withheld struct {
+	// Network that the Pod has it on.
+	Network network.Ref
+	// Pod is the name.
+	Pod string
+	// Address of the Pod.
+	Address netip.Addr
+	// Rule says why, and what to do.
+	Rule string
+}
+
+// String names the network, the field of its subnet, the address and the rule.
+func (w Withheld) String() string {
+	field := "cidr"
+	if w.Address.Is6() {
+		field = "net6"
+	}
+	return fmt.Sprintf("%s: spec.Options.%s: address %s of Pod %s %s", w.Network, field, w.Address, w.Pod, w.Rule)
 }
 
 // Desired computes the endpoints that a Service should have: the union of its
@@ -70,28 +85,18 @@ func Desired(s *Source) Endpoints {
 	return out
 }
 
-// networkOf returns the network of the Service that a DanmEp is on; nil for another one,
-// and for one that was made on a former network of that name.
-func (s *Source) networkOf(ep *v1.DanmEp) *network.Network {
-	ref := network.Ref{Kind: cmp.Or(ep.Spec.APIType, v1.KindDanmNet), Name: ep.Spec.NetworkName}
-	if ref.Kind != v1.KindClusterNetwork {
-		ref.Namespace = ep.Namespace
+func familyOf(a netip.Addr) discoveryv1.AddressType {
+	if a.Is4() {
+		return discoveryv1.AddressTypeIPv4
 	}
-	n := s.Networks[ref]
-	if n == nil || !slices.Contains(s.Request.Networks, ref) || ep.Spec.NetworkUID != "" && ep.Spec.NetworkUID != n.UID {
-		return nil
-	}
-	return n
+	return discoveryv1.AddressTypeIPv6
 }
 
-// wants reports whether the Service has the family of an address; one without
-// families was stored before there were any, and has both.
-func (s *Source) wants(a netip.Addr) bool {
-	family := corev1.IPv6Protocol
-	if a.Is4() {
-		family = corev1.IPv4Protocol
-	}
-	return len(s.Service.Spec.IPFamilies) == 0 || slices.Contains(s.Service.Spec.IPFamilies, family)
+// candidate is an address that a Pod has on one of the Service's networks.
+type candidate struct {
+	address netip.Addr
+	pod     *corev1.Pod
+	serving bool
 }
 
 // before says which of two Pods with one address, on networks that never meet, has it
@@ -103,27 +108,56 @@ func (c candidate) before(other candidate) bool {
 	return cmp.Or(strings.Compare(c.pod.Name, other.pod.Name), strings.Compare(string(c.pod.UID), string(other.pod.UID))) < 0
 }
 
-// addresses are those of an interface that an EndpointSlice may have: the API server
-// refuses a slice as a whole for one address that means something else on each link.
-func addresses(ep *v1.DanmEp) []netip.Addr {
-	var all []netip.Addr
-	for _, text := range []string{ep.Spec.Interface.Address, ep.Spec.Interface.AddressIPv6} {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			continue // most have one family only
+// Keep computes the endpoints of a Service whose annotations nobody can read: those
+// that it had, as long as their Pods live and have these addresses, with what the
+// Pods are now. None is added, as nobody knows which. It needs no Request.
+func Keep(s *Source, existing []discoveryv1.EndpointSlice) []Group {
+	interfaces, pods := s.interfaces(), map[types.UID]*corev1.Pod{}
+	for i := range s.Pods {
+		if alive(&s.Pods[i]) {
+			pods[s.Pods[i].UID] = &s.Pods[i]
 		}
-		a := prefix.Addr().Unmap()
-		if a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() {
+	}
+	has := func(pod *corev1.Pod, a netip.Addr) bool {
+		for _, ep := range interfaces[placeOf(pod)] {
+			if slices.Contains(addresses(ep), a) && s.clusterRule(ep.Spec.APIType, pod, a) == "" {
+				return true
+			}
+		}
+		return false
+	}
+	groups, seen := grouping{}, map[netip.Addr]bool{}
+	for i := range existing {
+		if !owned(existing[i].OwnerReferences, s.Service) {
 			continue
 		}
-		all = append(all, a)
+		for _, e := range existing[i].Endpoints {
+			pod, a := podOf(e, pods), addressOf(e)
+			if pod == nil || !has(pod, a) || seen[a] {
+				continue
+			}
+			seen[a] = true
+			groups.add(existing[i].AddressType, existing[i].Ports, s.endpoint(candidate{address: a, pod: pod}))
+		}
 	}
-	return all
+	return groups.sorted()
 }
 
-func familyOf(a netip.Addr) discoveryv1.AddressType {
-	if a.Is4() {
-		return discoveryv1.AddressTypeIPv4
+func podOf(e discoveryv1.Endpoint, pods map[types.UID]*corev1.Pod) *corev1.Pod {
+	if e.TargetRef == nil {
+		return nil
 	}
-	return discoveryv1.AddressTypeIPv6
+	return pods[e.TargetRef.UID]
+}
+
+// addressOf is an endpoint's address; the zero Addr when it has not one.
+func addressOf(e discoveryv1.Endpoint) netip.Addr {
+	if len(e.Addresses) != 1 {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddr(e.Addresses[0])
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a
 }

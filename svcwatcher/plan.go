@@ -3,11 +3,17 @@
 package svcwatcher
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Changes are writes. Those to Create have names and no resourceVersion, those to
@@ -74,4 +80,130 @@ func (p *planner) keep(groups []Group, existing []discoveryv1.EndpointSlice) (mi
 		missing = append(missing, rest)
 	}
 	return missing
+}
+
+// sort decides on one existing slice, and takes what it keeps out of wanted.
+func (p *planner) sort(old *discoveryv1.EndpointSlice, wanted map[string]map[string]discoveryv1.Endpoint) {
+	if old.DeletionTimestamp != nil {
+		return // somebody else's finalizer is on it
+	}
+	if !owned(old.OwnerReferences, p.svc) {
+		p.out.Delete = append(p.out.Delete, *old)
+		return
+	}
+	key := groupKey(old.AddressType, old.Ports)
+	d := &draft{slice: *old}
+	d.slice.Endpoints = nil
+	for _, e := range old.Endpoints {
+		if len(e.Addresses) != 1 {
+			continue // nobody of ours wrote it
+		}
+		now, ok := wanted[key][e.Addresses[0]]
+		if !ok {
+			continue
+		}
+		delete(wanted[key], e.Addresses[0])
+		d.slice.Endpoints = append(d.slice.Endpoints, now)
+		d.changed = d.changed || !equality.Semantic.DeepEqual(now, e)
+	}
+	if len(d.slice.Endpoints) == 0 {
+		p.idle[old.AddressType] = append(p.idle[old.AddressType], d)
+		return
+	}
+	labels := labelsOf(p.svc)
+	d.changed = d.changed || len(d.slice.Endpoints) != len(old.Endpoints) || !equality.Semantic.DeepEqual(labels, old.Labels)
+	d.slice.Labels = labels
+	p.byGroup[key] = append(p.byGroup[key], d)
+}
+
+// fill places what a group misses, and says what is written of it.
+func (p *planner) fill(g *Group, missing []discoveryv1.Endpoint) {
+	drafts := p.byGroup[groupKey(g.Family, g.Ports)]
+	slices.SortStableFunc(drafts, func(a, b *draft) int { return cmp.Compare(a.room(), b.room()) })
+	for _, d := range drafts {
+		if d.changed {
+			missing = d.take(missing)
+		}
+	}
+	// The fullest first: holes are filled, and slices stay few.
+	for _, d := range drafts {
+		if len(missing) > 0 && !d.changed && d.room() >= len(missing) {
+			missing = d.take(missing)
+		}
+	}
+	for _, d := range drafts {
+		if d.changed {
+			p.out.Update = append(p.out.Update, d.slice)
+		}
+	}
+	for len(missing) > 0 {
+		missing = p.open(g, missing)
+	}
+}
+
+// open uses an idle slice, or makes one, for up to MaxEndpoints.
+func (p *planner) open(g *Group, missing []discoveryv1.Endpoint) []discoveryv1.Endpoint {
+	d := &draft{}
+	reused := len(p.idle[g.Family]) > 0
+	if reused {
+		d = p.idle[g.Family][0]
+		p.idle[g.Family] = p.idle[g.Family][1:]
+	} else {
+		d.slice.ObjectMeta = metav1.ObjectMeta{
+			Namespace: p.svc.Namespace, Name: p.names.name(), OwnerReferences: []metav1.OwnerReference{owner(p.svc)},
+		}
+		d.slice.AddressType = g.Family
+	}
+	d.slice.Labels, d.slice.Ports = labelsOf(p.svc), g.Ports
+	rest := d.take(missing)
+	if reused {
+		p.out.Update = append(p.out.Update, d.slice)
+	} else {
+		p.out.Create = append(p.out.Create, d.slice)
+	}
+	return rest
+}
+
+// draft is a slice in the making.
+type draft struct {
+	slice discoveryv1.EndpointSlice
+	// changed says that it is written anyway, so that more in it costs nothing.
+	changed bool
+}
+
+func (d *draft) room() int { return MaxEndpoints - len(d.slice.Endpoints) }
+
+// take moves endpoints into a slice until it is full, and returns the rest.
+func (d *draft) take(missing []discoveryv1.Endpoint) []discoveryv1.Endpoint {
+	n := min(d.room(), len(missing))
+	d.slice.Endpoints = append(d.slice.Endpoints, missing[:n]...)
+	d.changed = d.changed || n > 0
+	return missing[n:]
+}
+
+// namer names new slices. The same slice gets the same name from whoever creates it:
+// one that the cache does not show yet is not made twice, but refused.
+type namer struct {
+	svc   *corev1.Service
+	taken map[string]bool
+	next  int
+}
+
+func newNamer(svc *corev1.Service, existing []discoveryv1.EndpointSlice) *namer {
+	n := &namer{svc: svc, taken: map[string]bool{}}
+	for i := range existing {
+		n.taken[existing[i].Name] = true
+	}
+	return n
+}
+
+func (n *namer) name() string {
+	for {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", n.svc.UID, n.next))
+		n.next++
+		name := n.svc.Name + "-" + hex.EncodeToString(sum[:5])
+		if !n.taken[name] {
+			return name
+		}
+	}
 }

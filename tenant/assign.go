@@ -30,19 +30,6 @@ func Unset(s *v1.NetworkSpec) error {
 	return &network.InvalidError{Faults: faults}
 }
 
-// Apply writes what was chosen into a network's spec.
-func (c Choice) Apply(s *v1.NetworkSpec) {
-	setParent(&s.Options, c.Place.Parent())
-	if c.NetworkID != "" {
-		s.NetworkID = c.NetworkID
-	}
-}
-
-func setParent(o *v1.NetworkOptions, p network.Parent) {
-	o.Device, o.DevicePool = p.Device, p.DevicePool
-	o.VLAN, o.VXLAN = int32(p.VLAN), int32(p.VXLAN)
-}
-
 // Restore gives a changed network what was assigned to it and left out of the
 // change, and refuses what is there and differs. The NetworkID is what networkIds says
 // for the type; empty leaves the tenant its own, but that of a plugin's network, which
@@ -84,4 +71,9 @@ func Restore(s *v1.NetworkSpec, p network.Place, old *v1.NetworkSpec, networkID 
 		s.NetworkID = networkID // it was the other type's
 	}
 	return nil
+}
+
+func setParent(o *v1.NetworkOptions, p network.Parent) {
+	o.Device, o.DevicePool = p.Device, p.DevicePool
+	o.VLAN, o.VXLAN = int32(p.VLAN), int32(p.VXLAN)
 }

@@ -4,16 +4,15 @@ package tenant
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/network"
 )
-
-// Config is a TenantConfig with what is reserved of it.
-type Config struct {
-	*network.Tenancy
-	*Book
-}
 
 // Wish is what a new TenantNetwork asks for.
 type Wish struct {
@@ -34,6 +33,14 @@ type Choice struct {
 	Place network.Place
 	// NetworkID is what networkIds says for the type; empty leaves the tenant's.
 	NetworkID string
+}
+
+// Apply writes what was chosen into a network's spec.
+func (c Choice) Apply(s *v1.NetworkSpec) {
+	setParent(&s.Options, c.Place.Parent())
+	if c.NetworkID != "" {
+		s.NetworkID = c.NetworkID
+	}
 }
 
 // Taken reports whether a network cannot be at a place: another one is there without a
@@ -76,35 +83,64 @@ func Choose(w Wish, configs []Config, taken Taken) (Choice, error) {
 	return Choice{}, w.exhausted(offers)
 }
 
-// NetworkID returns what the namespace's TenantConfigs say for the type, or "". The
-// error is a *network.InvalidError that names two that differ.
-func NetworkID(w Wish, configs []Config) (string, error) {
-	id, _, err := w.networkID(serving(configs, w.NamespaceLabels))
-	return id, err
-}
-
-// serving returns the TenantConfigs for a namespace, by name.
-func serving(configs []Config, labels map[string]string) []Config {
-	mine := slices.DeleteFunc(slices.Clone(configs), func(c Config) bool { return !c.Serves(labels) })
-	slices.SortFunc(mine, func(a, b Config) int { return cmp.Compare(a.Name, b.Name) })
-	return mine
-}
-
-func (w Wish) delegates() bool { return (&network.Network{Type: w.Type}).Delegates() }
-
-// networkID returns what networkIds says for the type, and who says so.
-func (w Wish) networkID(configs []Config) (id string, from Config, err error) {
+// offers are the devices that suit the type and the tenant's own choice.
+func (w Wish) offers(configs []Config) []offer {
+	var all []offer
 	for _, c := range configs {
-		other, ok := c.NetworkIDs[w.Type]
-		switch {
-		case !ok:
-		case id == "":
-			id, from = other, c
-		case other != id:
-			return "", Config{}, w.tie(id, other, from, c)
+		for _, d := range c.Devices {
+			if !w.suits(d) {
+				continue
+			}
+			all = append(all, offersOf(c, d)...)
 		}
 	}
-	return id, from, nil
+	return slices.DeleteFunc(all, func(o offer) bool { return o.kind == network.PlaceVXLAN && w.Type == v1.TypeSRIOV })
+}
+
+// suits: SR-IOV takes a device pool, the others a NIC unless they ask for a pool.
+func (w Wish) suits(d network.TenantDevice) bool {
+	pool := strings.Contains(d.Name, "/")
+	switch {
+	case w.Device != "":
+		return !pool && d.Name == w.Device
+	case w.DevicePool != "":
+		return pool && d.Name == w.DevicePool
+	}
+	return pool == (w.Type == v1.TypeSRIOV)
+}
+
+func offersOf(c Config, d network.TenantDevice) []offer {
+	switch {
+	case len(d.VLANs) > 0:
+		return []offer{{c, network.PlaceVLAN, d.Name, d.VLANs}}
+	case len(d.VXLANs) > 0:
+		return []offer{{c, network.PlaceVXLAN, d.Name, d.VXLANs}}
+	}
+	return []offer{{c, network.PlaceNIC, d.Name, network.VNIRanges{{First: 1, Last: maxShared}}}}
+}
+
+// offer is a device that would do.
+type offer struct {
+	config       Config
+	kind, device string
+	ranges       network.VNIRanges
+}
+
+func (o offer) used() int { return o.config.Used(o.kind, o.device) }
+
+func (o offer) rank() int {
+	if o.kind == network.PlaceNIC {
+		return 1
+	}
+	return 0
+}
+
+// skip leaves out IDs that are taken; those of a shared device only count.
+func (o offer) skip(taken Taken) func(network.Place) bool {
+	if o.kind == network.PlaceNIC || taken == nil {
+		return nil
+	}
+	return taken
 }
 
 // choosePlugin: a plugin has its own ways to a device, so it gets none of ours.
@@ -121,3 +157,98 @@ func (w Wish) choosePlugin(id string, from Config) (Choice, error) {
 	}
 	return Choice{Config: from, Place: place, NetworkID: id}, nil
 }
+
+func (w Wish) pluginDevice() error {
+	path, value := optionPath("host_device"), w.Device
+	if value == "" {
+		path, value = optionPath("device_pool"), w.DevicePool
+	}
+	return refuse(path, value, "CNI plugin %s finds its device by itself: leave it out", w.Type)
+}
+
+func (w Wish) noPlugin() error {
+	return refuse(typePath(), w.Type,
+		"is a CNI plugin that no TenantConfig for this namespace has in networkIds: use ipvlan or macvlan, or ask a netadmin for it")
+}
+
+func (w Wish) delegates() bool { return (&network.Network{Type: w.Type}).Delegates() }
+
+// NetworkID returns what the namespace's TenantConfigs say for the type, or "". The
+// error is a *network.InvalidError that names two that differ.
+func NetworkID(w Wish, configs []Config) (string, error) {
+	id, _, err := w.networkID(serving(configs, w.NamespaceLabels))
+	return id, err
+}
+
+// networkID returns what networkIds says for the type, and who says so.
+func (w Wish) networkID(configs []Config) (id string, from Config, err error) {
+	for _, c := range configs {
+		other, ok := c.NetworkIDs[w.Type]
+		switch {
+		case !ok:
+		case id == "":
+			id, from = other, c
+		case other != id:
+			return "", Config{}, w.tie(id, other, from, c)
+		}
+	}
+	return id, from, nil
+}
+
+func (w Wish) tie(id, other string, a, b Config) error {
+	return refuse(typePath(), w.Type,
+		"TenantConfigs %s and %s are both for namespace %s, and networkIds[%s] is %q in one and %q in the other: ask a netadmin to make them agree",
+		a.Name, b.Name, w.Namespace, w.Type, id, other)
+}
+
+// noDevice tells an asked device that is not there from none that suits.
+func (w Wish) noDevice(configs []Config) error {
+	var names []string
+	for _, c := range configs {
+		for _, d := range c.Devices {
+			if (Wish{Type: w.Type}).suits(d) && !slices.Contains(names, d.Name) {
+				names = append(names, d.Name)
+			}
+		}
+	}
+	have := "leave it out, no device suits " + w.Type
+	if len(names) > 0 {
+		have = "use " + strings.Join(names, ", ") + ", or leave it out"
+	}
+	switch {
+	case w.Device != "":
+		return refuse(optionPath("host_device"), w.Device, "is not among the devices of a TenantConfig for this namespace: %s", have)
+	case w.DevicePool != "":
+		return refuse(optionPath("device_pool"), w.DevicePool, "is not among the device pools of a TenantConfig for this namespace: %s", have)
+	}
+	want := "a NIC"
+	if w.Type == v1.TypeSRIOV {
+		want = "a device pool, with VLANs or without IDs"
+	}
+	return refuse(typePath(), w.Type, "needs %s, and no TenantConfig for this namespace has one: use another type, or ask a netadmin for it", want)
+}
+
+func (w Wish) exhausted(offers []offer) error {
+	var full []string
+	for _, o := range offers {
+		if o.kind != network.PlaceNIC {
+			full = append(full, fmt.Sprintf("%s %s of %s (%d reserved)", o.kind, o.ranges, o.device, o.used()))
+		}
+	}
+	return refuse(typePath(), w.Type, "every ID that this namespace may have is in use: %s; delete a network, or ask a netadmin for more",
+		strings.Join(full, ", "))
+}
+
+func (w Wish) nothing() error {
+	return refuse(field.NewPath("metadata", "namespace"), w.Namespace,
+		"no TenantConfig is for this namespace, so there is nothing to assign: ask a netadmin for one, or for a ClusterNetwork that allows the namespace")
+}
+
+// refuse names the field, its value, and what would be accepted.
+func refuse(path *field.Path, value any, rule string, args ...any) error {
+	return &network.InvalidError{Faults: field.ErrorList{field.Invalid(path, value, fmt.Sprintf(rule, args...))}}
+}
+
+func optionPath(name string) *field.Path { return field.NewPath("spec", "Options", name) }
+
+func typePath() *field.Path { return field.NewPath("spec", "NetworkType") }

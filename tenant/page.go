@@ -4,6 +4,7 @@ package tenant
 
 import (
 	"fmt"
+	"iter"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -94,6 +95,18 @@ func (p *page) encode(number int) string {
 	}
 	p.text = b.String()
 	return p.text
+}
+
+func (p *page) all(key pageKey) iter.Seq[Reservation] {
+	return func(yield func(Reservation) bool) {
+		for word := p.used; word != 0; word &= word - 1 {
+			bit := bits.TrailingZeros64(word)
+			place := network.Place{Kind: key.kind, Device: key.device, ID: key.number*pageIDs + bit}
+			if !yield(Reservation{Place: place, Owner: p.owners[bit]}) {
+				return
+			}
+		}
+	}
 }
 
 func (p *page) set(id int, o Owner) {

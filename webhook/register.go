@@ -93,20 +93,6 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	}, nil
 }
 
-// errUntrusted says what comes before the API server's first question.
-var errUntrusted = errors.New("the webhook configurations do not have the certificate authority yet: are they installed, and RBAC in place?")
-
-// answers returns what an answer of this replica lacks.
-func answers(keeper *cert.Keeper, known *catalog, server crwebhook.Server) error {
-	if !keeper.Trusted() {
-		return errUntrusted
-	}
-	if err := known.ready(); err != nil {
-		return err
-	}
-	return server.StartedChecker()(nil) // it asks this very server, with TLS
-}
-
 // newCache holds the metadata of networks, for the follower alone.
 func newCache(mgr manager.Manager) (cache.Cache, error) {
 	scheme, err := newScheme()
@@ -128,6 +114,13 @@ func newKeeper(c client.Client, o Options, log logr.Logger) *cert.Keeper {
 		Client: c, Namespace: o.Namespace, Secret: SecretName, Hosts: append([]string{host}, o.MoreHosts...),
 		Mutating: []string{ConfigurationName}, Validating: []string{ConfigurationName}, Log: log, Now: o.Clock,
 	})
+}
+
+// leftOut logs the TenantConfigs that nothing is given of.
+func leftOut(log logr.Logger) func(string, error) {
+	return func(config string, why error) {
+		log.Error(why, "Nothing is assigned from a TenantConfig until it is mended", "tenantConfig", config)
+	}
 }
 
 // handlers by the webhook's name, which is the first part of its path.
@@ -159,4 +152,18 @@ func finishOnShutdown(next http.Handler) http.Handler {
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// errUntrusted says what comes before the API server's first question.
+var errUntrusted = errors.New("the webhook configurations do not have the certificate authority yet: are they installed, and RBAC in place?")
+
+// answers returns what an answer of this replica lacks.
+func answers(keeper *cert.Keeper, known *catalog, server crwebhook.Server) error {
+	if !keeper.Trusted() {
+		return errUntrusted
+	}
+	if err := known.ready(); err != nil {
+		return err
+	}
+	return server.StartedChecker()(nil) // it asks this very server, with TLS
 }

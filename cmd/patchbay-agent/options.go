@@ -12,14 +12,9 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
-
-// longestName leaves room for "cluster-" in the name of a namespace.
-const longestName = validation.DNS1123LabelMaxLength - len("cluster-")
 
 // options are the agent's flags.
 type options struct {
@@ -102,10 +97,5 @@ func (o *options) validate(rest int) error {
 	return nil
 }
 
-// restConfig is the service account's, or that of a kubeconfig.
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		return rest.InClusterConfig()
-	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
-}
+// longestName leaves room for "cluster-" in the name of a namespace.
+const longestName = validation.DNS1123LabelMaxLength - len("cluster-")

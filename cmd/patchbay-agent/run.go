@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/patchbay-cni/patchbay/logging"
 	"github.com/patchbay-cni/patchbay/placement/agent"
@@ -110,5 +111,13 @@ func hubConfig(ctx context.Context, o *options, local *rest.Config) (*rest.Confi
 
 // tokenSecret is the name of the Secret that keeps the token (with --token-auth).
 const tokenSecret = "patchbay-agent-token"
+
+// restConfig is the service account's, or that of a kubeconfig.
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}
 
 func userAgent() string { return "patchbay-agent/" + version.String() }

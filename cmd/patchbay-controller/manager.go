@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -22,18 +23,14 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/patchbay-cni/patchbay/controller/addresses"
+	"github.com/patchbay-cni/patchbay/controller/networks"
 	"github.com/patchbay-cni/patchbay/controller/ranges"
 	"github.com/patchbay-cni/patchbay/ending"
 	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/securemetrics"
+	services "github.com/patchbay-cni/patchbay/svcwatcher/cluster"
+	"github.com/patchbay-cni/patchbay/webhook"
 )
-
-// leaseName is the Lease that the replicas compete for.
-const leaseName = "patchbay-controller"
-
-// drainTimeout bounds what is under way when the controller is asked to end. The
-// Pod's grace period is longer.
-const drainTimeout = 15 * time.Second
 
 // newManager wires the controller's parts; nothing runs yet.
 func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Manager, error) {
@@ -108,4 +105,61 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 		// Tests run several of these in one process.
 		Controller: config.Controller{SkipNameValidation: &skip},
 	}, nil
+}
+
+// leaseName is the Lease that the replicas compete for.
+const leaseName = "patchbay-controller"
+
+// drainTimeout bounds what is under way when the controller is asked to end. The
+// Pod's grace period is longer.
+const drainTimeout = 15 * time.Second
+
+// cached is what the parts of the controller keep of the objects that they cache.
+func cached() map[client.Object]cache.ByObject {
+	all := addresses.Cached()
+	maps.Copy(all, services.Cached())
+	return networks.Cached(all)
+}
+
+// addServices makes the leader keep the EndpointSlices of Services on networks.
+func addServices(ctx context.Context, m manager.Manager, registry prometheus.Registerer, used *ranges.Watcher) error {
+	events, err := addresses.NewRecorder(ctx, m.GetConfig(), m.GetScheme())
+	if err != nil {
+		return err
+	}
+	if err := services.Add(ctx, m, services.Config{Registry: registry, Events: events, Ranges: used}); err != nil {
+		return fmt.Errorf("set up Services: %w", err)
+	}
+	return nil
+}
+
+// addReadiness has the leader say on networks where their links are up.
+func addReadiness(ctx context.Context, m manager.Manager, registry *prometheus.Registry) error {
+	events, err := addresses.NewRecorder(ctx, m.GetConfig(), m.GetScheme())
+	if err != nil {
+		return err
+	}
+	if err := networks.Add(m, networks.Config{Registry: registry, Events: events}); err != nil {
+		return fmt.Errorf("set up the controller of networks' readiness: %w", err)
+	}
+	return nil
+}
+
+// addAdmission has every replica answer the API server, whoever leads, unless the flag
+// is empty. What it returns says why this replica does not answer yet.
+func addAdmission(ctx context.Context, m manager.Manager, o *options, used *ranges.Watcher) (ready func() error, err error) {
+	if o.webhook == "" {
+		return func() error { return nil }, nil
+	}
+	host, port, err := splitAddress(o.webhook)
+	if err != nil {
+		return nil, err
+	}
+	ready, err = webhook.Register(ctx, m, webhook.Options{
+		Namespace: o.namespace, Host: host, Port: port, NamingScheme: o.namingScheme, Ranges: used,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up admission: %w", err)
+	}
+	return ready, nil
 }

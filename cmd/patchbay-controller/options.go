@@ -7,21 +7,16 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"time"
-
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/securemetrics"
 )
-
-// leastGrace keeps a slip of the finger from freeing the addresses of a Node that
-// is being re-registered.
-const leastGrace = time.Minute
 
 // options are the controller's flags.
 type options struct {
@@ -108,10 +103,20 @@ func (o *options) validate(rest int) error {
 	return err
 }
 
-// restConfig is the service account's, or that of a kubeconfig.
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		return rest.InClusterConfig()
+// leastGrace keeps a slip of the finger from freeing the addresses of a Node that
+// is being re-registered.
+const leastGrace = time.Minute
+
+// splitAddress reads the flag. Port 0 would be another one in each replica, and the
+// Service has one.
+func splitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("flag --webhook-address: %w", err)
 	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || number == 0 {
+		return "", 0, fmt.Errorf("flag --webhook-address: port is %q, want 1 to 65535", text)
+	}
+	return host, int(number), nil
 }

@@ -10,6 +10,9 @@ import (
 	"io"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/patchbay-cni/patchbay/logging"
 	"github.com/patchbay-cni/patchbay/version"
@@ -42,4 +45,26 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return err
 	}
 	return serve(ctx, m)
+}
+
+// restConfig is the service account's, or that of a kubeconfig.
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}
+
+// serve runs the manager until ctx ends. What a part says that was still starting then is
+// no failure; that one did not end in time is.
+func serve(ctx context.Context, m manager.Manager) error {
+	err := m.Start(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded):
+		logr.FromContextOrDiscard(ctx).Info("Ended while parts were starting", "said", err.Error())
+		return nil
+	}
+	return fmt.Errorf("run: %w", err)
 }

@@ -36,6 +36,13 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	return o, o.validate(f.NArg())
 }
 
+func namespaceOr(otherwise string) string {
+	if n := os.Getenv("POD_NAMESPACE"); n != "" {
+		return n
+	}
+	return otherwise
+}
+
 // register adds the flags that `up` has, too.
 func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.http, "http-address", "127.0.0.1:9643", "`address` for /healthz and /readyz")
@@ -43,13 +50,6 @@ func (o *options) register(f *flag.FlagSet) {
 	f.IntVar(&o.workers, "workers", 8, "how many objects are placed at a time")
 	f.BoolVar(&o.debug, "debug", false, "log more")
 	f.BoolVar(&o.version, "version", false, "print the version")
-}
-
-func namespaceOr(otherwise string) string {
-	if n := os.Getenv("POD_NAMESPACE"); n != "" {
-		return n
-	}
-	return otherwise
 }
 
 // validate refuses what the program must not start with.

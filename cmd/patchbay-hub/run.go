@@ -45,8 +45,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return orderly(ctx, func(ctx context.Context) error { return serve(ctx, cfg, o) })
 }
 
-// endTimeout is how long serve may take to end.
-const endTimeout = drainTimeout + 5*time.Second
+// restConfig is the service account's, or that of a kubeconfig.
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}
 
 // orderly runs serve until ctx ends, which is no error whatever serve was about: it may have
 // come no further than its first question. What nobody answers ends with the process.
@@ -72,6 +77,9 @@ func orderly(ctx context.Context, serve func(context.Context) error) error {
 	return nil
 }
 
+// endTimeout is how long serve may take to end.
+const endTimeout = drainTimeout + 5*time.Second
+
 // errStuck says that something was not given up.
 var errStuck = errors.New("not within " + endTimeout.String())
 
@@ -86,12 +94,4 @@ func serve(ctx context.Context, cfg *rest.Config, o *options) error {
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
-}
-
-// restConfig is the service account's, or that of a kubeconfig.
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		return rest.InClusterConfig()
-	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }

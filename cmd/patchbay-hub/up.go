@@ -22,9 +22,6 @@ import (
 	"github.com/patchbay-cni/patchbay/version"
 )
 
-// joinLife is how long the join token lasts that is printed.
-const joinLife = time.Hour
-
 // trying is what `up` is asked to do.
 type trying struct {
 	options
@@ -62,40 +59,6 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	})
 }
 
-// serve makes the API server a hub's and runs the hub.
-func (t *trying) serve(ctx context.Context, stdout io.Writer) error {
-	admin, err := clientcmd.BuildConfigFromFlags("", t.config.Kubeconfig())
-	if err != nil {
-		return fmt.Errorf("read kubeconfig: %w", err)
-	}
-	if err := standalone.Install(ctx, admin); err != nil {
-		return err
-	}
-	if err := t.tell(ctx, admin, stdout); err != nil {
-		return err
-	}
-	cfg, err := t.config.Hub()
-	if err != nil {
-		return err
-	}
-	return serve(ctx, cfg, &t.options)
-}
-
-// tell says what to do next, in commands that can be pasted.
-func (t *trying) tell(ctx context.Context, admin *rest.Config, out io.Writer) error {
-	c, err := client.New(admin, client.Options{})
-	if err != nil {
-		return fmt.Errorf("make client: %w", err)
-	}
-	_, err = fmt.Fprintf(out, "The hub is up. Ctrl-C ends it, and the same command brings it back as it was; logs are in %s.\n\n"+
-		"# kubectl talks to the hub with:\nexport KUBECONFIG=%s\n\n", t.config.DataDir, t.config.Kubeconfig())
-	if err != nil {
-		return err
-	}
-	i := invite.Invitation{Cluster: t.cluster, Hub: admin.Host, CA: admin.CAData, Until: time.Now().Add(joinLife)}
-	return i.Send(ctx, c, "patchbay-hub-up", out)
-}
-
 // parseUp reads the flags of up.
 func parseUp(args []string, stderr io.Writer) (*trying, error) {
 	t := &trying{}
@@ -130,3 +93,40 @@ func parseUp(args []string, stderr io.Writer) (*trying, error) {
 	}
 	return t, c.Check()
 }
+
+// serve makes the API server a hub's and runs the hub.
+func (t *trying) serve(ctx context.Context, stdout io.Writer) error {
+	admin, err := clientcmd.BuildConfigFromFlags("", t.config.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if err := standalone.Install(ctx, admin); err != nil {
+		return err
+	}
+	if err := t.tell(ctx, admin, stdout); err != nil {
+		return err
+	}
+	cfg, err := t.config.Hub()
+	if err != nil {
+		return err
+	}
+	return serve(ctx, cfg, &t.options)
+}
+
+// tell says what to do next, in commands that can be pasted.
+func (t *trying) tell(ctx context.Context, admin *rest.Config, out io.Writer) error {
+	c, err := client.New(admin, client.Options{})
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "The hub is up. Ctrl-C ends it, and the same command brings it back as it was; logs are in %s.\n\n"+
+		"# kubectl talks to the hub with:\nexport KUBECONFIG=%s\n\n", t.config.DataDir, t.config.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	i := invite.Invitation{Cluster: t.cluster, Hub: admin.Host, CA: admin.CAData, Until: time.Now().Add(joinLife)}
+	return i.Send(ctx, c, "patchbay-hub-up", out)
+}
+
+// joinLife is how long the join token lasts that is printed.
+const joinLife = time.Hour

@@ -3,8 +3,15 @@
 package conf
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
+	"io"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/patchbay-cni/patchbay/cni/wire"
 )
@@ -82,4 +89,156 @@ func Parse(data []byte) (*Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// reserved is the prefix of keys that the specification keeps for runtimes.
+// One that we do not know comes from a newer runtime and is not a mistake.
+const reserved = "cni.dev/"
+
+// decode fills c and refuses anything but one object with keys that it has.
+func decode(data []byte, c *Config) error {
+	var keys map[string]json.RawMessage
+	if err := one(data, &keys); err != nil {
+		return wire.Errorf(wire.CodeDecode, "decode network configuration: %w", err)
+	}
+	if keys == nil {
+		return wire.Errorf(wire.CodeDecode, "decode network configuration: null, want an object")
+	}
+	if err := known(keys); err != nil {
+		return err
+	}
+	err := json.Unmarshal(data, c)
+	if bad := (*json.UnmarshalTypeError)(nil); errors.As(err, &bad) {
+		return wire.Errorf(wire.CodeConfig, "network configuration: %s: a JSON %s, want %s", bad.Field, bad.Value, bad.Type)
+	}
+	if err != nil {
+		return wire.Errorf(wire.CodeDecode, "decode network configuration: %w", err)
+	}
+	return nil
+}
+
+// one decodes data, which must hold one JSON document and no more.
+func one(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(v); err != nil {
+		if errors.Is(err, io.EOF) {
+			return errors.New("it is empty")
+		}
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one JSON document")
+	}
+	return nil
+}
+
+// known refuses the first key, in order, that Config does not have. Keys are
+// compared exactly: encoding/json would take "CNIDIR" for cniDir.
+func known(keys map[string]json.RawMessage) error {
+	fields := fields()
+	var unknown []string
+	for key := range keys {
+		if !slices.Contains(fields, key) && !strings.HasPrefix(key, reserved) {
+			unknown = append(unknown, key)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	first := slices.Min(unknown)
+	return wire.Errorf(wire.CodeField, "network configuration: unknown key %q with value %s; known are %s",
+		first, clip(string(keys[first])), strings.Join(fields, ", "))
+}
+
+// fields lists Config's keys, so that the list cannot fall behind the type.
+func fields() []string {
+	t := reflect.TypeFor[Config]()
+	names := make([]string, t.NumField())
+	for i := range names {
+		names[i] = t.Field(i).Tag.Get("json")
+	}
+	return names
+}
+
+// checkVersion comes first: in an unknown version other keys mean who knows what.
+func checkVersion(c *Config) error {
+	if c.CNIVersion == "" {
+		return wire.Errorf(wire.CodeVersion, "network configuration: cniVersion is missing; supported are %s",
+			strings.Join(Versions(), ", "))
+	}
+	if !slices.Contains(Versions(), c.CNIVersion) {
+		return wire.Errorf(wire.CodeVersion, "network configuration: cniVersion %q is not supported; supported are %s",
+			clip(c.CNIVersion), strings.Join(Versions(), ", "))
+	}
+	return nil
+}
+
+// checkNames holds the specification's rule for network names, which end up in
+// the journal's records.
+func checkNames(c *Config) error {
+	if !ValidName(c.Name) {
+		return wire.Errorf(wire.CodeConfig,
+			"network configuration: name %q must start with a letter or digit and go on with these, '_', '.' or '-'",
+			clip(c.Name))
+	}
+	if c.Type != PluginType {
+		return wire.Errorf(wire.CodeConfig, "network configuration: type %q, want %q", clip(c.Type), PluginType)
+	}
+	return nil
+}
+
+func checkNaming(c *Config) error {
+	if c.NamingScheme != NamingIndexed && c.NamingScheme != NamingLegacy {
+		return wire.Errorf(wire.CodeConfig, "network configuration: namingScheme %q, want %q or %q",
+			clip(c.NamingScheme), NamingIndexed, NamingLegacy)
+	}
+	return nil
+}
+
+// maxSocket is the longest path of a unix socket in bytes (unix(7): 108 with
+// the closing zero).
+const maxSocket = 107
+
+// checkPaths wants paths that mean the same in the runtime's working directory
+// as in the daemon's.
+func checkPaths(c *Config) error {
+	for _, p := range []struct{ key, path string }{{"cniDir", c.CNIDir}, {"socket", c.Socket}} {
+		if !filepath.IsAbs(p.path) || filepath.Clean(p.path) != p.path || strings.ContainsRune(p.path, 0) {
+			return wire.Errorf(wire.CodeConfig, "network configuration: %s %q must be an absolute path without .. or //",
+				p.key, clip(p.path))
+		}
+	}
+	if len(c.Socket) > maxSocket {
+		return wire.Errorf(wire.CodeConfig, "network configuration: socket %q: %d bytes, at most %d fit a unix socket",
+			clip(c.Socket), len(c.Socket), maxSocket)
+	}
+	return nil
+}
+
+// Versions returns the versions of the CNI specification that the plugin
+// speaks, oldest first.
+func Versions() []string { return []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} }
+
+// Latest is the newest of Versions.
+const Latest = "1.1.0"
+
+// Knows reports whether a version of the specification has a command: CHECK came
+// with 0.4.0, GC and STATUS with 1.1.0.
+func Knows(version, command string) bool {
+	switch command {
+	case "CHECK":
+		return version != "0.3.1"
+	case "GC", "STATUS":
+		return version == Latest
+	}
+	return true
+}
+
+// clip shortens a value for a message.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }

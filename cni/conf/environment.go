@@ -97,3 +97,16 @@ func checkNetns(req *wire.Request) error {
 	}
 	return nil
 }
+
+// ValidName reports whether s is a network name or a container ID by the
+// specification: a letter or digit, then letters, digits, '_', '.', '-'. Such a
+// name is safe as part of a file name.
+func ValidName(s string) bool {
+	for i, r := range s {
+		alnum := r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+		if !alnum && (i == 0 || !strings.ContainsRune("_.-", r)) {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/patchbay-cni/patchbay/cni/conf"
@@ -76,6 +78,75 @@ func (p *Process) Run(ctx context.Context) int {
 	return 1
 }
 
+// serve returns what is to be printed, and the version that it is in.
+func (p *Process) serve(ctx context.Context, command string) (answer any, cniVersion string, err error) {
+	stdin, err := p.input()
+	if err != nil {
+		return nil, conf.Latest, err
+	}
+	if command == "VERSION" {
+		answer, err := supported(stdin)
+		return answer, conf.Latest, err
+	}
+	req := p.request(command)
+	if err := conf.Check(req); err != nil {
+		return nil, conf.Latest, err
+	}
+	c, err := conf.Parse(stdin)
+	if err != nil {
+		return nil, conf.Latest, err
+	}
+	if !conf.Knows(c.CNIVersion, command) {
+		return nil, c.CNIVersion, wire.Errorf(wire.CodeVersion,
+			"CNI_COMMAND: %s does not exist in cniVersion %s", command, c.CNIVersion)
+	}
+	req.Config = stdin
+	answer, err = verbs()[command](&invocation{Process: p, req: req, conf: c}, ctx)
+	return answer, c.CNIVersion, err
+}
+
+// input reads the configuration, which has to fit a frame beside its envelope.
+func (p *Process) input() ([]byte, error) {
+	const most = wire.MaxFrame / 2
+	doc, err := io.ReadAll(io.LimitReader(p.Stdin, most+1))
+	if err != nil {
+		return nil, wire.Errorf(wire.CodeIO, "read network configuration: %w", err)
+	}
+	if len(doc) > most {
+		return nil, wire.Errorf(wire.CodeDecode, "read network configuration: more than %d bytes", most)
+	}
+	return doc, nil
+}
+
+// request reads the environment.
+func (p *Process) request(command string) *wire.Request {
+	env := func(name string) string { v, _ := p.LookupEnv(name); return v }
+	return &wire.Request{
+		Command: command, ContainerID: env("CNI_CONTAINERID"), Netns: env("CNI_NETNS"),
+		IfName: env("CNI_IFNAME"), Args: env("CNI_ARGS"), Path: env("CNI_PATH"),
+	}
+}
+
+// versions answers VERSION.
+type versions struct {
+	CNIVersion string   `json:"cniVersion"`
+	Supported  []string `json:"supportedVersions"`
+}
+
+// supported lists the versions, in the version of the input where we speak it.
+func supported(stdin []byte) (any, error) {
+	var in struct {
+		CNIVersion string `json:"cniVersion"`
+	}
+	if err := json.Unmarshal(stdin, &in); err != nil {
+		return nil, wire.Errorf(wire.CodeDecode, "decode input of VERSION: %w", err)
+	}
+	if !slices.Contains(conf.Versions(), in.CNIVersion) {
+		in.CNIVersion = conf.Latest
+	}
+	return versions{in.CNIVersion, conf.Versions()}, nil
+}
+
 // print writes v as one line of JSON; nil prints nothing.
 func (p *Process) print(v any) error {
 	if v == nil {
@@ -106,3 +177,6 @@ func failure(cniVersion string, err error) versioned {
 	}
 	return v
 }
+
+// list joins words for a person.
+func list(words []string) string { return strings.Join(words, ", ") }

@@ -2,7 +2,33 @@
 
 package wire
 
-import "fmt"
+import (
+	"fmt"
+)
+
+// CNI error codes (CNI 1.1, section 2, "Well-known error codes"), then ours.
+const (
+	// CodeVersion: the configuration's cniVersion is not supported.
+	CodeVersion uint = 1
+	// CodeField: the configuration has a field that is not supported.
+	CodeField uint = 2
+	// CodeEnv: an environment variable is missing or invalid.
+	CodeEnv uint = 4
+	// CodeIO: input or output failed.
+	CodeIO uint = 5
+	// CodeDecode: standard input is not the JSON that it should be.
+	CodeDecode uint = 6
+	// CodeConfig: the network configuration is invalid.
+	CodeConfig uint = 7
+	// CodeTryAgain: waiting helps; the runtime tries again.
+	CodeTryAgain uint = 11
+	// CodeNotAvailable: STATUS, the plugin cannot serve an ADD.
+	CodeNotAvailable uint = 50
+	// CodeFailed: the daemon tried and failed, and says why.
+	CodeFailed uint = 100
+	// CodeNotThere: the command is not implemented yet.
+	CodeNotThere uint = 101
+)
 
 // Error is a CNI error (CNI 1.1, section 5, "Error").
 type Error struct {

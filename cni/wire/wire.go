@@ -5,7 +5,10 @@
 // each a JSON document behind its length (4 bytes, big endian). It is a leaf.
 package wire
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"path/filepath"
+)
 
 // MaxFrame is the largest request or answer in bytes.
 const MaxFrame = 1 << 20
@@ -36,3 +39,17 @@ type Response struct {
 	// Error is set when the request failed.
 	Error *Error `json:"error,omitempty"`
 }
+
+// Where plugin and daemon meet on the host unless a configuration says
+// otherwise.
+const (
+	// DefaultSocket is the daemon's unix socket.
+	DefaultSocket = "/run/patchbay/patchbay.sock"
+	// DefaultPending holds the DELs that the plugin took while the daemon was
+	// away; they survive a reboot.
+	DefaultPending = "/var/lib/patchbay/pending"
+)
+
+// AlivePath is the heartbeat file of the daemon behind a socket: it stands
+// beside it, on a file system that a reboot empties.
+func AlivePath(socket string) string { return filepath.Join(filepath.Dir(socket), "alive") }

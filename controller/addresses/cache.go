@@ -4,7 +4,9 @@ package addresses
 
 import (
 	"context"
-	"fmt"
+	"net/netip"
+	"sync"
+	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
@@ -52,6 +52,12 @@ func slimEndpoint(obj any) (any, error) {
 	}, nil
 }
 
+func aged(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	slim := identity(m)
+	slim.CreationTimestamp, slim.DeletionTimestamp = m.CreationTimestamp, m.DeletionTimestamp
+	return slim
+}
+
 // intern returns one copy of a text that many DanmEps have.
 func intern(text string) string { return unique.Make(text).Value() }
 
@@ -74,60 +80,28 @@ func identity(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }
 
-func aged(m *metav1.ObjectMeta) metav1.ObjectMeta {
-	slim := identity(m)
-	slim.CreationTimestamp, slim.DeletionTimestamp = m.CreationTimestamp, m.DeletionTimestamp
-	return slim
+// nicsFor is how long the nodes' addresses serve before they are read anew from the
+// cache: parsing those of a thousand nodes for each network would take long.
+const nicsFor = 10 * time.Second
+
+// nics are the addresses of all nodes' NICs.
+type nics struct {
+	mu  sync.Mutex
+	at  time.Time
+	all []netip.Addr
 }
 
-// nodeMeta is an empty Node as metadata.
-func nodeMeta() *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-}
-
-// podMeta is an empty Pod as metadata.
-func podMeta() *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
-}
-
-// nodes returns the cached Nodes.
-func (c *Controller) nodes(ctx context.Context) (nodes, error) { return listNodes(ctx, c.cached) }
-
-// listNodes reads all Nodes as metadata.
-func listNodes(ctx context.Context, from client.Reader) (nodes, error) {
-	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
-	if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Nodes: %w", err)
+// get returns them, read from the cache; none while it is not filled.
+func (n *nics) get(ctx context.Context, cached client.Reader, now time.Time) []netip.Addr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now.Sub(n.at) < nicsFor {
+		return n.all
 	}
-	all := nodes{}
-	for i := range list.Items {
-		n := &list.Items[i]
-		os, labelled := n.Labels[corev1.LabelOSStable]
-		all[n.Name] = node{uid: string(n.UID), linux: !labelled || os == "linux"}
+	list := &v1.NodeNetworkList{}
+	if err := cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
 	}
-	return all, nil
-}
-
-// allEndpoints returns the cached DanmEps; nobody may change them.
-func (c *Controller) allEndpoints(ctx context.Context, opts ...client.ListOption) ([]v1.DanmEp, error) {
-	list := &v1.DanmEpList{}
-	if err := c.cached.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil, fmt.Errorf("list cached DanmEps: %w", err)
-	}
-	return list.Items, nil
-}
-
-// endpoints returns the cached DanmEps of a network.
-func (c *Controller) endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoint, error) {
-	eps, err := c.allEndpoints(ctx, client.MatchingFields{byNetwork: ref.String()})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]claims.Endpoint, len(eps))
-	for i := range eps {
-		if all[i], err = objects.EndpointOf(&eps[i]); err != nil {
-			return nil, fmt.Errorf("read DanmEps of %s: %w", ref, err)
-		}
-	}
-	return all, nil
+	n.at, n.all = now, objects.NICs(list.Items)
+	return n.all
 }

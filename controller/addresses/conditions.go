@@ -3,34 +3,18 @@
 package addresses
 
 import (
-	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/objects"
 )
-
-// tell brings the network's conditions up to what was read, and reports what got
-// better or worse.
-func (c *Controller) tell(ctx context.Context, r reading, w waiting, found conflicts) error {
-	if r.Deleting {
-		return nil
-	}
-	before := objectConditions(r)
-	after := desired(before, r.Generation, usesOf(r.Object, c.reserved(ctx, r.Network)), w, found)
-	if same(before, after) {
-		return nil
-	}
-	stamp(before, after, metav1.NewTime(c.cfg.Now()))
-	if err := c.apply(ctx, r, after); err != nil {
-		return err
-	}
-	c.announce(r, before, after)
-	return nil
-}
 
 // ours are the types of the conditions that this package writes.
 func ours() []string {
@@ -93,6 +77,64 @@ func available(before []metav1.Condition, generation int64, u use) metav1.Condit
 	return c
 }
 
+// poolText says how a pool is, and what to do.
+func poolText(reason string, u use) string {
+	switch reason {
+	case v1.ReasonExhausted:
+		return fmt.Sprintf("%d of %d %s addresses are in use or held ready by nodes: new Pods wait. "+
+			"Widen the allocation pool in spec.Options, or delete Pods; kubelet retries by itself", u.inUse, u.capacity, u.family)
+	case v1.ReasonScarce:
+		return fmt.Sprintf("%d of %d %s addresses are in use or held ready by nodes (as of this change). "+
+			"Widen the allocation pool in spec.Options before it is exhausted", u.inUse, u.capacity, u.family)
+	}
+	return fmt.Sprintf("%d of %d %s addresses are in use or held ready by nodes (as of this change); "+
+		"status.allocated has the number now", u.inUse, u.capacity, u.family)
+}
+
+// recoveringText says whom a recovery waits for, and what to do.
+func recoveringText(w waiting) string {
+	text := "status.ipam was older than what a node remembers (was etcd restored?) at " + w.since +
+		": no address is given out until these nodes have said what they use: " + list(w.awaited) +
+		". For one that is off: kubectl patchbay ipam skip NODE"
+	if len(w.skipped) > 0 {
+		text += ". Left out on request: " + list(w.skipped)
+	}
+	return text
+}
+
+// deferredText names the nodes that report too many rollbacks, and says what to do.
+func deferredText(deferred map[string]metav1.MicroTime) string {
+	names := make([]string, 0, len(deferred))
+	for _, name := range slices.Sorted(maps.Keys(deferred)) {
+		names = append(names, fmt.Sprintf("%s (until %s)", name, deferred[name].UTC().Format(time.RFC3339)))
+	}
+	return "these nodes have started several recoveries of this network by reports of older state: " + list(names) +
+		". Until then, further reports stop only the node itself. If etcd was not restored that often, look whether the node was taken over"
+}
+
+// conflictsText is the message of the condition. Its Event may be cut: the addresses come last.
+func conflictsText(all []claims.Conflict) string {
+	const most = 8 << 10 // of the 32 KiB of a condition
+	texts := make([]string, len(all))
+	for i := range all {
+		texts[i] = conflictText(all[i])
+	}
+	return "connections to these addresses may fail, since each has two owners: delete one of the Pods of each. " +
+		"If a node has the other, check whether it was taken over. " + join(texts, "; ", 1, most)
+}
+
+// conflictText names an address and its owners.
+func conflictText(c claims.Conflict) string {
+	names := make([]string, len(c.Owners))
+	for i, o := range c.Owners {
+		names[i] = fmt.Sprintf("Pod %s/%s on node %s", o.Namespace, o.Pod, o.Node)
+		if o.Pod == "" {
+			names[i] = fmt.Sprintf("node %s, by its entry in status.ipam.held", o.Node)
+		}
+	}
+	return fmt.Sprintf("%v: %s", c.Addr, join(names, " and ", 2, mostText))
+}
+
 // same reports whether ours among before say what after says.
 func same(before, after []metav1.Condition) bool {
 	for _, kind := range ours() {
@@ -117,18 +159,25 @@ func stamp(before, after []metav1.Condition, now metav1.Time) {
 	}
 }
 
-// announce makes an Event of what changed for the users of a network. That there
-// are addresses from the start is no news.
-func (c *Controller) announce(r reading, before, after []metav1.Condition) {
-	for i := range after {
-		now := &after[i]
-		old := meta.FindStatusCondition(before, now.Type)
-		switch {
-		case old != nil && old.Reason == now.Reason, old == nil && now.Reason == v1.ReasonEnough:
-		case now.Reason == v1.ReasonEnough:
-			c.events.Event(r.obj, corev1.EventTypeNormal, now.Reason, now.Message)
-		default:
-			c.events.Event(r.obj, corev1.EventTypeWarning, now.Reason, now.Message)
+// mostNames and mostText bound the names in a message, and their bytes: Events hold 1 KiB,
+// and the name of a node may have 253 bytes.
+const mostNames, mostText = 8, 350
+
+// list writes names for a message, the first few and how many more.
+func list(names []string) string { return join(names, ", ", 1, mostText) }
+
+// join is list with something else between the names. It writes at least so many, and more
+// while they have at most so many bytes.
+func join(names []string, between string, least, most int) string {
+	text := ""
+	for i, name := range names {
+		if i == mostNames || i >= least && len(text)+len(between)+len(name) > most {
+			return fmt.Sprintf("%s and %d more", text, len(names)-i)
 		}
+		if i > 0 {
+			text += between
+		}
+		text += name
 	}
+	return text
 }

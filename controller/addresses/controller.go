@@ -6,16 +6,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
@@ -49,8 +62,149 @@ type Controller struct {
 	reported sync.Map // claims.Key → map[string]bool
 }
 
-// fromWatchCache makes a read that the API server answers out of memory.
-func fromWatchCache() *metav1.GetOptions { return &metav1.GetOptions{ResourceVersion: "0"} }
+// Add makes a manager run a Controller while it leads. The manager's client must
+// read from the API server, and its cache be made with Cached.
+func Add(ctx context.Context, m manager.Manager, cfg Config) error {
+	events, err := NewRecorder(ctx, m.GetConfig(), m.GetScheme())
+	if err != nil {
+		return err
+	}
+	c := &Controller{
+		cfg: cfg.withDefaults(), metrics: newMetrics(cfg.Registry), events: events,
+		cached: m.GetCache(), direct: m.GetClient(), watching: make(chan struct{}),
+	}
+	steward := claims.NewSteward(objects.NewStore(m.GetClient()), c.stewardConfig(ctx))
+	c.steward = steward
+	if err := prepare(ctx, m.GetCache()); err != nil {
+		return err
+	}
+	queued := make(chan event.TypedGenericEvent[network.Ref], 1)
+	queued <- event.TypedGenericEvent[network.Ref]{} // the first one, see watching
+	ctl, err := controller.NewTyped("addresses", m, controller.TypedOptions[network.Ref]{
+		Reconciler: c, MaxConcurrentReconciles: c.cfg.Workers,
+	})
+	if err != nil {
+		return fmt.Errorf("make controller: %w", err)
+	}
+	if err := ctl.Watch(source.TypedChannel(queued, handler.TypedFuncs[network.Ref, network.Ref]{GenericFunc: take})); err != nil {
+		return fmt.Errorf("take what the sweep finds: %w", err)
+	}
+	for _, kind := range objects.Kinds() {
+		if err := ctl.Watch(source.TypedKind(m.GetCache(), objects.Metadata(kind), c.onChange(kind, steward))); err != nil {
+			return fmt.Errorf("watch %ss: %w", kind, err)
+		}
+	}
+	if err := ctl.Watch(source.TypedKind(m.GetCache(), &v1.DanmEp{}, c.onRemoval())); err != nil {
+		return fmt.Errorf("watch DanmEps: %w", err)
+	}
+	return m.Add(&sweeper{Controller: c, absences: absences{}, queue: func(ctx context.Context, ref network.Ref) {
+		select {
+		case queued <- event.TypedGenericEvent[network.Ref]{Object: ref}:
+		case <-ctx.Done():
+		}
+	}})
+}
+
+// stewardConfig makes the Steward count as the daemons do.
+func (c *Controller) stewardConfig(ctx context.Context) claims.StewardConfig {
+	log := logr.FromContextOrDiscard(ctx)
+	return claims.StewardConfig{
+		Report:   func(err error) { log.Error(err, "Found a network's addresses damaged") },
+		Reserved: func(n *network.Network) []netip.Addr { return c.reserved(ctx, n) },
+	}
+}
+
+// prepare starts the caches that no controller watches.
+func prepare(ctx context.Context, all cache.Cache) error {
+	if err := all.IndexField(ctx, &v1.DanmEp{}, byNetwork, func(obj client.Object) []string {
+		ep, ok := obj.(*v1.DanmEp)
+		if !ok {
+			return nil
+		}
+		return []string{objects.NetworkOf(ep).Ref.String()}
+	}); err != nil {
+		return fmt.Errorf("index DanmEps by network: %w", err)
+	}
+	for _, obj := range []client.Object{nodeMeta(), &v1.NodeNetwork{}, &corev1.Pod{}} {
+		if _, err := all.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", obj, err)
+		}
+	}
+	return nil
+}
+
+// take queues what the sweep found.
+func take(_ context.Context, e event.TypedGenericEvent[network.Ref], q workqueue.TypedRateLimitingInterface[network.Ref]) {
+	q.Add(e.Object)
+}
+
+// onChange queues a network whose metadata moved: soon, since every claim moves it, or
+// at once when somebody asks for something. The first sweep sees what is there.
+func (c *Controller) onChange(kind string, w Witness) handler.TypedEventHandler[*metav1.PartialObjectMetadata, network.Ref] {
+	type (
+		object = *metav1.PartialObjectMetadata
+		queue  = workqueue.TypedRateLimitingInterface[network.Ref]
+	)
+	key := func(o object) claims.Key { return claims.Key{Ref: objects.RefOf(kind, o), UID: string(o.UID)} }
+	return handler.TypedFuncs[object, network.Ref]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[object], _ queue) {
+			w.Look(key(e.Object), e.Object.ResourceVersion)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[object], q queue) {
+			w.Look(key(e.ObjectNew), e.ObjectNew.ResourceVersion)
+			ref := objects.RefOf(kind, e.ObjectNew)
+			switch {
+			case request(e.ObjectNew) != request(e.ObjectOld):
+				q.Add(ref)
+			case e.ObjectNew.DeletionTimestamp != nil: // nodes give back what they hold: all within a moment
+				q.AddAfter(ref, min(c.cfg.Pace, deletionPace))
+			default:
+				q.AddAfter(ref, c.lookIn(ref))
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[object], _ queue) {
+			w.Gone(key(e.Object))
+			c.looked.Delete(objects.RefOf(kind, e.Object))
+		},
+	}
+}
+
+// request is what the annotations of a network ask for. What somebody else makes of the
+// controller's own is put right at once.
+func request(obj *metav1.PartialObjectMetadata) string {
+	rebuild, asked := obj.Annotations[v1.RebuildAnnotation]
+	return fmt.Sprint(asked, rebuild, "\n", obj.Annotations[v1.SkipAnnotation], "\n", obj.Annotations[v1.RecoveringAnnotation])
+}
+
+// lookIn is how long to wait before the look at a network that has changed: shorter at
+// one that was at rest.
+func (c *Controller) lookIn(ref network.Ref) time.Duration {
+	wait := min(c.cfg.Settle, c.cfg.Pace)
+	if at, ok := c.looked.Load(ref); ok {
+		if last, ok := at.(time.Time); ok {
+			wait = max(wait, c.cfg.Pace-c.since(last))
+		}
+	}
+	return wait
+}
+
+// deletionPace is the least time between two looks at a network in deletion.
+const deletionPace = 250 * time.Millisecond
+
+// onRemoval queues a network in deletion when one of its DanmEps is gone: the last one
+// may have been what kept it.
+func (c *Controller) onRemoval() handler.TypedEventHandler[*v1.DanmEp, network.Ref] {
+	type queue = workqueue.TypedRateLimitingInterface[network.Ref]
+	return handler.TypedFuncs[*v1.DanmEp, network.Ref]{
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1.DanmEp], q queue) {
+			ref := objects.NetworkOf(e.Object).Ref
+			meta := objects.Metadata(ref.Kind)
+			if err := c.cached.Get(ctx, objects.Key(ref), meta); err == nil && meta.DeletionTimestamp != nil {
+				q.AddAfter(ref, min(c.cfg.Pace, deletionPace))
+			}
+		},
+	}
+}
 
 // Reconcile does all that is due for one network. Its error brings the network
 // back after a while.
@@ -74,6 +228,9 @@ func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.
 	}
 	return c.serve(ctx, read(ref, obj))
 }
+
+// fromWatchCache makes a read that the API server answers out of memory.
+func fromWatchCache() *metav1.GetOptions { return &metav1.GetOptions{ResourceVersion: "0"} }
 
 // afresh is how long the watch cache may be behind a write.
 const afresh = 50 * time.Millisecond
@@ -106,6 +263,42 @@ func (c *Controller) serve(ctx context.Context, r reading) (reconcile.Result, er
 	return reconcile.Result{RequeueAfter: again}, errors.Join(errs...)
 }
 
+// evict removes the entries of departed lives from a network.
+func (c *Controller) evict(ctx context.Context, r reading) error {
+	over, err := c.confirm(ctx, c.departed.of(r.lives()))
+	if err != nil || len(over) == 0 {
+		return err
+	}
+	uids := map[string]string{}
+	for _, l := range over {
+		uids[l.name] = l.uid
+	}
+	freed, err := c.steward.Evict(ctx, r.key(), uids)
+	if err != nil {
+		return fmt.Errorf("free what nodes that are gone held of %s: %w", r.Ref, err)
+	}
+	c.metrics.evicted.Add(float64(freed))
+	logr.FromContextOrDiscard(ctx).Info("Freed what nodes that are gone held", "nodes", uids, "freed", freed)
+	return nil
+}
+
+// confirm returns those of lives that the API server, asked now, says are over: an
+// older state of it may have been restored since, with these Nodes in it.
+func (c *Controller) confirm(ctx context.Context, lives []life) ([]life, error) {
+	var over []life
+	for _, l := range lives {
+		node := nodeMeta()
+		err := c.direct.Get(ctx, client.ObjectKey{Name: l.name}, node)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get Node %s: %w", l.name, err)
+		}
+		if err != nil || string(node.UID) != l.uid {
+			over = append(over, l)
+		}
+	}
+	return over, nil
+}
+
 // endDeletion lets a network go that is in deletion, when caches say that nobody uses it.
 // Nodes give back what they hold, and each write of theirs brings the network here again;
 // so does the end of its last DanmEp (onRemoval).
@@ -125,6 +318,104 @@ func (c *Controller) endDeletion(ctx context.Context, r reading) error {
 		logr.FromContextOrDiscard(ctx).Info("Nobody uses the network any more: its deletion ends")
 	}
 	return nil
+}
+
+// tell brings the network's conditions up to what was read, and reports what got
+// better or worse.
+func (c *Controller) tell(ctx context.Context, r reading, w waiting, found conflicts) error {
+	if r.Deleting {
+		return nil
+	}
+	before := objectConditions(r)
+	after := desired(before, r.Generation, usesOf(r.Object, c.reserved(ctx, r.Network)), w, found)
+	if same(before, after) {
+		return nil
+	}
+	stamp(before, after, metav1.NewTime(c.cfg.Now()))
+	if err := c.apply(ctx, r, after); err != nil {
+		return err
+	}
+	c.announce(r, before, after)
+	return nil
+}
+
+// fieldManager owns our conditions for server-side apply, and no other field.
+const fieldManager = "patchbay-controller-addresses"
+
+// apply makes conditions the ones of ours that the network has. It names the UID
+// and no resourceVersion: it fails on another network of the same name, and never
+// because somebody claims addresses. A condition of ours that is not in the list is
+// removed, as this manager does not want it any more.
+func (c *Controller) apply(ctx context.Context, r reading, conditions []metav1.Condition) error {
+	all := make([]any, len(conditions))
+	for i := range conditions {
+		u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&conditions[i])
+		if err != nil {
+			return fmt.Errorf("encode condition of %s: %w", r.Ref, err)
+		}
+		all[i] = u
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": all}}}
+	u.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(r.Ref.Kind))
+	u.SetNamespace(r.Ref.Namespace)
+	u.SetName(r.Ref.Name)
+	u.SetUID(r.obj.GetUID())
+	err := c.direct.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(fieldManager), client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write conditions of %s: %w", r.Ref, err)
+	}
+	return nil
+}
+
+// announce makes an Event of what changed for the users of a network. That there
+// are addresses from the start is no news.
+func (c *Controller) announce(r reading, before, after []metav1.Condition) {
+	for i := range after {
+		now := &after[i]
+		old := meta.FindStatusCondition(before, now.Type)
+		switch {
+		case old != nil && old.Reason == now.Reason, old == nil && now.Reason == v1.ReasonEnough:
+		case now.Reason == v1.ReasonEnough:
+			c.events.Event(r.obj, corev1.EventTypeNormal, now.Reason, now.Message)
+		default:
+			c.events.Event(r.obj, corev1.EventTypeWarning, now.Reason, now.Message)
+		}
+	}
+}
+
+// nodes returns the cached Nodes.
+func (c *Controller) nodes(ctx context.Context) (nodes, error) { return listNodes(ctx, c.cached) }
+
+// allEndpoints returns the cached DanmEps; nobody may change them.
+func (c *Controller) allEndpoints(ctx context.Context, opts ...client.ListOption) ([]v1.DanmEp, error) {
+	list := &v1.DanmEpList{}
+	if err := c.cached.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("list cached DanmEps: %w", err)
+	}
+	return list.Items, nil
+}
+
+// endpoints returns the cached DanmEps of a network.
+func (c *Controller) endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoint, error) {
+	eps, err := c.allEndpoints(ctx, client.MatchingFields{byNetwork: ref.String()})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]claims.Endpoint, len(eps))
+	for i := range eps {
+		if all[i], err = objects.EndpointOf(&eps[i]); err != nil {
+			return nil, fmt.Errorf("read DanmEps of %s: %w", ref, err)
+		}
+	}
+	return all, nil
+}
+
+// reserved are the nodes' own addresses in a network, which no Pod may get.
+func (c *Controller) reserved(ctx context.Context, net *network.Network) []netip.Addr {
+	if net == nil {
+		return nil
+	}
+	return objects.Reserved(net, c.nics.get(ctx, c.cached, c.cfg.Now()))
 }
 
 // since reports how long ago a time was, a long time for the zero time.

@@ -18,6 +18,12 @@ import (
 // Component is the source of the controller's Events.
 const Component = "patchbay-controller"
 
+// Recorder makes Events; a Kubernetes EventRecorder is one.
+type Recorder interface {
+	// Event reports on an object.
+	Event(object runtime.Object, eventtype, reason, message string)
+}
+
 // NewRecorder starts a recorder that stops when ctx ends. It is not the manager's:
 // that one counts a second Event with another message as the first one again, and
 // what a rebuild changed would be lost.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Config is what a Controller needs to know. Registry and Events are required.
@@ -38,4 +39,10 @@ func (c Config) withDefaults() Config {
 		c.Now = time.Now
 	}
 	return c
+}
+
+// Recorder makes Events; a Kubernetes EventRecorder is one.
+type Recorder interface {
+	// Event reports on an object.
+	Event(object runtime.Object, eventtype, reason, message string)
 }

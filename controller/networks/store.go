@@ -19,6 +19,40 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
+// Store is the API server, for network objects.
+type Store interface {
+	// Nodes returns what all nodes say, as a watch last saw it.
+	Nodes(ctx context.Context) ([]v1.NodeNetwork, error)
+	// Version returns what a watch last saw; false when there is no such network.
+	Version(ctx context.Context, ref network.Ref) (Version, bool, error)
+	// Read reads the object, which is not older than resourceVersion; false when there
+	// is no such network.
+	Read(ctx context.Context, ref network.Ref, resourceVersion string) (Seen, bool, error)
+	// Write makes c the network's condition; not that of another one of its name.
+	// With nil it has none of ours any more; others' stay.
+	Write(ctx context.Context, ref network.Ref, uid types.UID, c *metav1.Condition) error
+}
+
+// Seen is a network object as it was read.
+type Seen struct {
+	// UID and Generation of the object.
+	UID        types.UID
+	Generation int64
+	// Linked says that the network is valid and has a link on nodes: only of such a
+	// one this package says whether it is ready.
+	Linked bool
+	// Ready is the condition that it has; nil when it has none.
+	Ready *metav1.Condition
+}
+
+// Version is which network object of a name there is, and of when.
+type Version struct {
+	UID        types.UID
+	Generation int64
+	// ResourceVersion is the API server's.
+	ResourceVersion string
+}
+
 // fieldManager owns the condition Ready for server-side apply, and no other field.
 const fieldManager = "patchbay-controller-networks"
 

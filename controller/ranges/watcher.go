@@ -111,9 +111,6 @@ func (w *Watcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// baseKinds is how many kinds every Kubernetes serves.
-const baseKinds = 4
-
 // kinds are what is watched. ServiceCIDRs are served from Kubernetes 1.33 on.
 func (w *Watcher) kinds(ctx context.Context) ([]client.Object, error) {
 	kinds := []client.Object{&corev1.Node{}, &v1.NodeNetwork{}, &corev1.Service{}, &discoveryv1.EndpointSlice{}}
@@ -147,6 +144,9 @@ func (w *Watcher) kinds(ctx context.Context) ([]client.Object, error) {
 	}
 }
 
+// baseKinds is how many kinds every Kubernetes serves.
+const baseKinds = 4
+
 // handler notes what differs after slimming: kubelets write Nodes all the time.
 func (w *Watcher) handler() toolscache.ResourceEventHandler {
 	note := func(any) { notify(w.dirty) }
@@ -171,13 +171,6 @@ func same(before, after any) bool {
 		b.SetResourceVersion(a.GetResourceVersion())
 	}
 	return okB && equality.Semantic.DeepEqual(b, a)
-}
-
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // follow computes the ranges again after each change.
@@ -228,6 +221,13 @@ func (w *Watcher) update(ctx context.Context, all client.Reader, serviceCIDRs bo
 		notify(w.changed)
 	}
 	return nil
+}
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // newCache holds what the ranges are collected from, and no more of it.

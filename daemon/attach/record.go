@@ -4,6 +4,7 @@ package attach
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -98,4 +99,37 @@ type Interface struct {
 	// the API server has it.
 	EndpointName string `json:"endpointName"`
 	EndpointUID  string `json:"endpointUID,omitempty"`
+}
+
+func (ifc *Interface) static() bool { return ifc.StaticV4 || ifc.StaticV6 }
+
+// checkGateways reports a dynamic address that the Pod's own policy routes lead to: the
+// kernel would refuse them, and give no reason. The next try gets another address.
+func (ifc *Interface) checkGateways() error {
+	for _, r := range ifc.Proutes {
+		if r.Gateway == ifc.V4.Addr() || r.Gateway == ifc.V6.Addr() {
+			return fmt.Errorf("the policy route to %s has gateway %s, which is a dynamic address of network %s and was just claimed for this Pod: %w, and keep gateways out of the network's pool",
+				r.Dst, r.Gateway, ifc.Network.Ref, ErrTryAgain)
+		}
+	}
+	return nil
+}
+
+// onParent reports whether the interface is made on a host link: when it is our own, or
+// when the network asks for a VLAN or VXLAN that another plugin is to use as its master.
+func (ifc *Interface) onParent() bool {
+	id, ok := ifc.Network.Link()
+	return !ifc.Network.Delegates() || ok && !id.IsNIC()
+}
+
+// side is one family of an interface.
+type side struct {
+	address *netip.Prefix
+	static  bool
+}
+
+// addressed are the families in which the interface has an address.
+func (ifc *Interface) addressed() []side {
+	both := []side{{&ifc.V4, ifc.StaticV4}, {&ifc.V6, ifc.StaticV6}}
+	return slices.DeleteFunc(both, func(x side) bool { return !x.address.IsValid() })
 }

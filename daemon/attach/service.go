@@ -2,11 +2,20 @@
 
 package attach
 
-import "time"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
 
-// undoTimeout bounds a roll-back: the caller's context may have ended, and a
-// delegate may hang.
-const undoTimeout = 30 * time.Second
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+)
 
 // Config is what a Service works with. All fields but Backends and Delegate are
 // required; a network whose type has no backend is refused.
@@ -38,3 +47,309 @@ type Service struct {
 
 // New returns a Service. Resume is to be called once, at its start.
 func New(c Config) *Service { return &Service{Config: c} }
+
+// Add gives a sandbox the interfaces that its Pod asks for and returns the
+// merged CNI result in version 1.1.0, the addresses of Request.IfName first.
+// A repeated request gets the same result. On error nothing is left behind: no
+// interface, address or record; should undoing fail too, the record stays for
+// DEL. Errors answer to ErrInvalidRequest, ErrNotFound, ErrTryAgain or
+// ErrDeleted where these fit, and the Pod gets an Event that says why.
+func (s *Service) Add(ctx context.Context, req Request) (*types100.Result, error) {
+	if err := req.checkAdd(); err != nil {
+		return nil, err
+	}
+	ctx, leave, err := s.sandboxes.enterAdd(ctx, req.ContainerID)
+	if err != nil {
+		return nil, fmt.Errorf("wait for sandbox %s: %w", req.ContainerID, patience(err))
+	}
+	defer leave()
+	rec, err := s.former(ctx, &req)
+	if err == nil && rec == nil {
+		rec, err = s.attachPod(ctx, &req)
+	}
+	if err != nil {
+		return nil, verdict(ctx, err)
+	}
+	return merge(rec)
+}
+
+// former deals with the record of an earlier ADD of this sandbox: one that came
+// to its end answers for this one too, one that did not is undone.
+func (s *Service) former(ctx context.Context, req *Request) (*Record, error) {
+	rec, err := s.Journal.Get(req.ContainerID, req.IfName)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read record of sandbox %s: %w", req.ContainerID, err)
+	case rec.State == Attaching:
+		return nil, s.undo(ctx, rec)
+	case rec.State != Attached, s.namespaceGone(rec):
+		return nil, errors.Join(
+			fmt.Errorf("%w: what sandbox %s had is being given back", ErrTryAgain, req.ContainerID),
+			s.detach(ctx, rec))
+	// Not the UID: kubelet and the API server know a static Pod by different ones.
+	case rec.Netns != req.Netns, rec.PodNamespace != req.PodNamespace, rec.PodName != req.PodName:
+		return nil, fmt.Errorf("%w: sandbox %s is attached as Pod %s/%s (UID %s) in %s: DEL comes first",
+			ErrInvalidRequest, req.ContainerID, rec.PodNamespace, rec.PodName, rec.PodUID, rec.Netns)
+	}
+	return rec, nil
+}
+
+// attachPod attaches a sandbox that has nothing yet.
+func (s *Service) attachPod(ctx context.Context, req *Request) (*Record, error) {
+	pod, err := s.Cluster.Pod(ctx, req.PodNamespace, req.PodName, req.PodUID)
+	if err != nil {
+		return nil, fmt.Errorf("find Pod of sandbox %s: %w", req.ContainerID, err)
+	}
+	rec, err := s.attach(ctx, req, pod)
+	// Nobody has to be told of an ADD that its caller gave up, or DEL ended.
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		s.Cluster.Refuse(pod, err)
+	}
+	return rec, err
+}
+
+// attach plans, claims and plugs, each step journalled before it has effects.
+func (s *Service) attach(ctx context.Context, req *Request, pod *corev1.Pod) (*Record, error) {
+	rec, asked, err := s.plan(ctx, req, pod)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.claim(ctx, pod, rec, asked); err != nil {
+		return nil, refuse(ReasonAddress, err)
+	}
+	if err := s.Journal.Put(rec); err != nil {
+		return nil, errors.Join(fmt.Errorf("journal sandbox %s: %w", req.ContainerID, err), s.forget(rec))
+	}
+	if err := s.plug(ctx, rec); err != nil {
+		return nil, errors.Join(refuse(ReasonAttach, err), s.undo(ctx, rec))
+	}
+	rec.State = Attached
+	if err := s.Journal.Put(rec); err != nil {
+		return nil, errors.Join(fmt.Errorf("journal sandbox %s: %w", req.ContainerID, err), s.undo(ctx, rec))
+	}
+	s.Publisher.Publish(rec.Clone())
+	return rec, nil
+}
+
+// plan says what the sandbox is to get; nothing has an effect yet.
+func (s *Service) plan(ctx context.Context, req *Request, pod *corev1.Pod) (*Record, []want, error) {
+	asked, err := s.lookup(ctx, pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	rec, err := newRecord(req, pod, asked)
+	if err != nil {
+		return nil, nil, err
+	}
+	rec.BootID = s.BootID
+	if err := s.prepare(ctx, req, rec); err != nil {
+		return nil, nil, err
+	}
+	return rec, asked, s.check(ctx, rec)
+}
+
+// lookup reads what the Pod asks for, and the networks of it.
+func (s *Service) lookup(ctx context.Context, pod *corev1.Pod) ([]want, error) {
+	requests, err := network.ParseInterfaces(pod.Annotations)
+	if err != nil {
+		return nil, refuse(ReasonInterfaces, err)
+	}
+	if len(requests) == 0 {
+		w, err := s.lookupDefault(ctx, pod.Namespace)
+		return []want{w}, err
+	}
+	asked := make([]want, len(requests))
+	for i, r := range requests {
+		n, err := s.Cluster.Network(ctx, r.Ref(pod.Namespace))
+		if err != nil {
+			return nil, refuse(ReasonNetwork, fmt.Errorf("interface %d, network %s: %w", i, r.Ref(pod.Namespace), err))
+		}
+		asked[i] = want{request: r, network: n}
+	}
+	return asked, nil
+}
+
+// lookupDefault finds the network of a Pod that names none. One that exists and
+// is invalid is an error: the next would be another network than its owner means.
+func (s *Service) lookupDefault(ctx context.Context, namespace string) (want, error) {
+	for _, ref := range network.DefaultRefs(namespace) {
+		n, err := s.Cluster.Network(ctx, ref)
+		switch {
+		case err == nil:
+			return want{request: network.DefaultRequest(n), network: n}, nil
+		case !errors.Is(err, ErrNotFound):
+			return want{}, refuse(ReasonNetwork, fmt.Errorf("default network %s: %w", ref, err))
+		}
+	}
+	return want{}, refusef(ReasonNetwork,
+		"default network: %w: the Pod has no annotation %s, and there is no DanmNet or TenantNetwork %q in namespace %q and no ClusterNetwork %q: make one of them",
+		ErrNotFound, v1.InterfacesAnnotation, v1.DefaultNetworkName, namespace, v1.DefaultNetworkName)
+}
+
+// prepare lets backends complete their interfaces before anything is claimed.
+func (s *Service) prepare(ctx context.Context, req *Request, rec *Record) error {
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		b, err := s.backend(&ifc.Network)
+		if p, ok := b.(Preparer); ok && err == nil {
+			err = p.Prepare(ctx, req, ifc)
+		}
+		if err != nil {
+			return refuse(ReasonNetwork, fmt.Errorf("interface %d (%s), network %s: %w", i, ifc.Name, ifc.Network.Ref, err))
+		}
+	}
+	return nil
+}
+
+// check reports what keeps an interface from its parent link, before anything is
+// claimed: a Pod that can never start would take other addresses with each try, as those
+// that it gives back rest for a while.
+func (s *Service) check(ctx context.Context, rec *Record) error {
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		if !ifc.onParent() {
+			continue
+		}
+		if err := s.HostLinks.Check(ctx, &ifc.Network); err != nil {
+			return refuse(ReasonAttach, fmt.Errorf("attach %s to network %s: %w", ifc.Name, ifc.Network.Ref, err))
+		}
+	}
+	return nil
+}
+
+// Del takes the sandbox's interfaces away, from the journal alone. It ends an
+// ADD of the same sandbox that is under way. A sandbox that is not known is no
+// error. Addresses and DanmEps are given back in the background.
+func (s *Service) Del(ctx context.Context, req Request) error {
+	if err := req.checkKey(); err != nil {
+		return err
+	}
+	leave, err := s.sandboxes.enterDel(ctx, req.ContainerID)
+	if err != nil {
+		return fmt.Errorf("wait for sandbox %s: %w", req.ContainerID, patience(err))
+	}
+	defer leave()
+	rec, err := s.Journal.Get(req.ContainerID, req.IfName)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read record of sandbox %s: %w", req.ContainerID, err)
+	}
+	return s.detach(ctx, rec)
+}
+
+// detach brings a record to its end from wherever it is.
+func (s *Service) detach(ctx context.Context, rec *Record) error {
+	switch rec.State {
+	case Attaching:
+		return s.undo(ctx, rec)
+	case Released:
+		s.Publisher.Release(rec)
+		return nil
+	}
+	if err := s.unplug(ctx, rec); err != nil {
+		// Only now: DEL usually succeeds, and this would be a write more.
+		rec.State = Detaching
+		return patience(errors.Join(err, s.Journal.Put(rec)))
+	}
+	rec.State = Released
+	if err := s.Journal.Put(rec); err != nil {
+		return fmt.Errorf("journal the end of sandbox %s: %w", rec.ContainerID, err)
+	}
+	s.Publisher.Release(rec)
+	return nil
+}
+
+// undoTimeout bounds a roll-back: the caller's context may have ended, and a
+// delegate may hang.
+const undoTimeout = 30 * time.Second
+
+// undo takes back an ADD that did not come to its end, the last step first.
+// The caller's context may have ended. When a step fails the record stays, and
+// with it the addresses: DEL tries again.
+func (s *Service) undo(ctx context.Context, rec *Record) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	if err := s.unplug(ctx, rec); err != nil {
+		return fmt.Errorf("roll back sandbox %s: %w", rec.ContainerID, err)
+	}
+	return s.forget(rec)
+}
+
+// forget drops the record of a sandbox without interfaces, then its addresses.
+// The other way round an address could be another Pod's while a record says
+// that it is this one's, and DEL would give it back a second time.
+func (s *Service) forget(rec *Record) error {
+	if err := s.Journal.Delete(rec.ContainerID, rec.IfName); err != nil && !s.gone(rec) {
+		return fmt.Errorf("forget sandbox %s: %w", rec.ContainerID, err)
+	}
+	for i := range slices.Backward(rec.Interfaces) {
+		s.discard(&rec.Interfaces[i])
+	}
+	return nil
+}
+
+// gone reports whether a record is not there, whatever its deletion said: then
+// no DEL will find it, and nobody but us can give its addresses back.
+func (s *Service) gone(rec *Record) bool {
+	_, err := s.Journal.Get(rec.ContainerID, rec.IfName)
+	return errors.Is(err, ErrNotFound)
+}
+
+// resumeWorkers bound the records in work at a time: after a reboot delegates
+// run once for each.
+const resumeWorkers = 8
+
+// Resume takes up the journal's records when the daemon starts, beside the first
+// requests and without the API server: what a reboot or a vanished namespace left
+// is cleaned up, what was not published or given back is handed to the Publisher. An ADD that the daemon's end cut off is left to the
+// runtime, which asks again or sends DEL. The error names the records that
+// could not be taken up; the others were.
+func (s *Service) Resume(ctx context.Context) error {
+	recs, err := s.Journal.List()
+	failed := make([]error, len(recs)+1)
+	failed[len(recs)] = err
+	var group errgroup.Group
+	group.SetLimit(resumeWorkers)
+	for i, rec := range recs {
+		group.Go(func() error {
+			failed[i] = s.resume(ctx, rec)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return fmt.Errorf("resume from the journal: %w", err)
+	}
+	return nil
+}
+
+// resume takes up one record, as it is when its turn comes: a DEL may have been
+// faster, and its addresses may be another Pod's.
+func (s *Service) resume(ctx context.Context, listed *Record) error {
+	leave, err := s.sandboxes.enter(ctx, listed.ContainerID)
+	if err != nil {
+		return fmt.Errorf("sandbox %s: %w", listed.ContainerID, err)
+	}
+	defer leave()
+	rec, err := s.Journal.Get(listed.ContainerID, listed.IfName)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("sandbox %s: %w", listed.ContainerID, err)
+	case rec.State == Released:
+		s.Publisher.Release(rec)
+	case rec.State == Detaching, rec.BootID != s.BootID, rec.State == Attaching && s.namespaceGone(rec):
+		return s.detach(ctx, rec)
+	case rec.State == Attached && slices.ContainsFunc(rec.Interfaces, unpublished):
+		s.Publisher.Publish(rec)
+	}
+	return nil
+}
+
+// unpublished reports whether the API server is not known to have the DanmEp.
+func unpublished(ifc Interface) bool { return ifc.EndpointUID == "" }

@@ -3,9 +3,14 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
@@ -13,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
@@ -63,6 +69,16 @@ func Connect(cfg *rest.Config, node string) (*Connection, error) {
 	return &Connection{Direct: direct, Cache: c, Node: node, rest: cfg}, nil
 }
 
+// slimEndpoint keeps what tells a DanmEp from others.
+func slimEndpoint(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetLabels(nil)
+		o.SetAnnotations(nil)
+		o.SetFinalizers(nil)
+	}
+	return objects.Slim(obj)
+}
+
 // metadata returns an empty metadata-only object of a registered kind.
 func metadata(gvk metav1.TypeMeta) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: gvk}
@@ -71,4 +87,75 @@ func metadata(gvk metav1.TypeMeta) *metav1.PartialObjectMetadata {
 // podMeta names the kind Pod.
 func podMeta() metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+}
+
+// nodeMeta names the kind Node.
+func nodeMeta() metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node"}
+}
+
+// requestTimeout bounds one request while a sandbox waits for it: kubelet gives
+// the whole sandbox two minutes.
+const requestTimeout = 10 * time.Second
+
+// NodeUID returns the UID of this node's Node object: a machine that was
+// deleted and joined again under its old name is another Node.
+func (c *Connection) NodeUID(ctx context.Context) (string, error) {
+	node := metadata(nodeMeta())
+	if err := c.Direct.Get(ctx, client.ObjectKey{Name: c.Node}, node); err != nil {
+		return "", fmt.Errorf("get Node %s: %w", c.Node, portError(err))
+	}
+	return string(node.UID), nil
+}
+
+// suspicion is how long the API server has to refuse the daemon before that
+// counts: one that starts refuses everybody for a moment.
+const suspicion = 3 * time.Second
+
+// BeingRemoved reports whether a DaemonSet is gone or being deleted. A daemon
+// that the API server does not let ask any more is being removed, too: deleting
+// all of an installation takes its rights away in no particular order.
+func (c *Connection) BeingRemoved(ctx context.Context, namespace, name string) (bool, error) {
+	ds := metadata(metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"})
+	for refused := time.Now(); ; {
+		err := c.Direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, ds)
+		switch {
+		case err == nil:
+			return ds.DeletionTimestamp != nil, nil
+		case apierrors.IsNotFound(err):
+			return true, nil
+		case !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err):
+			return false, fmt.Errorf("get DaemonSet %s/%s: %w", namespace, name, err)
+		case time.Since(refused) > suspicion:
+			return true, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, fmt.Errorf("get DaemonSet %s/%s: %w", namespace, name, ctx.Err())
+		case <-time.After(suspicion / 10):
+		}
+	}
+}
+
+// portError gives an API server's error the meaning that attach's ports know:
+// ErrNotFound, or ErrTryAgain when the request was not refused for good.
+func portError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, attach.ErrNotFound), errors.Is(err, attach.ErrTryAgain):
+		return err
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %w", attach.ErrNotFound, err)
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		return err
+	}
+	return fmt.Errorf("%w: %w", attach.ErrTryAgain, err)
+}
+
+// watchError says what could not be watched. At the daemon's end that is anything whose
+// informer has stopped already; then it is the error of ctx.
+func watchError(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return fmt.Errorf("watch %s: %w", what, err)
 }

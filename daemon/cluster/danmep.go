@@ -14,12 +14,6 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// Host is the node that DanmEps are of.
-type Host struct {
-	// Name and UID of the Node object.
-	Name, UID string
-}
-
 // endpoint describes one interface of a journalled sandbox as a DanmEp. It has
 // no ownerReference to the Pod: garbage collection would take it away while the
 // interface is still there.

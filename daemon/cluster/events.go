@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
@@ -13,6 +14,9 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/netwatcher"
 	"github.com/patchbay-cni/patchbay/network"
 )
 
@@ -53,4 +57,46 @@ func (e *Events) Conflict(pod *corev1.Pod, net *network.Network, err error) {
 	if pod != nil {
 		e.Refuse(pod, err)
 	}
+}
+
+// News reports on this node's NodeNetwork what got better or worse with its links:
+// kubectl describe nodenetwork shows it.
+func (e *Events) News(ctx context.Context, nodes *NodeNetworks, n netwatcher.News) {
+	ref := &corev1.ObjectReference{
+		APIVersion: v1.SchemeGroupVersion().String(), Kind: "NodeNetwork", Name: nodes.conn.Node, UID: nodes.ownUID(ctx),
+	}
+	kind := corev1.EventTypeNormal
+	if n.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	e.recorder.Event(ref, kind, n.Reason, n.Message)
+}
+
+// reasonOther is the reason of an Event about an error of no known sort.
+const reasonOther = "NetworkAttachmentFailed"
+
+// reason is one word for an error, the same for each occurrence, to select
+// Events by. The first row that fits counts.
+func reason(err error) string {
+	for _, r := range []struct {
+		sort   error
+		reason string
+	}{
+		{claims.ErrExhausted, "AddressesExhausted"},
+		{claims.ErrTaken, "AddressTaken"},
+		{claims.ErrOutside, "AddressOutsideNetwork"},
+		{claims.ErrNoSubnet, "NetworkWithoutSubnet"},
+		{claims.ErrDeleting, "NetworkDeleting"},
+		{claims.ErrSubnetInUse, "SubnetChanged"},
+		{attach.ErrConflict, "AddressInUse"},
+		{attach.ErrInvalidRequest, "InvalidRequest"},
+		{network.ErrInvalid, "InvalidNetwork"},
+		{attach.ErrNotFound, "NetworkNotFound"},
+		{attach.ErrTryAgain, "NetworkNotReady"},
+	} {
+		if errors.Is(err, r.sort) {
+			return r.reason
+		}
+	}
+	return reasonOther
 }

@@ -20,7 +20,21 @@ type Lookup struct {
 	Events   *Events
 }
 
-var _ attach.Cluster = (*Lookup)(nil)
+// NewLookup returns a Lookup over the caches; its Events are written until ctx ends.
+func NewLookup(ctx context.Context, conn *Connection, networks *Networks) (*Lookup, error) {
+	pods, err := conn.Cache.GetInformer(ctx, metadata(podMeta()), cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch Pods: %w", err)
+	}
+	events, err := NewEvents(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	return &Lookup{
+		Pods:     &Pods{Cached: conn.Cache, Fresh: conn.Direct, Synced: pods.HasSynced},
+		Networks: networks, Events: events,
+	}, nil
+}
 
 // Pod implements attach.Cluster.
 func (l *Lookup) Pod(ctx context.Context, namespace, name, uid string) (*corev1.Pod, error) {
@@ -42,18 +56,4 @@ func (l *Lookup) Conflict(pod *corev1.Pod, net *network.Network, err error) {
 	l.Events.Conflict(pod, net, err)
 }
 
-// NewLookup returns a Lookup over the caches; its Events are written until ctx ends.
-func NewLookup(ctx context.Context, conn *Connection, networks *Networks) (*Lookup, error) {
-	pods, err := conn.Cache.GetInformer(ctx, metadata(podMeta()), cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("watch Pods: %w", err)
-	}
-	events, err := NewEvents(ctx, conn)
-	if err != nil {
-		return nil, err
-	}
-	return &Lookup{
-		Pods:     &Pods{Cached: conn.Cache, Fresh: conn.Direct, Synced: pods.HasSynced},
-		Networks: networks, Events: events,
-	}, nil
-}
+var _ attach.Cluster = (*Lookup)(nil)

@@ -18,6 +18,12 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 )
 
+// Host is the node that DanmEps are of.
+type Host struct {
+	// Name and UID of the Node object.
+	Name, UID string
+}
+
 // nodeTrust is how long a reading of the Node counts. The controller frees the
 // unused addresses of a deleted Node 15 minutes after it went: the 5 between are
 // for a claim under way, and for clocks that run apart.

@@ -5,7 +5,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,10 +13,6 @@ import (
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 )
-
-// requestTimeout bounds one request while a sandbox waits for it: kubelet gives
-// the whole sandbox two minutes.
-const requestTimeout = 10 * time.Second
 
 // Pods finds the Pod that a sandbox belongs to. Only its metadata is filled in.
 type Pods struct {

@@ -6,23 +6,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/daemon/attach"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
 )
-
-// publishWorkers bound the records in work at a time. They wait for the API
-// server most of the time, and releases that wait together become one write.
-const publishWorkers = 16
-
-// publishTimeout bounds one attempt at a record, so that what waits for one
-// network does not keep the workers from the others.
-const publishTimeout = 30 * time.Second
 
 // Publisher brings DanmEps and addresses in line with the journal, in the
 // background. What to do is read from the record each time: a record that is
@@ -53,7 +51,42 @@ type PublisherConfig struct {
 	Host func() (Host, bool)
 }
 
-var _ attach.Publisher = (*Publisher)(nil)
+// Records is the journal as the publisher needs it.
+type Records interface {
+	// Get returns the record, or an error that wraps attach.ErrNotFound.
+	Get(containerID, ifName string) (*attach.Record, error)
+	// Update changes the record in one transaction with reading it, since DEL
+	// writes it too. The error wraps attach.ErrNotFound when it is gone.
+	Update(containerID, ifName string, change func(*attach.Record) error) error
+	// Delete removes the record; a missing one is no error.
+	Delete(containerID, ifName string) error
+}
+
+// Coverage moves an address between the node's entry and a DanmEp, so that one
+// of both covers it at any time (design "Who covers a bit"). Addresses may be
+// invalid (zero) for a family that the interface does not have.
+type Coverage interface {
+	// Published says that a DanmEp, the owner, covers the addresses: they may
+	// leave the entry. It is called once for each claim, in each life of the daemon.
+	Published(net claims.Key, owner string, v4, v6 netip.Addr)
+	// Return puts the addresses back into the entry before their DanmEp goes.
+	// owner is the DanmEp's name: a release that is repeated after another
+	// Pod got the address is a no-op.
+	Return(ctx context.Context, net claims.Key, owner string, v4, v6 netip.Addr) error
+	// Free clears the bits of addresses that the entry covers, and does nothing
+	// about others: a second release frees nothing. It is called for interfaces
+	// without addresses, too: they have kept the entry.
+	Free(ctx context.Context, net claims.Key, owner string, v4, v6 netip.Addr) error
+	// Forget says that the record is gone: no release will be repeated.
+	Forget(net claims.Key, owner string, v4, v6 netip.Addr)
+}
+
+// Recovery is told what the API server has lost.
+type Recovery interface {
+	// Missing says that a DanmEp that covered the addresses is gone though this node
+	// did not remove it: they are to be covered by the entry again.
+	Missing(net claims.Key, owner string, v4, v6 netip.Addr)
+}
 
 // recordKey is a record's key in the journal.
 type recordKey struct {
@@ -79,6 +112,13 @@ func (p *Publisher) Publish(rec *attach.Record) { p.add(rec) }
 // Release implements attach.Publisher.
 func (p *Publisher) Release(rec *attach.Record) { p.add(rec) }
 
+// Recheck makes the publisher read whether the DanmEps of a record are there, and
+// create those again that are not. It returns at once.
+func (p *Publisher) Recheck(rec *attach.Record) {
+	p.suspects.Store(recordKey{rec.ContainerID, rec.IfName}, nil)
+	p.add(rec)
+}
+
 // add queues the record; a back-off of what it was before does not hold it up.
 func (p *Publisher) add(rec *attach.Record) {
 	key := recordKey{rec.ContainerID, rec.IfName}
@@ -89,17 +129,21 @@ func (p *Publisher) add(rec *attach.Record) {
 	p.queue.Add(key)
 }
 
-// Run works until ctx ends.
-func (p *Publisher) Run(ctx context.Context) error {
-	work(ctx, p.queue, publishWorkers, p.sync)
-	return nil
-}
-
 // Pending is the number of records that wait, also for a retry, or are in work.
 func (p *Publisher) Pending() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.unfinished)
+}
+
+// publishWorkers bound the records in work at a time. They wait for the API
+// server most of the time, and releases that wait together become one write.
+const publishWorkers = 16
+
+// Run works until ctx ends.
+func (p *Publisher) Run(ctx context.Context) error {
+	work(ctx, p.queue, publishWorkers, p.sync)
+	return nil
 }
 
 // sync works one record as far as it is to go.
@@ -117,6 +161,10 @@ func (p *Publisher) sync(ctx context.Context, key recordKey) error {
 	}
 	return nil
 }
+
+// publishTimeout bounds one attempt at a record, so that what waits for one
+// network does not keep the workers from the others.
+const publishTimeout = 30 * time.Second
 
 // advance makes one attempt at a record.
 func (p *Publisher) advance(ctx context.Context, key recordKey) error {
@@ -156,3 +204,173 @@ func (p *Publisher) record(ctx context.Context, key recordKey) (*attach.Record, 
 	}
 	return rec, err
 }
+
+// recheck finds out which DanmEps of a record are gone, takes note in the journal,
+// and tells the allocator that it has to cover their addresses again. It returns
+// the record as it is then. It is for the record's one worker: a release waits for
+// it, and takes back what it covered.
+func (p *Publisher) recheck(ctx context.Context, rec *attach.Record) (*attach.Record, error) {
+	gone, err := p.gone(ctx, rec)
+	if err != nil || len(gone) == 0 {
+		return rec, err
+	}
+	var noted []attach.Interface
+	err = p.records.Update(rec.ContainerID, rec.IfName, func(r *attach.Record) error {
+		noted = nil
+		for i := range r.Interfaces {
+			ifc := &r.Interfaces[i]
+			if answersFor(r, ifc) && gone[ifc.EndpointName] == ifc.EndpointUID {
+				ifc.EndpointUID = ""
+				noted = append(noted, *ifc)
+			}
+		}
+		rec = r
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("journal that DanmEps of sandbox %s are gone: %w", rec.ContainerID, err)
+	}
+	for i := range noted {
+		ifc := &noted[i]
+		logr.FromContextOrDiscard(ctx).Info("A DanmEp is gone that this daemon did not remove; it is made again",
+			"danmep", rec.PodNamespace+"/"+ifc.EndpointName, "network", ifc.Network.Ref.String())
+		p.recovery.Missing(claims.KeyOf(&ifc.Network), ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr())
+	}
+	return rec, nil
+}
+
+// gone reads the DanmEps that the record answers for, and returns the UIDs of
+// those that do not exist by name.
+func (p *Publisher) gone(ctx context.Context, rec *attach.Record) (map[string]string, error) {
+	gone := map[string]string{}
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		if !answersFor(rec, ifc) {
+			continue
+		}
+		key := client.ObjectKey{Namespace: rec.PodNamespace, Name: ifc.EndpointName}
+		ep, err := p.endpoints.find(ctx, key, ifc.EndpointName, types.UID(ifc.EndpointUID))
+		if err != nil {
+			return nil, err
+		}
+		if ep == nil {
+			gone[ifc.EndpointName] = ifc.EndpointUID
+		}
+	}
+	return gone, nil
+}
+
+// publish creates the DanmEps that the record misses, journals their UIDs, and
+// only then lets their addresses leave the node's entry.
+func (p *Publisher) publish(ctx context.Context, rec *attach.Record, host Host) error {
+	created, err := p.createMissing(ctx, rec, host)
+	if len(created) > 0 {
+		journalled := p.records.Update(rec.ContainerID, rec.IfName, func(r *attach.Record) error {
+			for i := range r.Interfaces {
+				if uid := created[r.Interfaces[i].EndpointName]; uid != "" {
+					r.Interfaces[i].EndpointUID = uid
+				}
+			}
+			return nil
+		})
+		if journalled != nil {
+			return errors.Join(err, fmt.Errorf("journal DanmEps of sandbox %s: %w", rec.ContainerID, journalled))
+		}
+	}
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		if created[ifc.EndpointName] != "" {
+			p.coverage.Published(claims.KeyOf(&ifc.Network), ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr())
+		}
+	}
+	return err
+}
+
+// createMissing creates DanmEps side by side and returns the UIDs of the new
+// ones by name, also when others failed.
+func (p *Publisher) createMissing(ctx context.Context, rec *attach.Record, host Host) (map[string]string, error) {
+	uids := make([]string, len(rec.Interfaces))
+	var group errgroup.Group
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		if ifc.EndpointUID != "" {
+			continue
+		}
+		group.Go(func() error {
+			uid, err := p.endpoints.create(ctx, endpoint(rec, ifc, host))
+			if namespaceGone(err) {
+				// Nothing can be created there any more. The address stays in
+				// the node's entry until DEL.
+				logr.FromContextOrDiscard(ctx).Info("No DanmEp: the namespace is being deleted", "interface", ifc.Name)
+				return nil
+			}
+			uids[i] = string(uid)
+			return err
+		})
+	}
+	err := group.Wait()
+	created := map[string]string{}
+	for i, uid := range uids {
+		if uid != "" {
+			created[rec.Interfaces[i].EndpointName] = uid
+		}
+	}
+	return created, err
+}
+
+// namespaceGone reports whether a create failed because its namespace is being
+// deleted, or is deleted: it cannot succeed any more. A kind that is not found, as
+// while its definition is installed anew, comes back.
+func namespaceGone(err error) bool {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return true
+	}
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) &&
+		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}
+
+// release gives back what the interfaces of a sandbox had, then forgets it.
+func (p *Publisher) release(ctx context.Context, rec *attach.Record) error {
+	var group errgroup.Group
+	for i := range rec.Interfaces {
+		group.Go(func() error { return p.releaseInterface(ctx, rec, &rec.Interfaces[i]) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := p.records.Delete(rec.ContainerID, rec.IfName); err != nil {
+		return fmt.Errorf("forget sandbox %s: %w", rec.ContainerID, err)
+	}
+	for i := range rec.Interfaces {
+		ifc := &rec.Interfaces[i]
+		p.coverage.Forget(claims.KeyOf(&ifc.Network), ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr())
+	}
+	return nil
+}
+
+// releaseInterface is repeated after a crash at any point. Only a DanmEp that is
+// still there proves that its address is still ours to take back; without one,
+// the node's entry decides (Free does nothing when it does not cover the address).
+func (p *Publisher) releaseInterface(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
+	net := claims.KeyOf(&ifc.Network)
+	key := client.ObjectKey{Namespace: rec.PodNamespace, Name: ifc.EndpointName}
+	ep, err := p.endpoints.find(ctx, key, ifc.EndpointName, types.UID(ifc.EndpointUID))
+	if err != nil {
+		return err
+	}
+	if ep != nil {
+		if err := p.coverage.Return(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {
+			return fmt.Errorf("return addresses of %s to the node: %w", key, err)
+		}
+		if err := p.endpoints.remove(ctx, ep); err != nil {
+			return err
+		}
+	}
+	if err := p.coverage.Free(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {
+		return fmt.Errorf("free addresses of %s: %w", key, err)
+	}
+	return nil
+}
+
+var _ attach.Publisher = (*Publisher)(nil)

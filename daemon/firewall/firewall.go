@@ -16,9 +16,12 @@ package firewall
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/nftables"
@@ -28,8 +31,6 @@ import (
 
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
-
-var _ netwatcher.Firewall = (*Firewall)(nil)
 
 // Firewall writes the table of one network namespace. It is safe for concurrent use.
 type Firewall struct {
@@ -49,17 +50,6 @@ func Open(path string) (*Firewall, error) {
 		return nil, err
 	}
 	return &Firewall{ns: ns}, nil
-}
-
-func openNamespace(path string) (*os.File, error) {
-	if path == "" {
-		path = "/proc/self/ns/net"
-	}
-	ns, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open the host's namespace: %w", err)
-	}
-	return ns, nil
 }
 
 // Close releases the file descriptor; the table stays.
@@ -119,6 +109,76 @@ func (f *Firewall) settled(c *nftables.Conn, before string) (string, error) {
 	return before, nil
 }
 
+// describe says what the table is in the kernel, counts aside. Chains and rules are what
+// the kernel answers, byte by byte, which need not be understood to be compared.
+func (f *Firewall) describe(c *nftables.Conn) (string, error) {
+	raw, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(f.ns.Fd())})
+	if err != nil {
+		return "", fmt.Errorf("open an nftables socket: %w", err)
+	}
+	defer raw.Close()
+	var b strings.Builder
+	for _, kind := range []int{unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_GETRULE} {
+		if err := listOurs(raw, kind, &b); err != nil {
+			return "", fmt.Errorf("list chains and rules: %w", err)
+		}
+	}
+	if err := listSets(c, &b); err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}
+
+// listOurs adds what the kernel says of all chains or rules of the table.
+func listOurs(c *netlink.Conn, kind int, b *strings.Builder) error {
+	return list(c, unix.NFPROTO_INET, kind, func(attrs []byte) error {
+		fmt.Fprintf(b, "%d %x\n", kind, attrs)
+		return nil
+	})
+}
+
+// listSets adds the sets; the kernel lists elements in any order.
+func listSets(c *nftables.Conn, b *strings.Builder) error {
+	sets, err := c.GetSets(&nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
+	if err != nil {
+		return fmt.Errorf("list sets: %w", err)
+	}
+	for _, s := range sets {
+		elements, err := c.GetSetElements(s)
+		if err != nil {
+			return fmt.Errorf("list elements of set %s: %w", s.Name, err)
+		}
+		var keys []string
+		for _, e := range elements {
+			keys = append(keys, hex.EncodeToString(e.Key))
+		}
+		slices.Sort(keys)
+		fmt.Fprintf(b, "set %s %v\n", s.Name, keys)
+	}
+	return nil
+}
+
+// write replaces the table.
+func write(c *nftables.Conn, want *netwatcher.Filter, counts map[string]expr.Counter) error {
+	t := &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
+	c.AddTable(t) // so that there is one to delete
+	c.DelTable(t)
+	c.AddTable(t)
+	r := &ruleset{conn: c, table: t}
+	if err := r.build(want, counts); err != nil {
+		return fmt.Errorf("write the nftables table inet %s: %w", tableName, err)
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("write the nftables table inet %s: %w", tableName, err)
+	}
+	return nil
+}
+
+// remove deletes the table.
+func remove(c *nftables.Conn) error {
+	return removeTable(c, &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
+}
+
 // Remove takes the table away, for a node that Patchbay leaves.
 func (f *Firewall) Remove() error {
 	f.mu.Lock()
@@ -146,27 +206,28 @@ func (f *Firewall) Dropped() map[string]uint64 {
 	return counts
 }
 
-const (
-	// sendBuffer takes the largest table in one message, which the kernel wants it in.
-	sendBuffer = 32 << 20
-	// receiveBuffer takes an acknowledgement for each part of it.
-	receiveBuffer = 4 << 20
-)
+// drops reads the counters; nothing when there is no table.
+func drops(c *nftables.Conn) map[string]expr.Counter {
+	objects, err := c.GetNamedObjects(&nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
+	if err != nil {
+		return nil
+	}
+	counts := map[string]expr.Counter{}
+	for _, o := range objects {
+		named, ok := o.(*nftables.NamedObj)
+		if !ok {
+			continue
+		}
+		if n, ok := named.Obj.(*expr.Counter); ok {
+			counts[named.Name] = *n
+		}
+	}
+	return counts
+}
 
 // connected runs fn with a socket in the namespace.
 func (f *Firewall) connected(fn func(*nftables.Conn) error) error {
 	return explained(connect(f.ns, fn))
-}
-
-func connect(ns *os.File, fn func(*nftables.Conn) error) error {
-	c, err := nftables.New(nftables.WithNetNSFd(int(ns.Fd())), nftables.AsLasting(),
-		nftables.WithSockOptions(func(s *netlink.Conn) error {
-			return errors.Join(s.SetWriteBuffer(sendBuffer), s.SetReadBuffer(receiveBuffer))
-		}))
-	if err != nil {
-		return fmt.Errorf("open an nftables socket: %w", err)
-	}
-	return errors.Join(fn(c), c.CloseLasting())
 }
 
 // explained marks what a kernel answers that cannot filter: without NETLINK_NETFILTER,
@@ -180,32 +241,4 @@ func explained(err error) error {
 	return err
 }
 
-// remove deletes the table.
-func remove(c *nftables.Conn) error {
-	return removeTable(c, &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
-}
-
-// removeTable deletes a table; none is no error, as it is made first.
-func removeTable(c *nftables.Conn, t *nftables.Table) error {
-	c.DelTable(c.AddTable(t))
-	if err := c.Flush(); err != nil {
-		return fmt.Errorf("remove the nftables table %s: %w", t.Name, err)
-	}
-	return nil
-}
-
-// write replaces the table.
-func write(c *nftables.Conn, want *netwatcher.Filter, counts map[string]expr.Counter) error {
-	t := &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
-	c.AddTable(t) // so that there is one to delete
-	c.DelTable(t)
-	c.AddTable(t)
-	r := &ruleset{conn: c, table: t}
-	if err := r.build(want, counts); err != nil {
-		return fmt.Errorf("write the nftables table inet %s: %w", tableName, err)
-	}
-	if err := c.Flush(); err != nil {
-		return fmt.Errorf("write the nftables table inet %s: %w", tableName, err)
-	}
-	return nil
-}
+var _ netwatcher.Firewall = (*Firewall)(nil)

@@ -3,6 +3,9 @@
 package journal
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"sync"
 
 	"go.etcd.io/bbolt"
@@ -127,6 +130,28 @@ func (ch change) write(tx *bbolt.Tx, all *digest) error {
 		all.add(ch.key, value)
 	}
 	return put(bucket, ch.key, value)
+}
+
+// onlyNode returns the bucket of a Node UID and removes those of others.
+func onlyNode(tx *bbolt.Tx, nodeUID []byte) (*bbolt.Bucket, error) {
+	all, err := tx.CreateBucketIfNotExists(bucketSeqs)
+	if err != nil {
+		return nil, fmt.Errorf("create bucket: %w", err)
+	}
+	var others [][]byte
+	err = all.ForEachBucket(func(uid []byte) error {
+		if !bytes.Equal(uid, nodeUID) {
+			others = append(others, bytes.Clone(uid))
+		}
+		return nil
+	})
+	for _, uid := range others {
+		err = errors.Join(err, all.DeleteBucket(uid))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("forget the seqs of another Node: %w", err)
+	}
+	return all.CreateBucketIfNotExists(nodeUID)
 }
 
 // put writes a value, or deletes the key when there is none.

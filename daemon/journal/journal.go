@@ -3,11 +3,14 @@
 package journal
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -36,8 +39,6 @@ type Journal struct {
 	commit *committer
 }
 
-var _ attach.Journal = (*Journal)(nil)
-
 // Options are the choices of Open; the zero value is for tests.
 type Options struct {
 	// Holder tells a person who has the lock, for example the Pod's name.
@@ -45,9 +46,6 @@ type Options struct {
 	// Wait bounds the wait for the lock; 0 tries once.
 	Wait time.Duration
 }
-
-// lockEvery is the time between two tries to get the lock.
-const lockEvery = 50 * time.Millisecond
 
 // Open is OpenContext for whoever cannot be told to stop.
 func Open(path string, o Options) (*Journal, error) {
@@ -85,17 +83,8 @@ func (j *Journal) open(ctx context.Context, path string, o Options) error {
 	return nil
 }
 
-// check prepares the file, and keeps in mind what its last commit lost.
-func check(db *bbolt.DB) error {
-	lost, err := verify(db)
-	if err != nil {
-		return err
-	}
-	if err := prepare(db); err != nil || !lost {
-		return err
-	}
-	return markRollback(db)
-}
+// lockEvery is the time between two tries to get the lock.
+const lockEvery = 50 * time.Millisecond
 
 // lock opens the file, as soon as nobody else has it open.
 func lock(ctx context.Context, path string, wait time.Duration) (*bbolt.DB, error) {
@@ -120,24 +109,33 @@ func lock(ctx context.Context, path string, wait time.Duration) (*bbolt.DB, erro
 	}
 }
 
-// Close gives the lock back. No other method may be running.
-func (j *Journal) Close() error {
-	// While the lock is still ours, so that the next holder's is not removed.
-	_ = os.Remove(j.holder)
-	if err := j.db.Close(); err != nil {
-		return fmt.Errorf("close journal: %w", err)
+// check prepares the file, and keeps in mind what its last commit lost.
+func check(db *bbolt.DB) error {
+	lost, err := verify(db)
+	if err != nil {
+		return err
 	}
-	return nil
+	if err := prepare(db); err != nil || !lost {
+		return err
+	}
+	return markRollback(db)
 }
 
-// damaged tells bbolt's opinions on the file's content from errors of reading it.
-func damaged(err error) error {
-	for _, sign := range []error{berrors.ErrInvalid, berrors.ErrVersionMismatch, berrors.ErrChecksum} {
-		if errors.Is(err, sign) {
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
+// writeHolder leaves a line on who has the lock. The kernel knows a pid, which
+// says nothing in another container's pid namespace.
+func writeHolder(path, name string) error {
+	line := fmt.Sprintf("%s (pid %d) since %s\n",
+		cmp.Or(name, "another daemon"), os.Getpid(), time.Now().UTC().Format(time.RFC3339))
+	return os.WriteFile(path, []byte(line), 0o600)
+}
+
+// readHolder is the line of the holder, or that there is none.
+func readHolder(path string) string {
+	line, err := os.ReadFile(path)
+	if err != nil {
+		return "a process that does not say who it is"
 	}
-	return err
+	return strings.TrimSpace(string(line))
 }
 
 // syncDir puts a new file's name on disk.
@@ -148,3 +146,146 @@ func syncDir(dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+// Close gives the lock back. No other method may be running.
+func (j *Journal) Close() error {
+	// While the lock is still ours, so that the next holder's is not removed.
+	_ = os.Remove(j.holder)
+	if err := j.db.Close(); err != nil {
+		return fmt.Errorf("close journal: %w", err)
+	}
+	return nil
+}
+
+// Get returns the record, attach.ErrNotFound, or ErrCorrupt with its key.
+func (j *Journal) Get(containerID, ifName string) (*attach.Record, error) {
+	k, err := key(containerID, ifName)
+	if err != nil {
+		return nil, err
+	}
+	var rec *attach.Record
+	err = j.view(func(records *bbolt.Bucket) error {
+		value := records.Get(k)
+		if value == nil {
+			return attach.ErrNotFound
+		}
+		rec, err = decode(k, value)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("get record %q: %w", showKey(k), err)
+	}
+	return rec, nil
+}
+
+// Put writes the record; it is on disk when Put returns.
+func (j *Journal) Put(rec *attach.Record) error {
+	k, err := key(rec.ContainerID, rec.IfName)
+	if err != nil {
+		return err
+	}
+	value, err := encode(rec)
+	if err != nil {
+		return err
+	}
+	if err := j.commit.apply(change{key: k, value: value}); err != nil {
+		return fmt.Errorf("put record %q: %w", showKey(k), err)
+	}
+	return nil
+}
+
+// Update changes a record in the transaction that reads it, so that two writers
+// who each know a part of it lose nothing of each other's. It returns what edit
+// returns and leaves the record as it was then; attach.ErrNotFound when there is
+// none. Edit must not change the record's key.
+func (j *Journal) Update(containerID, ifName string, edit func(*attach.Record) error) error {
+	k, err := key(containerID, ifName)
+	if err != nil {
+		return err
+	}
+	var own error
+	err = j.commit.apply(change{key: k, edit: func(stored []byte) []byte {
+		var value []byte
+		value, own = edited(k, stored, edit)
+		return value
+	}})
+	if err == nil {
+		err = own
+	}
+	if err != nil {
+		return fmt.Errorf("update record %q: %w", showKey(k), err)
+	}
+	return nil
+}
+
+// edited is the stored value of a record after edit.
+func edited(k, stored []byte, edit func(*attach.Record) error) ([]byte, error) {
+	if stored == nil {
+		return nil, attach.ErrNotFound
+	}
+	rec, err := decode(k, stored)
+	if err != nil {
+		return nil, err
+	}
+	if err := edit(rec); err != nil {
+		return nil, err
+	}
+	return encode(rec)
+}
+
+// Delete removes the record, on disk when Delete returns. A record that is not
+// there costs no write.
+func (j *Journal) Delete(containerID, ifName string) error {
+	k, err := key(containerID, ifName)
+	if err != nil {
+		return err
+	}
+	there := false
+	err = j.view(func(records *bbolt.Bucket) error {
+		there = records.Get(k) != nil
+		return nil
+	})
+	if err == nil && there {
+		err = j.commit.apply(change{key: k})
+	}
+	if err != nil {
+		return fmt.Errorf("delete record %q: %w", showKey(k), err)
+	}
+	return nil
+}
+
+// List returns the records that can be read, in the order of their keys, and
+// an error that names every one that cannot, or how many are missing.
+func (j *Journal) List() ([]*attach.Record, error) {
+	var recs []*attach.Record
+	var bad []error
+	err := j.view(func(records *bbolt.Bucket) error {
+		found := &digest{}
+		err := records.ForEach(func(k, value []byte) error {
+			found.add(k, value)
+			rec, err := decode(k, value)
+			if err == nil && !bytes.Equal(records.Get(k), value) {
+				err = fmt.Errorf("%w: record %q: it cannot be found by its key", ErrCorrupt, showKey(k))
+			}
+			if err != nil {
+				bad = append(bad, err)
+				return nil
+			}
+			recs = append(recs, rec)
+			return nil
+		})
+		return errors.Join(err, checkRollback(records.Tx()), checkDigest(records.Tx(), found))
+	})
+	if err = errors.Join(append(bad, err)...); err != nil {
+		return recs, fmt.Errorf("list records: %w", err)
+	}
+	return recs, nil
+}
+
+func (j *Journal) view(read func(records *bbolt.Bucket) error) error {
+	return guard(func() error {
+		return j.db.View(func(tx *bbolt.Tx) error { return read(tx.Bucket(bucketRecords)) })
+	})
+}
+
+var _ attach.Journal = (*Journal)(nil)

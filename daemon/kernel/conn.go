@@ -5,8 +5,11 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -41,15 +44,6 @@ func dial() (*conn, error) {
 		return nil, fmt.Errorf("set up a netlink socket: %w", err)
 	}
 	return &conn{sock: sock, sockets: map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: sock}}}, nil
-}
-
-// dial opens a socket in ns, whichever namespace the caller is in.
-func (ns *namespace) dial() (c *conn, err error) {
-	err = ns.inside(func() error {
-		c, err = dial()
-		return err
-	})
-	return c, err
 }
 
 func (c *conn) close() { c.sock.Close() }
@@ -88,4 +82,137 @@ func (c *conn) list(kind int, data ...nl.NetlinkRequestData) ([][]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("list was interrupted %d times: %w", dumpTries, err)
+}
+
+// errNoLink says that a look-up found nothing.
+var errNoLink = errors.New("no such link")
+
+// linkByName asks for one link, without statistics and virtual functions.
+func (c *conn) linkByName(name string) (netlink.Link, error) {
+	msgs, err := c.ask(unix.RTM_GETLINK, unix.NLM_F_ACK, nl.NewIfInfomsg(unix.AF_UNSPEC),
+		nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)),
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+	if errors.Is(err, unix.ENODEV) || err == nil && len(msgs) == 0 {
+		return nil, fmt.Errorf("look up link %s: %w", name, errNoLink)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up link %s: %w", name, err)
+	}
+	link, err := netlink.LinkDeserialize(nil, msgs[0])
+	if err != nil {
+		return nil, fmt.Errorf("read link %s: %w", name, err)
+	}
+	return link, nil
+}
+
+// listLinks asks for all links, without statistics and virtual functions.
+func (c *conn) listLinks() ([][]byte, error) {
+	msgs, err := c.list(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC),
+		nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	return msgs, nil
+}
+
+// index asks with an ioctl, which needs no RTNL lock.
+func (c *conn) index(name string) (int, error) {
+	req, err := unix.NewIfreq(name)
+	if err != nil {
+		return 0, fmt.Errorf("look up the index of %s: %w", name, err)
+	}
+	if err := unix.IoctlIfreq(c.sock.GetFd(), unix.SIOCGIFINDEX, req); err != nil {
+		return 0, fmt.Errorf("look up the index of %s: %w", name, err)
+	}
+	return int(req.Uint32()), nil
+}
+
+// setLink changes the link; up also sets it up, in the same message.
+func (c *conn) setLink(index int, up bool, attrs ...nl.NetlinkRequestData) error {
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	if up {
+		msg.Flags, msg.Change = unix.IFF_UP, unix.IFF_UP
+	}
+	return c.send(unix.RTM_NEWLINK, 0, append([]nl.NetlinkRequestData{msg}, attrs...)...)
+}
+
+// deleteLink removes a link; a missing one is no error.
+func (c *conn) deleteLink(index int) error {
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	err := c.send(unix.RTM_DELLINK, 0, msg)
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// addAddress adds a; the zero Prefix is none. No broadcast address is set: the
+// kernel needs none, and a /31 has none.
+func (c *conn) addAddress(index int, a netip.Prefix) error {
+	if !a.IsValid() {
+		return nil
+	}
+	err := c.send(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, addressMessage(index, a)...)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("add address %s: %w: %w (another slave of the parent has it)", a, ErrAddressTaken, err)
+	}
+	if err != nil {
+		return fmt.Errorf("add address %s: %w", a, err)
+	}
+	return nil
+}
+
+func (c *conn) deleteAddress(index int, a netip.Prefix) error {
+	if err := c.send(unix.RTM_DELADDR, 0, addressMessage(index, a)...); err != nil {
+		return fmt.Errorf("delete address %s: %w", a, err)
+	}
+	return nil
+}
+
+// setPeers adds and removes default entries.
+func (c *conn) setPeers(index int, add, drop []netip.Addr) error {
+	for _, a := range add {
+		err := c.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_APPEND, entryMessage(index, allZero, a)...)
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("add forwarding entry to %s: %w", a, err)
+		}
+	}
+	for _, a := range drop {
+		err := c.send(unix.RTM_DELNEIGH, 0, entryMessage(index, allZero, a)...)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("delete forwarding entry to %s: %w", a, err)
+		}
+	}
+	return nil
+}
+
+// forget removes the entries of single addresses that were learned from the VTEPs.
+func (c *conn) forget(index int, vteps []netip.Addr) error {
+	msgs, err := c.list(unix.RTM_GETNEIGH, nl.NewIfInfomsg(unix.AF_BRIDGE))
+	if err != nil {
+		return fmt.Errorf("list forwarding entries: %w", err)
+	}
+	for _, m := range msgs {
+		e, ok := readEntry(m)
+		if !ok || e.index != index || e.everything() || !slices.Contains(vteps, e.vtep) {
+			continue
+		}
+		err := c.send(unix.RTM_DELNEIGH, 0, entryMessage(index, e.mac, e.vtep)...)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("delete forwarding entry of %s to %s: %w", e.mac, e.vtep, err)
+		}
+	}
+	return nil
+}
+
+// hasFilters reports whether all of them are there.
+func (c *conn) hasFilters(index int, hooks ...tagHook) (bool, error) {
+	for _, h := range hooks {
+		if there, err := h.on(c, index); err != nil || !there {
+			return false, err
+		}
+	}
+	return true, nil
 }

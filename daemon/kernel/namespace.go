@@ -60,6 +60,15 @@ func withoutVar(path string) (string, bool) {
 // Close closes the descriptor; the namespace stays.
 func (ns *namespace) Close() error { return ns.fd.Close() }
 
+// dial opens a socket in ns, whichever namespace the caller is in.
+func (ns *namespace) dial() (c *conn, err error) {
+	err = ns.inside(func() error {
+		c, err = dial()
+		return err
+	})
+	return c, err
+}
+
 // inside runs fn on a thread that is in ns, and brings the thread back to where
 // it was. A thread that cannot come back dies: it stays locked to its goroutine.
 func (ns *namespace) inside(fn func() error) error {

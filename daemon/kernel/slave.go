@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/patchbay-cni/patchbay/network"
@@ -82,4 +83,84 @@ const maxName = unix.IFNAMSIZ - 1
 func validName(name string) bool {
 	return name != "" && len(name) <= maxName && name != "." && name != ".." &&
 		!strings.ContainsAny(name, "/: \t\n\v\f\r%\x00")
+}
+
+// Link modes of <linux/if_link.h>.
+var (
+	ipvlanModes  = map[string]uint16{"": 0, "l2": 0, "l3": 1, "l3s": 2}
+	macvlanModes = map[string]uint32{"": 4, "private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
+)
+
+// info is the IFLA_LINKINFO of the slave.
+func (s *Slave) info() (*nl.RtAttr, error) {
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(s.Kind))
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	switch s.Kind {
+	case IPVLAN:
+		mode, ok := ipvlanModes[s.Mode]
+		if !ok {
+			return nil, fmt.Errorf("%w: IPVLAN mode %q: want l2, l3 or l3s", ErrInvalid, s.Mode)
+		}
+		data.AddRtAttr(nl.IFLA_IPVLAN_MODE, nl.Uint16Attr(mode))
+	case MACVLAN:
+		mode, ok := macvlanModes[s.Mode]
+		if !ok {
+			return nil, fmt.Errorf("%w: MACVLAN mode %q: want bridge, private, vepa or passthru", ErrInvalid, s.Mode)
+		}
+		data.AddRtAttr(nl.IFLA_MACVLAN_MODE, nl.Uint32Attr(mode))
+	default:
+		return nil, fmt.Errorf("%w: link kind %q: want %s or %s", ErrInvalid, s.Kind, IPVLAN, MACVLAN)
+	}
+	return info, nil
+}
+
+// has reports whether the slave has an address of the route's family.
+func (s *Slave) has(r network.Route) bool {
+	if r.Dst.Addr().Is4() {
+		return s.V4.IsValid()
+	}
+	return s.V6.IsValid()
+}
+
+// ruled are the addresses whose family has a policy route.
+func (s *Slave) ruled() []netip.Addr {
+	var v4, v6 bool
+	for _, r := range s.PolicyRoutes {
+		v4 = v4 || r.Dst.Addr().Is4()
+		v6 = v6 || r.Dst.Addr().Is6()
+	}
+	var from []netip.Addr
+	if v4 && s.V4.IsValid() {
+		from = append(from, s.V4.Addr())
+	}
+	if v6 && s.V6.IsValid() {
+		from = append(from, s.V6.Addr())
+	}
+	return from
+}
+
+// sysctls are the settings of the slave, before its first address.
+func (s *Slave) sysctls() []sysctl {
+	v6 := "ipv6/conf/" + s.Name + "/"
+	var all []sysctl
+	if s.V4.IsValid() {
+		// The kernel sends a gratuitous ARP whenever the link comes up: peers
+		// forget who had the address before.
+		all = append(all, sysctl{"ipv4/conf/" + s.Name + "/arp_notify", "1"})
+	}
+	if !s.V6.IsValid() {
+		return append(all, disableIPv6(s.Name))
+	}
+	return append(all,
+		sysctl{v6 + "disable_ipv6", "0"},
+		// Addresses and routes are the network object's, not a router's.
+		sysctl{v6 + "accept_ra", "0"},
+		// The unsolicited neighbour advertisement that answers to arp_notify.
+		sysctl{v6 + "ndisc_notify", "1"},
+		// Without router solicitations the random delay of up to a second
+		// before the first probe (RFC 4862, 5.4.2) protects nobody.
+		sysctl{v6 + "router_solicitation_delay", "0"},
+		sysctl{"ipv6/neigh/" + s.Name + "/retrans_time_ms", probeMillis},
+	)
 }

@@ -21,45 +21,6 @@ const (
 // sysctl is a setting below /proc/sys/net of the thread's namespace.
 type sysctl struct{ path, value string }
 
-// setSysctls prepares an interface that has no address yet.
-func setSysctls(s *Slave) error {
-	for _, set := range s.sysctls() {
-		if err := set.write(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sysctls are the settings of the slave, before its first address.
-func (s *Slave) sysctls() []sysctl {
-	v6 := "ipv6/conf/" + s.Name + "/"
-	var all []sysctl
-	if s.V4.IsValid() {
-		// The kernel sends a gratuitous ARP whenever the link comes up: peers
-		// forget who had the address before.
-		all = append(all, sysctl{"ipv4/conf/" + s.Name + "/arp_notify", "1"})
-	}
-	if !s.V6.IsValid() {
-		return append(all, disableIPv6(s.Name))
-	}
-	return append(all,
-		sysctl{v6 + "disable_ipv6", "0"},
-		// Addresses and routes are the network object's, not a router's.
-		sysctl{v6 + "accept_ra", "0"},
-		// The unsolicited neighbour advertisement that answers to arp_notify.
-		sysctl{v6 + "ndisc_notify", "1"},
-		// Without router solicitations the random delay of up to a second
-		// before the first probe (RFC 4862, 5.4.2) protects nobody.
-		sysctl{v6 + "router_solicitation_delay", "0"},
-		sysctl{"ipv6/neigh/" + s.Name + "/retrans_time_ms", probeMillis},
-	)
-}
-
-func disableIPv6(name string) sysctl {
-	return sysctl{"ipv6/conf/" + name + "/disable_ipv6", "1"}
-}
-
 // write sets the value. A kernel without IPv6 has it disabled already.
 func (s sysctl) write() error {
 	fd, err := unix.Open("/proc/sys/net/"+s.path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
@@ -78,4 +39,20 @@ func (s sysctl) write() error {
 
 func noIPv6() bool {
 	return errors.Is(unix.Access("/proc/sys/net/ipv6", unix.F_OK), unix.ENOENT)
+}
+
+func disableIPv6(name string) sysctl {
+	return sysctl{"ipv6/conf/" + name + "/disable_ipv6", "1"}
+}
+
+// UnlockSysctls makes /proc/sys writable in the process's mount namespace. A
+// runtime mounts it read-only in a container that is not privileged, although
+// CAP_SYS_ADMIN and CAP_NET_ADMIN are all that the settings of a network
+// namespace need. Where /proc/sys is no mount of its own it is writable already.
+func UnlockSysctls() error {
+	err := unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	if err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("mount /proc/sys writable: %w", err)
+	}
+	return nil
 }

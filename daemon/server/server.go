@@ -5,7 +5,10 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -14,12 +17,12 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/patchbay-cni/patchbay/cni/alive"
+	"github.com/patchbay-cni/patchbay/cni/conf"
 	"github.com/patchbay-cni/patchbay/cni/pending"
+	"github.com/patchbay-cni/patchbay/cni/wire"
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 )
-
-// acceptPause is the time between two tries to accept when one fails.
-const acceptPause = 50 * time.Millisecond
 
 // Handler does what the requests ask; attach.Service is one. Both methods are
 // idempotent and serialise requests for one sandbox themselves.
@@ -107,6 +110,29 @@ func (s *Server) Run(ctx context.Context) error {
 	return l.Close()
 }
 
+// beat touches the heartbeat until ctx ends, and then once more: the minute
+// that a restart may take begins with the end.
+func (s *Server) beat(ctx context.Context) {
+	path := wire.AlivePath(s.Socket)
+	ticker := time.NewTicker(s.Limits.Heartbeat)
+	defer ticker.Stop()
+	for {
+		if err := alive.Touch(path); err != nil {
+			s.Log.Error(err, "heartbeat")
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+// acceptPause is the time between two tries to accept when one fails.
+const acceptPause = 50 * time.Millisecond
+
 // accept takes connections until ctx ends, then waits for those it has.
 func (s *Server) accept(ctx context.Context, l net.Listener) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -127,4 +153,160 @@ func (s *Server) accept(ctx context.Context, l net.Listener) {
 	grace := time.AfterFunc(s.Limits.Grace, cancel)
 	defer grace.Stop()
 	conns.Wait()
+}
+
+// errHungUp ends an ADD whose plugin was killed: nobody would take its result.
+var errHungUp = errors.New("the plugin hung up")
+
+// serve answers the one request of a connection. Accept ends when the daemon
+// stops: what has not arrived then is dropped, and the plugin asks the daemon's
+// next life. Work ends when the time for requests in work is over.
+func (s *Server) serve(accept, work context.Context, conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(s.Limits.Read))
+	stopped := context.AfterFunc(accept, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	var req wire.Request
+	err := wire.Read(conn, &req)
+	if !stopped() {
+		return
+	}
+	if errors.Is(err, io.EOF) {
+		return // somebody looked whether we are there
+	}
+	var res *wire.Response
+	if err != nil {
+		res = refuse(wire.Errorf(wire.CodeDecode, "read request: %w", err))
+	} else {
+		res = s.request(work, conn, &req)
+	}
+	_ = conn.SetDeadline(time.Now().Add(s.Limits.Read))
+	if err := wire.Write(conn, res); err != nil {
+		s.Log.Error(err, "answer is lost", "command", req.Command, "sandbox", req.ContainerID)
+	}
+}
+
+// request does one request and reports on it.
+func (s *Server) request(work context.Context, conn net.Conn, req *wire.Request) *wire.Response {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(work, s.Limits.Work)
+	defer cancel()
+	if req.Command == "ADD" {
+		ctx = whileConnected(ctx, conn)
+	}
+	result, err := s.dispatch(ctx, req)
+	res := &wire.Response{Result: result}
+	if err != nil {
+		res = refuse(err)
+	}
+	s.report(req, res.Error, err, time.Since(start))
+	return res
+}
+
+// whileConnected ends the context when the peer closes the connection. After
+// its request a plugin sends nothing, so that any end of Read is the end. The
+// goroutine ends with the connection.
+func whileConnected(ctx context.Context, conn net.Conn) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	_ = conn.SetReadDeadline(time.Time{})
+	go func() {
+		var b [1]byte
+		_, _ = conn.Read(b[:])
+		cancel(errHungUp)
+	}()
+	return ctx
+}
+
+// dispatch checks a request and hands it to its handler.
+func (s *Server) dispatch(ctx context.Context, req *wire.Request) (json.RawMessage, error) {
+	if err := conf.Check(req); err != nil {
+		return nil, err
+	}
+	switch req.Command {
+	case "ADD":
+		return s.add(ctx, req)
+	case "DEL":
+		return nil, s.del(ctx, req)
+	case "STATUS":
+		return nil, nil // it was answered: the daemon lives
+	}
+	return nil, wire.Errorf(wire.CodeNotThere, "%s is not implemented yet", req.Command)
+}
+
+// add attaches, after a DEL for the same sandbox that waits on disk.
+func (s *Server) add(ctx context.Context, req *wire.Request) (json.RawMessage, error) {
+	c, err := conf.Parse(req.Config)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.PrevResult) > 0 {
+		return nil, wire.Errorf(wire.CodeConfig,
+			"network configuration: prevResult is set: %q must be the first plugin of list %q", c.Type, c.Name)
+	}
+	args, err := conf.ParseArgs(req.Args)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := enter(ctx, s.adds)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if err := s.replay(ctx, pending.FileName(req.ContainerID, req.IfName)); err != nil {
+		return nil, fmt.Errorf("%w: an earlier DEL of sandbox %s is not done: %w", attach.ErrTryAgain, req.ContainerID, err)
+	}
+	result, err := s.Handler.Add(ctx, attach.Request{
+		ContainerID: req.ContainerID, IfName: req.IfName, Netns: req.Netns, Path: req.Path,
+		NetName: c.Name, NamingScheme: c.NamingScheme, CNIDir: c.CNIDir,
+		PodNamespace: args.PodNamespace, PodName: args.PodName, PodUID: args.PodUID,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return convert(result, c.CNIVersion)
+}
+
+// del detaches. It looks at neither configuration nor arguments: the journal
+// has what it needs, and a plugin of another version must be able to clean up.
+func (s *Server) del(ctx context.Context, req *wire.Request) error {
+	leave, err := enter(ctx, s.dels)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.Handler.Del(ctx, attach.Request{
+		ContainerID: req.ContainerID, IfName: req.IfName, Netns: req.Netns, Path: req.Path,
+	})
+}
+
+// enter waits for one of the places for requests in work.
+func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %d requests are in work: %w", attach.ErrTryAgain, cap(places), context.Cause(ctx))
+	}
+}
+
+// report writes the log line and tells the observer.
+func (s *Server) report(req *wire.Request, answer *wire.Error, err error, took time.Duration) {
+	var code uint
+	if answer != nil {
+		code = answer.Code
+	}
+	// Bad arguments are in the error; the line says of the Pod what it can.
+	args, _ := conf.ParseArgs(req.Args)
+	log := s.Log.WithValues("command", req.Command, "sandbox", req.ContainerID, "interface", req.IfName,
+		"pod", args.PodNamespace+"/"+args.PodName, "took", took.String())
+	switch {
+	case err != nil:
+		log.Error(err, "request failed", "code", code)
+	case req.Command == "STATUS":
+		log.V(1).Info("request done") // runtimes ask every few seconds
+	default:
+		log.Info("request done")
+	}
+	if s.Observe != nil {
+		s.Observe(req.Command, code, took)
+	}
 }

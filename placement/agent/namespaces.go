@@ -33,6 +33,12 @@ const (
 	workloadRole, bindingName = "patchbay-agent-placeable", "patchbay-agent"
 )
 
+// Labels of Pod Security.
+const (
+	podSecurityPrefix = "pod-security.kubernetes.io/"
+	enforceLabel      = podSecurityPrefix + "enforce"
+)
+
 // access is what the hub may do in a namespace of the cluster.
 type access struct {
 	// may is a value of AccessLabel; empty: nothing.
@@ -109,22 +115,20 @@ func mayIn(ns *corev1.Namespace, spec *v1alpha1.WorkSpec) string {
 	return ""
 }
 
-// create makes a namespace that is missing. When another client made it meanwhile, what it
-// allows is found next time.
-func (n *namespaces) create(ctx context.Context, name string, spec *v1alpha1.WorkSpec) error {
-	labels := map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessMade}
-	maps.Copy(labels, podSecurity(spec, n.least))
-	err := n.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: labels, Annotations: map[string]string{v1alpha1.HubUIDAnnotation: string(spec.HubUID)},
-	}})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create namespace %s: %w", name, err)
+// tighter tells whether the hub asks for a stricter level than a namespace has that the agent
+// made. It is never loosened: only the cluster's own people do that.
+func (n *namespaces) tighter(now access, spec *v1alpha1.WorkSpec) bool {
+	return now.may == v1alpha1.AccessMade && strictness(spec.PodSecurity["enforce"]) > strictness(now.level)
+}
+
+// tighten gives a namespace the hub's level.
+func (n *namespaces) tighten(ctx context.Context, ns *corev1.Namespace, spec *v1alpha1.WorkSpec) (v1alpha1.PodSecurityLevel, error) {
+	before, level := ns.DeepCopy(), spec.PodSecurity["enforce"]
+	ns.Labels[enforceLabel] = string(level)
+	if err := n.client.Patch(ctx, ns, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return "", fmt.Errorf("label namespace %s: %w", ns.Name, err)
 	}
-	found, err := n.find(ctx, name, spec)
-	if err == nil && (found.may == "" || found.missing) {
-		err = &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("namespace %s has changed hands in this cluster", name)}
-	}
-	return err
+	return level, nil
 }
 
 // bind gives the agent its rights in the namespace, once, and remembers the access.
@@ -146,6 +150,39 @@ func (n *namespaces) bind(ctx context.Context, name string, now access) (access,
 	defer n.mu.Unlock()
 	n.known[name] = known
 	return now, nil
+}
+
+// create makes a namespace that is missing. When another client made it meanwhile, what it
+// allows is found next time.
+func (n *namespaces) create(ctx context.Context, name string, spec *v1alpha1.WorkSpec) error {
+	labels := map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessMade}
+	maps.Copy(labels, podSecurity(spec, n.least))
+	err := n.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: labels, Annotations: map[string]string{v1alpha1.HubUIDAnnotation: string(spec.HubUID)},
+	}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create namespace %s: %w", name, err)
+	}
+	found, err := n.find(ctx, name, spec)
+	if err == nil && (found.may == "" || found.missing) {
+		err = &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("namespace %s has changed hands in this cluster", name)}
+	}
+	return err
+}
+
+// podSecurity returns the labels of a namespace that the agent makes: the hub's levels, and
+// at least the cluster's own. Versions do not travel: an old one would be weaker.
+func podSecurity(spec *v1alpha1.WorkSpec, least v1alpha1.PodSecurityLevel) map[string]string {
+	labels := map[string]string{}
+	for mode, level := range spec.PodSecurity {
+		if mode == "enforce" || mode == "warn" || mode == "audit" {
+			labels[podSecurityPrefix+mode] = string(level)
+		}
+	}
+	if strictness(levelOf(labels[enforceLabel])) < strictness(least) {
+		labels[enforceLabel] = string(least)
+	}
+	return labels
 }
 
 // regain makes sure of the agent's rights in a namespace where it was refused to read. Settled
@@ -221,12 +258,6 @@ func (n *namespaces) forget(name string) {
 	delete(n.known, name)
 }
 
-// Labels of Pod Security.
-const (
-	podSecurityPrefix = "pod-security.kubernetes.io/"
-	enforceLabel      = podSecurityPrefix + "enforce"
-)
-
 // strictness orders the levels of Pod Security.
 func strictness(level v1alpha1.PodSecurityLevel) int {
 	switch level {
@@ -241,35 +272,4 @@ func strictness(level v1alpha1.PodSecurityLevel) int {
 // levelOf reads a label; what is no level enforces nothing.
 func levelOf(label string) v1alpha1.PodSecurityLevel {
 	return cmp.Or(v1alpha1.PodSecurityLevel(label), v1alpha1.PodSecurityPrivileged)
-}
-
-// podSecurity returns the labels of a namespace that the agent makes: the hub's levels, and
-// at least the cluster's own. Versions do not travel: an old one would be weaker.
-func podSecurity(spec *v1alpha1.WorkSpec, least v1alpha1.PodSecurityLevel) map[string]string {
-	labels := map[string]string{}
-	for mode, level := range spec.PodSecurity {
-		if mode == "enforce" || mode == "warn" || mode == "audit" {
-			labels[podSecurityPrefix+mode] = string(level)
-		}
-	}
-	if strictness(levelOf(labels[enforceLabel])) < strictness(least) {
-		labels[enforceLabel] = string(least)
-	}
-	return labels
-}
-
-// tighter tells whether the hub asks for a stricter level than a namespace has that the agent
-// made. It is never loosened: only the cluster's own people do that.
-func (n *namespaces) tighter(now access, spec *v1alpha1.WorkSpec) bool {
-	return now.may == v1alpha1.AccessMade && strictness(spec.PodSecurity["enforce"]) > strictness(now.level)
-}
-
-// tighten gives a namespace the hub's level.
-func (n *namespaces) tighten(ctx context.Context, ns *corev1.Namespace, spec *v1alpha1.WorkSpec) (v1alpha1.PodSecurityLevel, error) {
-	before, level := ns.DeepCopy(), spec.PodSecurity["enforce"]
-	ns.Labels[enforceLabel] = string(level)
-	if err := n.client.Patch(ctx, ns, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return "", fmt.Errorf("label namespace %s: %w", ns.Name, err)
-	}
-	return level, nil
 }

@@ -5,9 +5,16 @@ package render
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -41,6 +48,22 @@ func newEnv() (*cel.Env, error) {
 	return env, nil
 }
 
+// replaceFunction is text.replace(old, new), with a bound on what it makes: cel-go's own
+// has none, and a few of them in a row fill any memory.
+func replaceFunction() cel.EnvOption {
+	return cel.Function("replace", cel.MemberOverload("string_replace_string_string",
+		[]*cel.Type{cel.StringType, cel.StringType, cel.StringType}, cel.StringType,
+		cel.FunctionBinding(func(args ...ref.Val) ref.Val {
+			text, _ := args[0].Value().(string)
+			from, _ := args[1].Value().(string)
+			to, _ := args[2].Value().(string)
+			if len(text)+strings.Count(text, from)*(len(to)-len(from)) > v1alpha1.MaxManifestBytes {
+				return types.NewErr("replace makes more than %d bytes", v1alpha1.MaxManifestBytes)
+			}
+			return types.String(strings.ReplaceAll(text, from, to))
+		})))
+}
+
 // compileCEL makes a program of an expression.
 func compileCEL(env *cel.Env, expression string) (cel.Program, error) {
 	ast, issues := env.Compile(expression)
@@ -52,6 +75,38 @@ func compileCEL(env *cel.Env, expression string) (cel.Program, error) {
 		return nil, fmt.Errorf("cel: %w", err)
 	}
 	return program, nil
+}
+
+// weights are what calls cost, by the size of what they look at. Of a variable whose type
+// is not known before, CEL counts 1 for any call; within a loop that is seconds.
+type weights struct{}
+
+// bytesPerCost is how many bytes of text count 1, as CEL counts text of a known type.
+const bytesPerCost = 10
+
+// CallCost implements interpreter.ActualCostEstimator.
+func (weights) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
+	seen := 0
+	switch function {
+	case overloads.Matches:
+		return nil // the size of the pattern counts, too, and its type is known
+	case operators.Equals, operators.NotEquals, operators.In:
+		left := v1alpha1.MaxManifestBytes
+		for _, value := range args {
+			if _, err := plain(value, &left); err != nil {
+				break // too large, or no JSON: what was seen until then counts
+			}
+		}
+		seen = v1alpha1.MaxManifestBytes - left
+	default:
+		for _, value := range append(slices.Clip(args), result) {
+			if text, ok := value.(types.String); ok {
+				seen += len(text)
+			}
+		}
+	}
+	cost := uint64(1 + seen/bytesPerCost)
+	return &cost
 }
 
 // evaluate runs an expression and returns its value as JSON has it, with nothing in
@@ -88,4 +143,77 @@ func values[S ~string](m map[string]S) map[string]string {
 		all[key] = string(value)
 	}
 	return all
+}
+
+// plain turns an expression's value into what JSON has. It counts, as values may share
+// parts, and so be small in memory and endless when written down.
+func plain(value ref.Val, left *int) (any, error) {
+	if *left -= 2; *left < 0 {
+		return nil, fmt.Errorf("cel: the value is larger than %d bytes", v1alpha1.MaxManifestBytes)
+	}
+	switch v := value.(type) {
+	case types.Null:
+		return nil, nil
+	case types.Bool:
+		return bool(v), nil
+	case types.Int:
+		return int64(v), nil
+	case types.Uint:
+		if v > math.MaxInt64 {
+			return nil, fmt.Errorf("cel: %d is too large a number", v)
+		}
+		return int64(v), nil
+	case types.Double:
+		return wholeNumbers(float64(v)), nil
+	case types.String:
+		*left -= len(v)
+		return string(v), nil
+	case traits.Lister:
+		list := []any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			item, err := plain(it.Next(), left)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, item)
+		}
+		return list, nil
+	case traits.Mapper:
+		m := map[string]any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			name, ok := key.(types.String)
+			if !ok {
+				return nil, fmt.Errorf("cel: the key %v is no string", key.Value())
+			}
+			item, err := plain(v.Get(key), left)
+			if err != nil {
+				return nil, err
+			}
+			*left -= len(name)
+			m[string(name)] = item
+		}
+		return m, nil
+	}
+	return nil, fmt.Errorf("cel: a value of the type %s cannot be in a manifest: make a string of it", value.Type().TypeName())
+}
+
+// wholeNumbers makes integers of the numbers of JSON that are whole, as the API server
+// reads them.
+func wholeNumbers(value any) any {
+	switch v := value.(type) {
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return int64(v)
+		}
+	case map[string]any:
+		for key, item := range v {
+			v[key] = wholeNumbers(item)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = wholeNumbers(item)
+		}
+	}
+	return value
 }

@@ -27,25 +27,6 @@ type rule struct {
 	program cel.Program // nil where value is given
 }
 
-// compile reads a Customization. Of one that is over its namespace's budget it reads only
-// what it matches.
-func (c *customization) compile(env *cel.Env, spec *v1alpha1.CustomizationSpec, over error) (err error) {
-	if c.matcher, err = newMatcher(c.namespace, &spec.Match); err != nil {
-		return c.wrong(-1, "", fmt.Errorf("spec.match: %w", err))
-	}
-	if over != nil {
-		return c.wrong(-1, "", over)
-	}
-	for i := range spec.Rules {
-		r, err := newRule(env, &spec.Rules[i])
-		if err != nil {
-			return c.wrong(i, spec.Rules[i].Path, err)
-		}
-		c.rules = append(c.rules, r)
-	}
-	return nil
-}
-
 // newRule reads one rule.
 func newRule(env *cel.Env, from *v1alpha1.Rule) (rule, error) {
 	r := rule{path: from.Path, op: from.Op}
@@ -108,4 +89,66 @@ func (r *rule) apply(object *unstructured.Unstructured, cluster *v1alpha1.Cluste
 		}
 	}
 	return cost, nil
+}
+
+// fixedRule is the rule of fixed fields, for messages that begin with the field.
+const fixedRule = "must stay as it is: rules may change labels and annotations in metadata, and neither apiVersion nor kind"
+
+// fixedFields returns the fields that no rule may change, by path: what makes an object
+// this object, and what decides how long it lives. An owner that does not exist lets the
+// cluster's garbage collector delete the object; a finalizer keeps it, and its namespace,
+// for ever.
+func fixedFields(object map[string]any) map[string]any {
+	fixed := map[string]any{"apiVersion": object["apiVersion"], "kind": object["kind"]}
+	meta, isObject := object["metadata"].(map[string]any)
+	if !isObject {
+		return fixed // and so without the name that it had
+	}
+	for key, value := range meta {
+		if !freeInMetadata(key) {
+			fixed["metadata."+key] = runtime.DeepCopyJSONValue(value)
+		}
+	}
+	return fixed
+}
+
+func freeInMetadata(key string) bool { return key == "labels" || key == "annotations" }
+
+func merged(a, b map[string]any) map[string]any {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// fixedField returns the fixed field that a path leads to, or into; "" for others. What
+// is above fixed fields may be changed as long as they are not.
+func fixedField(steps []step) string {
+	switch {
+	case len(steps) == 0:
+		return ""
+	case steps[0].key == "apiVersion", steps[0].key == "kind":
+		return steps[0].key
+	case steps[0].key == "metadata" && len(steps) > 1 && !freeInMetadata(steps[1].key):
+		return "metadata." + steps[1].key
+	}
+	return ""
+}
+
+// fixedIn returns the first fixed field that a value for a path has and that no rendered
+// object has: name, namespace, apiVersion and kind may be repeated in a patch, and are
+// compared when it is carried out.
+func fixedIn(steps []step, value any) string {
+	fields, isObject := value.(map[string]any)
+	if !isObject || len(steps) > 1 || len(steps) == 1 && steps[0].key != "metadata" {
+		return ""
+	}
+	if len(steps) == 0 {
+		fields, _ = fields["metadata"].(map[string]any)
+	}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if !freeInMetadata(key) && key != "name" && key != "namespace" {
+			return "metadata." + key
+		}
+	}
+	return ""
 }

@@ -5,6 +5,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -36,29 +38,6 @@ const (
 
 // brokenSelector is no label's text.
 const brokenSelector = "!"
-
-// pick names the one label by which Pods and Services find each other in the caches:
-// the longest, as a name that says much is seldom that of many. Who has it is then
-// asked for the others.
-func pick(selector map[string]string) string {
-	best := ""
-	for key, value := range selector {
-		if text := labelText(key, value); len(text) > len(best) || len(text) == len(best) && text < best {
-			best = text
-		}
-	}
-	return best
-}
-
-func labelText(key, value string) string { return key + "=" + value }
-
-func labelTexts(labels map[string]string) []string {
-	texts := make([]string, 0, len(labels))
-	for key, value := range labels {
-		texts = append(texts, labelText(key, value))
-	}
-	return texts
-}
 
 // index makes the indexes and starts the caches, whether this replica leads or not.
 func index(ctx context.Context, all cache.Cache) error {
@@ -135,4 +114,36 @@ func networksOf(svc *corev1.Service) []string {
 		names[i] = r.String()
 	}
 	return names
+}
+
+// pick names the one label by which Pods and Services find each other in the caches:
+// the longest, as a name that says much is seldom that of many. Who has it is then
+// asked for the others.
+func pick(selector map[string]string) string {
+	best := ""
+	for key, value := range selector {
+		if text := labelText(key, value); len(text) > len(best) || len(text) == len(best) && text < best {
+			best = text
+		}
+	}
+	return best
+}
+
+func labelText(key, value string) string { return key + "=" + value }
+
+func labelTexts(labels map[string]string) []string {
+	texts := make([]string, 0, len(labels))
+	for key, value := range labels {
+		texts = append(texts, labelText(key, value))
+	}
+	return texts
+}
+
+// buckets bounds the index of DanmEps by Pod: each entry of an index costs more memory
+// than a slim DanmEp, and nearly each Pod would have one.
+const buckets = 4096
+
+// bucket is where a name is among a few others.
+func bucket(name string) string {
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(name))%buckets), 36)
 }

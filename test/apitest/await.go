@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -152,4 +156,79 @@ func questions(b *rbacv1.RoleBinding, user string, rules []rbacv1.PolicyRule) []
 		all = append(all, authv1.SubjectAccessReview{Spec: authv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: what}})
 	}
 	return all
+}
+
+// awaitPolicies waits until all admission policies are in force. The API server takes
+// them over some time after they were created and does not say when. So one more is
+// created after them, that refuses one certain object: once that is refused, all are.
+func awaitPolicies(ctx context.Context, c client.Client) error {
+	const name = "apitest-sentinel"
+	meta := metav1.ObjectMeta{Name: name}
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: sentinel(name)}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: meta,
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        name,
+			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}
+	for _, o := range []client.Object{policy, binding} {
+		if err := c.Create(ctx, o); err != nil {
+			return fmt.Errorf("install sentinel policy: %w", err)
+		}
+	}
+	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault}}
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		err := c.Create(ctx, probe.DeepCopy(), client.DryRunAll)
+		if apierrors.IsInvalid(err) {
+			return true, nil
+		}
+		return false, err
+	})
+	if err != nil {
+		return fmt.Errorf("await policies: %w", err)
+	}
+	return nil
+}
+
+// sentinel refuses the one ConfigMap of this name.
+func sentinel(name string) admissionv1.ValidatingAdmissionPolicySpec {
+	rule := admissionv1.NamedRuleWithOperations{ResourceNames: []string{name}}
+	rule.Operations = []admissionv1.OperationType{admissionv1.Create}
+	rule.APIGroups, rule.APIVersions, rule.Resources = []string{""}, []string{"v1"}, []string{"configmaps"}
+	return admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{rule}},
+		Validations:      []admissionv1.Validation{{Expression: "false", Message: "the policies are in force"}},
+	}
+}
+
+// awaitDefinitions waits until all resource definitions are served.
+func awaitDefinitions(ctx context.Context, c client.Client) error {
+	var last string
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		var list apiextensionsv1.CustomResourceDefinitionList
+		if err := c.List(ctx, &list); err != nil {
+			return false, fmt.Errorf("list definitions: %w", err)
+		}
+		for _, d := range list.Items {
+			if !established(d) {
+				last = d.Name
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("await definition %s: %w", last, err)
+	}
+	return nil
+}
+
+func established(d apiextensionsv1.CustomResourceDefinition) bool {
+	for _, condition := range d.Status.Conditions {
+		if condition.Type == apiextensionsv1.Established {
+			return condition.Status == apiextensionsv1.ConditionTrue
+		}
+	}
+	return false
 }

@@ -4,17 +4,29 @@ package apitest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
@@ -150,4 +162,170 @@ func (e *Env) Kubectl(tb testing.TB, args ...string) string {
 		tb.Fatalf("kubectl %v: %v", args, err)
 	}
 	return string(out)
+}
+
+// ConfigAs returns a client configuration that acts as somebody else.
+func (e *Env) ConfigAs(who Identity) *rest.Config {
+	config := rest.CopyConfig(e.Config)
+	config.Impersonate = who
+	return config
+}
+
+// As returns a client that acts as somebody else.
+func (e *Env) As(tb testing.TB, who Identity) client.WithWatch {
+	tb.Helper()
+	c, err := newClient(e.ConfigAs(who))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// Impatient returns a client of an identity that does not repeat requests by itself when the
+// API server asks it to try again later.
+func (e *Env) Impatient(tb testing.TB, who Identity) client.WithWatch {
+	tb.Helper()
+	config := e.ConfigAs(who)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			answer, err := next.RoundTrip(r)
+			if err == nil {
+				answer.Header.Del("Retry-After")
+			}
+			return answer, err
+		})
+	})
+	c, err := newClient(config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func newClient(config *rest.Config) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build scheme: %w", err)
+		}
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return c, nil
+}
+
+// Name returns a name that no other test uses, for a cluster-scoped object.
+func Name(prefix string) string {
+	return fmt.Sprintf("%s-%010x", prefix, rand.Uint64()&(1<<40-1))
+}
+
+// Namespace creates a namespace for this test and returns its name.
+func (e *Env) Namespace(tb testing.TB) string {
+	tb.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Name("test")}}
+	if err := e.Client.Create(tb.Context(), ns); err != nil {
+		tb.Fatal(err)
+	}
+	return ns.Name
+}
+
+// Save keeps what the API server has stored by now, as a backup of etcd does. What it
+// returns puts that back. Both end the API server for a while. It is for tests with an
+// API server of their own.
+func (e *Env) Save(tb testing.TB) (restore func()) {
+	tb.Helper()
+	data, backup := e.Plane.EtcdData(), tb.TempDir()
+	e.offline(tb, func() error { return os.CopyFS(backup, os.DirFS(data)) })
+	return func() {
+		tb.Helper()
+		e.offline(tb, func() error {
+			return errors.Join(os.RemoveAll(data), os.CopyFS(data, os.DirFS(backup)))
+		})
+	}
+}
+
+// offline does something while neither etcd nor the API server run.
+func (e *Env) offline(tb testing.TB, do func() error) {
+	tb.Helper()
+	err := e.Plane.Kill(tb.Context(), controlplane.APIServer, controlplane.Etcd)
+	if err == nil {
+		err = do()
+	}
+	for _, part := range []controlplane.Part{controlplane.Etcd, controlplane.APIServer} {
+		err = errors.Join(err, e.Plane.StartPart(tb.Context(), part))
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Proxy starts a proxy before the API server that treats requests as choose says, which
+// is called for every one, from any goroutine. It ends with the test.
+func (e *Env) Proxy(tb testing.TB, choose func(*http.Request) Mishap) *Proxy {
+	tb.Helper()
+	p, err := newProxy(tb.Context(), e.Config, choose)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		p.Wait()
+		if err := p.server.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return p
+}
+
+// Scraper returns one that has the ClusterRole patchbay-metrics-reader.
+func (e *Env) Scraper(ctx context.Context) (*Scraper, error) {
+	const namespace, name = "patchbay-system", "prometheus"
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "patchbay-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+	}
+	for _, o := range []client.Object{account, binding} {
+		if err := client.IgnoreAlreadyExists(e.Client.Create(ctx, o)); err != nil {
+			return nil, fmt.Errorf("create %T: %w", o, err)
+		}
+	}
+	right := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:                  "system:serviceaccount:" + namespace + ":" + name,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+	}}
+	err := await(ctx, "the right to read metrics", func(ctx context.Context) error {
+		review := right.DeepCopy()
+		if err := e.Client.Create(ctx, review); err != nil {
+			return fmt.Errorf("ask for rights: %w", err)
+		}
+		if !review.Status.Allowed {
+			return fmt.Errorf("%s may not get /metrics", review.Spec.User)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.ScraperOf(ctx, account)
+}
+
+// ScraperOf returns one with the rights that a ServiceAccount has.
+func (e *Env) ScraperOf(ctx context.Context, account *corev1.ServiceAccount) (*Scraper, error) {
+	token := &authenticationv1.TokenRequest{}
+	if err := e.Client.SubResource("token").Create(ctx, account, token); err != nil {
+		return nil, fmt.Errorf("make token of ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
+	}
+	// The programs' certificates are self-signed.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	return &Scraper{token: token.Status.Token, client: &http.Client{Transport: transport}}, nil
 }

@@ -12,9 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -125,35 +123,4 @@ func readManifest(file string) ([]*unstructured.Unstructured, error) {
 			objects = append(objects, o)
 		}
 	}
-}
-
-// awaitDefinitions waits until all resource definitions are served.
-func awaitDefinitions(ctx context.Context, c client.Client) error {
-	var last string
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		var list apiextensionsv1.CustomResourceDefinitionList
-		if err := c.List(ctx, &list); err != nil {
-			return false, fmt.Errorf("list definitions: %w", err)
-		}
-		for _, d := range list.Items {
-			if !established(d) {
-				last = d.Name
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-	if err != nil {
-		return fmt.Errorf("await definition %s: %w", last, err)
-	}
-	return nil
-}
-
-func established(d apiextensionsv1.CustomResourceDefinition) bool {
-	for _, condition := range d.Status.Conditions {
-		if condition.Type == apiextensionsv1.Established {
-			return condition.Status == apiextensionsv1.ConditionTrue
-		}
-	}
-	return false
 }

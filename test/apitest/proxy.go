@@ -9,14 +9,46 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
-	"testing"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
 )
+
+// Mishap is what becomes of a request on its way through a Proxy.
+type Mishap struct {
+	// Fault is the kind; a client sees a broken connection, as after a crash.
+	Fault Fault
+	// Delay is how late the request is; of one that arrives twice, its second time.
+	Delay time.Duration
+}
+
+// Dice draws mishaps: each kind for percent of the writes, reads are only lost and
+// delayed; delays are below most. Equal seeds draw equal mishaps.
+func Dice(seed uint64, percent int, most time.Duration) func(*http.Request) Mishap {
+	kinds := []Fault{LoseRequest, LoseReply, Late, Twice, LateTwice}
+	var mu sync.Mutex
+	r := rand.New(rand.NewPCG(seed, seed))
+	return func(req *http.Request) Mishap {
+		mu.Lock()
+		defer mu.Unlock()
+		m := Mishap{Delay: time.Duration(r.Int64N(int64(most) + 1))}
+		if n := r.IntN(100); n < len(kinds)*percent {
+			m.Fault = kinds[n/percent]
+		}
+		if req.Method == http.MethodGet && m.Fault > LoseReply {
+			m.Fault = Pass
+		}
+		if m.Fault == Pass && r.IntN(100) >= percent {
+			m.Delay = 0 // most requests meet nothing at all
+		}
+		return m
+	}
+}
 
 // Proxy is a bad network between clients and the API server: a server of its own, so
 // that what it breaks are connections. It forwards whole requests and replies, and so
@@ -28,23 +60,6 @@ type Proxy struct {
 	target   *url.URL
 	choose   func(*http.Request) Mishap
 	late     late
-}
-
-// Proxy starts a proxy before the API server that treats requests as choose says, which
-// is called for every one, from any goroutine. It ends with the test.
-func (e *Env) Proxy(tb testing.TB, choose func(*http.Request) Mishap) *Proxy {
-	tb.Helper()
-	p, err := newProxy(tb.Context(), e.Config, choose)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		p.Wait()
-		if err := p.server.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return p
 }
 
 func newProxy(ctx context.Context, config *rest.Config, choose func(*http.Request) Mishap) (*Proxy, error) {
@@ -121,13 +136,6 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, body []byte, hit 
 	_, _ = w.Write(reply.body) // an error says that the client is gone
 }
 
-// reply is an answer of the API server, read to its end.
-type reply struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
 // forward makes the request of the API server.
 func (p *Proxy) forward(r *http.Request, body []byte) (reply, error) {
 	out := r.Clone(r.Context())
@@ -144,9 +152,52 @@ func (p *Proxy) forward(r *http.Request, body []byte) (reply, error) {
 	return reply{res.StatusCode, res.Header, all}, nil
 }
 
+// reply is an answer of the API server, read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
 // cut ends the client's connection without an answer.
 func cut(w http.ResponseWriter) {
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		_ = conn.Close()
+	}
+}
+
+// late are requests that reach the API server after their callers gave up.
+type late struct {
+	mu   sync.Mutex
+	done []chan struct{} // each closed when its request is through
+}
+
+// after makes a request after a while.
+func (l *late) after(delay time.Duration, request func()) {
+	done := make(chan struct{})
+	l.mu.Lock()
+	l.done = append(l.done, done)
+	l.mu.Unlock()
+	go func() {
+		defer close(done)
+		time.Sleep(delay)
+		request()
+	}()
+}
+
+// wait returns when none is left. More may come meanwhile, which a WaitGroup would not
+// allow.
+func (l *late) wait() {
+	for {
+		l.mu.Lock()
+		done := l.done
+		l.done = nil
+		l.mu.Unlock()
+		if len(done) == 0 {
+			return
+		}
+		for _, d := range done {
+			<-d
+		}
 	}
 }

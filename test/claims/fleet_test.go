@@ -75,6 +75,28 @@ func (f *fleet) names() []string {
 	return names
 }
 
+// index is the place of a node in the fleet.
+func (f *fleet) index(h *host) int {
+	for i := range f.hosts {
+		if f.hosts[i] == h {
+			return i
+		}
+	}
+	return -1
+}
+
+// stats adds up what the daemons of the moment count.
+func (f *fleet) stats() claims.Stats {
+	var sum claims.Stats
+	for _, h := range f.hosts {
+		one := h.daemon.Load().Stats()
+		sum.FromHold += one.FromHold
+		sum.Committed += one.Committed
+		sum.Exhausted += one.Exhausted
+	}
+	return sum
+}
+
 // start begins a life: it takes over the journal, and compares it with the cluster in
 // the background.
 func (h *host) start() *daemon {

@@ -183,15 +183,3 @@ func (s *storm) empty(t *testing.T) {
 	}
 	t.Logf("%d bits were collected that nobody covered", freed)
 }
-
-// stats adds up what the daemons of the moment count.
-func (f *fleet) stats() claims.Stats {
-	var sum claims.Stats
-	for _, h := range f.hosts {
-		one := h.daemon.Load().Stats()
-		sum.FromHold += one.FromHold
-		sum.Committed += one.Committed
-		sum.Exhausted += one.Exhausted
-	}
-	return sum
-}

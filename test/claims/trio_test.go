@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/objects"
@@ -104,5 +107,26 @@ func (l *trio) end(t *testing.T) {
 	eventually(t, "nothing is left", func() error {
 		_, err := l.steward.Audit(t.Context(), claims.KeyOf(l.net))
 		return errors.Join(err, used(t, l.env, l.net, 0), unheld(t, l.env, l.net))
+	})
+}
+
+// forgetNode does what the controller does some time after a Node was deleted.
+func (l *trio) forgetNode(t *testing.T, h *host) {
+	t.Helper()
+	list := &v1.DanmEpList{}
+	if err := l.env.Client.List(t.Context(), list, client.InNamespace(l.ns), client.MatchingFields{"spec.Host": h.name}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		if err := remove(t.Context(), l.env.Client, &list.Items[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the node is evicted", func() error {
+		_, err := l.steward.Evict(t.Context(), claims.KeyOf(l.net), map[string]string{h.name: h.uid})
+		if err == nil && len(list.Items) == 0 {
+			err = errors.New("it had no DanmEps")
+		}
+		return err
 	})
 }

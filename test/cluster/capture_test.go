@@ -43,28 +43,6 @@ func (c *cluster) capture(t *testing.T, node, netns, ifc string) *capture {
 	return p
 }
 
-// background runs a command on a node until the test ends. What it starts ends with it.
-func (c *cluster) background(t *testing.T, node, command string) {
-	t.Helper()
-	pid := fmt.Sprintf("/run/background-%d.pid", time.Now().UnixNano())
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = c.lab.Exec(ctx, node, "sh", "-c", "echo $$ >"+pid+"; exec "+command) // until it is killed
-	}()
-	t.Cleanup(func() {
-		defer cancel()
-		ending, stop := context.WithTimeout(ctx, patience)
-		defer stop()
-		if _, err := c.lab.Exec(ending, node, "sh", "-c", "kill $(cat "+pid+"); rm -f "+pid); err != nil {
-			t.Errorf("end %s: %v", command, err)
-			cancel()
-		}
-		<-ended
-	})
-}
-
 // packets are what was captured so far. The inner frame of a VXLAN is on a line of its
 // own; a packet begins with the time.
 func (p *capture) packets(ctx context.Context) ([]string, error) {

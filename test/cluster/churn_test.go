@@ -7,7 +7,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"testing"
 	"time"
@@ -66,65 +65,4 @@ func (c *cluster) churn(t *testing.T, ns, network string, cidr netip.Prefix, fau
 	c.deleteAll(t, ns)
 	fault(t.Context())
 	c.gone(t, ns, network, cidr)
-}
-
-// settled says what is wrong when want Pods are to run on the network: DanmEps and the
-// kernels of all nodes have to have the same want addresses, the bitmap these and what
-// nodes keep ready, and the journals no other sandbox.
-func (c *cluster) settled(ctx context.Context, network string, cidr netip.Prefix, want int) string {
-	return c.settledOn(ctx, c.nodes, network, cidr, want)
-}
-
-// settledOn is settled for the nodes that are on.
-func (c *cluster) settledOn(ctx context.Context, nodes []string, network string, cidr netip.Prefix, want int) string {
-	l, err := c.ledger(ctx, network)
-	if err != nil {
-		return err.Error()
-	}
-	if wrong := l.wrong(); wrong != "" {
-		return wrong
-	}
-	if len(l.endpoints) != want {
-		return fmt.Sprintf("%d addresses have a DanmEp, want %d", len(l.endpoints), want)
-	}
-	if both := l.lingering(); len(both) > 0 {
-		return fmt.Sprintf("%v have DanmEps and are held, too", both)
-	}
-	kernel, sandboxes, err := c.onNodes(ctx, nodes, network, cidr)
-	if err != nil {
-		return err.Error()
-	}
-	if !maps.Equal(kernel, l.endpoints) {
-		return fmt.Sprintf("the nodes' kernels have %v, the DanmEps %v", sorted(kernel), sorted(l.endpoints))
-	}
-	if sandboxes != want {
-		return fmt.Sprintf("the journals have %d sandboxes on the network, want %d", sandboxes, want)
-	}
-	return ""
-}
-
-// onNodes are the network's addresses in the nodes' kernels, and how many sandboxes
-// their journals have on it. An address on two live interfaces is an error.
-func (c *cluster) onNodes(
-	ctx context.Context, nodes []string, network string, cidr netip.Prefix,
-) (kernel map[netip.Addr]bool, sandboxes int, err error) {
-	kernel = map[netip.Addr]bool{}
-	for _, node := range nodes {
-		found, err := c.sandboxAddresses(ctx, node, cidr)
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, a := range found {
-			if kernel[a] {
-				return nil, 0, fmt.Errorf("%v is on two live interfaces", a)
-			}
-			kernel[a] = true
-		}
-		boxes, err := c.sandboxes(ctx, node, network)
-		if err != nil {
-			return nil, 0, err
-		}
-		sandboxes += len(boxes)
-	}
-	return kernel, sandboxes, nil
 }

@@ -70,20 +70,3 @@ func saysFull(message, network string, inUse int) bool {
 	return strings.Contains(message, network) && number.MatchString(message) &&
 		strings.Contains(message, "delete Pods or enlarge")
 }
-
-// warm waits until each node keeps at least so many addresses of a network ready.
-func (c *cluster) warm(t *testing.T, network string, least int) {
-	t.Helper()
-	c.await(t.Context(), t, fmt.Sprintf("each node keeps %d addresses of %s ready", least, network), func(ctx context.Context) string {
-		l, err := c.ledger(ctx, network)
-		if err != nil {
-			return err.Error()
-		}
-		for _, node := range c.nodes {
-			if has := l.unused(node); len(has) < least {
-				return fmt.Sprintf("%s has %v", node, has)
-			}
-		}
-		return ""
-	})
-}

@@ -71,22 +71,6 @@ func TestForceDeletedPodKeepsItsAddress(t *testing.T) {
 	}
 }
 
-// holders are the nodes whose sandboxes have an address, once for each.
-func (c *cluster) holders(t *testing.T, addr netip.Addr) []string {
-	t.Helper()
-	var nodes []string
-	for _, node := range c.nodes {
-		found, err := c.sandboxAddresses(t.Context(), node, netip.PrefixFrom(addr, addr.BitLen()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range found {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes
-}
-
 // signal sends a signal to a program of a node.
 func (c *cluster) signal(t *testing.T, node, signal, program string) {
 	t.Helper()
@@ -95,16 +79,6 @@ func (c *cluster) signal(t *testing.T, node, signal, program string) {
 	script := fmt.Sprintf("kill -%s $(pidof %s)", signal, program)
 	if _, err := c.lab.Exec(ctx, node, "sh", "-c", script); err != nil {
 		t.Fatalf("send SIG%s to %s on %s: %v", signal, program, node, err)
-	}
-}
-
-// startNode switches a node on and waits until it is ready.
-func (c *cluster) startNode(t *testing.T, node string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-	defer cancel()
-	if err := c.lab.StartNode(ctx, node); err != nil {
-		t.Fatalf("start %s: %v", node, err)
 	}
 }
 

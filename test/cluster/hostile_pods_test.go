@@ -167,17 +167,6 @@ func TestHostilePodLeavesNoBareNIC(t *testing.T) {
 	c.survives(t, victim, partner, attacks)
 }
 
-// start creates Pods and waits until all of them run.
-func (c *cluster) start(t *testing.T, pods ...*corev1.Pod) {
-	t.Helper()
-	for _, p := range pods {
-		c.create(t, p)
-	}
-	for _, p := range pods {
-		c.running(t.Context(), t, p)
-	}
-}
-
 // installFrames puts the attackers' program on all nodes. Pods see it by mountFrames.
 func (c *cluster) installFrames(t *testing.T) {
 	t.Helper()

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,54 +84,6 @@ func linkLocal(mac string) string {
 	var b [6]int
 	_, _ = fmt.Sscanf(mac, "%x:%x:%x:%x:%x:%x", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5])
 	return fmt.Sprintf("fe80::%x:%xff:fe%02x:%x", (b[0]^2)<<8|b[1], b[2], b[3], b[4]<<8|b[5])
-}
-
-// onNode runs a script on a node and returns what it prints.
-func (c *cluster) onNode(t *testing.T, node, script string) string {
-	t.Helper()
-	out, err := c.lab.Exec(t.Context(), node, "sh", "-c", script)
-	if err != nil {
-		t.Fatalf("on %s: %s: %v\n%s", node, script, err, out)
-	}
-	return out
-}
-
-// onPod runs a script in a Pod and returns what it prints. It runs it again until
-// that has the script's last words: under load an exec may come back without them.
-func (c *cluster) onPod(t *testing.T, p *corev1.Pod, script, last string) (out string) {
-	t.Helper()
-	c.await(t.Context(), t, "a script ran in Pod "+p.Name, func(ctx context.Context) string {
-		var err error
-		out, err = c.lab.Kubectl(ctx, "exec", "-n", p.Namespace, p.Name, "--", "sh", "-c", script)
-		if err != nil || !strings.HasSuffix(strings.TrimSpace(out), last) {
-			return fmt.Sprintf("%s: %v\n%s", script, err, out)
-		}
-		return ""
-	})
-	return out
-}
-
-// vtep is a node's first address on the trunk.
-func (c *cluster) vtep(t *testing.T, node string) string {
-	t.Helper()
-	return c.addressOf(t, node, trunk)
-}
-
-// addressOf is a node's first address on a NIC, as its NodeNetwork says.
-func (c *cluster) addressOf(t *testing.T, node, nicName string) string {
-	t.Helper()
-	var nn v1.NodeNetwork
-	if err := c.Get(t.Context(), client.ObjectKey{Name: node}, &nn); err != nil {
-		t.Fatal(err)
-	}
-	for _, nic := range nn.Status.NICs {
-		if nic.Name == nicName && len(nic.Addresses) > 0 {
-			address, _, _ := strings.Cut(nic.Addresses[0], "/")
-			return address
-		}
-	}
-	t.Fatalf("NodeNetwork %s has no address of %s: %+v", node, nicName, nn.Status.NICs)
-	return ""
 }
 
 // readyIs waits for a network's condition Ready.

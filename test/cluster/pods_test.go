@@ -56,56 +56,6 @@ func keep(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// burst creates n Pods on a node in one go.
-func (c *cluster) burst(t *testing.T, n int, ns, prefix, node, interfaces string) []*corev1.Pod {
-	t.Helper()
-	var pods []*corev1.Pod
-	for i := range n {
-		p := pod(ns, fmt.Sprintf("%s-%d", prefix, i), node, interfaces)
-		c.create(t, p) // its end comes before that of its network
-		pods = append(pods, p)
-	}
-	return pods
-}
-
-// runningPods counts the Pods of a namespace that run.
-func (c *cluster) runningPods(ctx context.Context, ns string) (int, error) {
-	var list corev1.PodList
-	if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, p := range list.Items {
-		if p.Status.Phase == corev1.PodRunning {
-			n++
-		}
-	}
-	return n, nil
-}
-
-// deletePods deletes all Pods of a namespace and waits until the network's books have
-// no Pod any more.
-func (c *cluster) deletePods(t *testing.T, ns, network string, cidr netip.Prefix) {
-	t.Helper()
-	c.deleteAll(t, ns)
-	c.gone(t, ns, network, cidr)
-}
-
-// gone waits until nothing is left of a namespace's Pods, anywhere.
-func (c *cluster) gone(t *testing.T, ns, network string, cidr netip.Prefix) {
-	t.Helper()
-	c.await(t.Context(), t, "nothing is left of the Pods", func(ctx context.Context) string {
-		var list corev1.PodList
-		if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
-			return err.Error()
-		}
-		if n := len(list.Items); n > 0 {
-			return fmt.Sprintf("%d Pods are there", n)
-		}
-		return c.settled(ctx, network, cidr, 0)
-	})
-}
-
 // namespace makes a namespace for one test and takes it away at its end.
 func (c *cluster) namespace(t *testing.T) string {
 	t.Helper()
@@ -209,6 +159,17 @@ func (c *cluster) deleteAll(t *testing.T, ns string) {
 	})
 }
 
+// start creates Pods and waits until all of them run.
+func (c *cluster) start(t *testing.T, pods ...*corev1.Pod) {
+	t.Helper()
+	for _, p := range pods {
+		c.create(t, p)
+	}
+	for _, p := range pods {
+		c.running(t.Context(), t, p)
+	}
+}
+
 // running waits until a Pod runs.
 func (c *cluster) running(ctx context.Context, t *testing.T, p *corev1.Pod) {
 	t.Helper()
@@ -220,6 +181,56 @@ func (c *cluster) running(ctx context.Context, t *testing.T, p *corev1.Pod) {
 			return ""
 		}
 		return fmt.Sprintf("it is %s; its Events:\n%s", p.Status.Phase, strings.Join(c.events(ctx, p), "\n"))
+	})
+}
+
+// burst creates n Pods on a node in one go.
+func (c *cluster) burst(t *testing.T, n int, ns, prefix, node, interfaces string) []*corev1.Pod {
+	t.Helper()
+	var pods []*corev1.Pod
+	for i := range n {
+		p := pod(ns, fmt.Sprintf("%s-%d", prefix, i), node, interfaces)
+		c.create(t, p) // its end comes before that of its network
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+// runningPods counts the Pods of a namespace that run.
+func (c *cluster) runningPods(ctx context.Context, ns string) (int, error) {
+	var list corev1.PodList
+	if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, p := range list.Items {
+		if p.Status.Phase == corev1.PodRunning {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// deletePods deletes all Pods of a namespace and waits until the network's books have
+// no Pod any more.
+func (c *cluster) deletePods(t *testing.T, ns, network string, cidr netip.Prefix) {
+	t.Helper()
+	c.deleteAll(t, ns)
+	c.gone(t, ns, network, cidr)
+}
+
+// gone waits until nothing is left of a namespace's Pods, anywhere.
+func (c *cluster) gone(t *testing.T, ns, network string, cidr netip.Prefix) {
+	t.Helper()
+	c.await(t.Context(), t, "nothing is left of the Pods", func(ctx context.Context) string {
+		var list corev1.PodList
+		if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
+			return err.Error()
+		}
+		if n := len(list.Items); n > 0 {
+			return fmt.Sprintf("%d Pods are there", n)
+		}
+		return c.settled(ctx, network, cidr, 0)
 	})
 }
 
@@ -252,4 +263,60 @@ func (c *cluster) endpoints(ctx context.Context, p *corev1.Pod) (map[string]v1.D
 		}
 	}
 	return byName, nil
+}
+
+// addresses are a Pod's on an interface, as its DanmEp says once there is one.
+func (c *cluster) addresses(t *testing.T, p *corev1.Pod, ifc string) []netip.Addr {
+	t.Helper()
+	var ep v1.DanmEp
+	c.await(t.Context(), t, "DanmEp of "+p.Name+"'s "+ifc+" exists", func(ctx context.Context) string {
+		eps, err := c.endpoints(ctx, p)
+		if err != nil {
+			return err.Error()
+		}
+		var ok bool
+		if ep, ok = eps[ifc]; !ok {
+			return "there is none"
+		}
+		return ""
+	})
+	var found []netip.Addr
+	for _, text := range []string{ep.Spec.Interface.Address, ep.Spec.Interface.AddressIPv6} {
+		if a, err := netip.ParsePrefix(text); err == nil {
+			found = append(found, a.Addr())
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("DanmEp %s has no address: %+v", ep.Name, ep.Spec)
+	}
+	return found
+}
+
+// ping sends from one Pod to the other's addresses on an interface, from its own.
+func (c *cluster) ping(t *testing.T, from, to *corev1.Pod, ifc string) {
+	t.Helper()
+	for _, target := range c.addresses(t, to, ifc) {
+		args := []string{"exec", "-n", from.Namespace, from.Name, "--", "ping", "-c", "1", "-W", "2", "-I", ifc, target.String()}
+		c.await(t.Context(), t, from.Name+" reaches "+target.String()+" on "+ifc, func(ctx context.Context) string {
+			if out, err := c.lab.Kubectl(ctx, args...); err != nil {
+				return err.Error() + "\n" + out
+			}
+			return ""
+		})
+	}
+}
+
+// onPod runs a script in a Pod and returns what it prints. It runs it again until
+// that has the script's last words: under load an exec may come back without them.
+func (c *cluster) onPod(t *testing.T, p *corev1.Pod, script, last string) (out string) {
+	t.Helper()
+	c.await(t.Context(), t, "a script ran in Pod "+p.Name, func(ctx context.Context) string {
+		var err error
+		out, err = c.lab.Kubectl(ctx, "exec", "-n", p.Namespace, p.Name, "--", "sh", "-c", script)
+		if err != nil || !strings.HasSuffix(strings.TrimSpace(out), last) {
+			return fmt.Sprintf("%s: %v\n%s", script, err, out)
+		}
+		return ""
+	})
+	return out
 }

@@ -7,7 +7,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -38,47 +37,6 @@ func TestPodsReachEachOther(t *testing.T) {
 		c.ping(t, pods[0], pods[1], ifc)
 		c.ping(t, pods[1], pods[0], ifc)
 	}
-}
-
-// ping sends from one Pod to the other's addresses on an interface, from its own.
-func (c *cluster) ping(t *testing.T, from, to *corev1.Pod, ifc string) {
-	t.Helper()
-	for _, target := range c.addresses(t, to, ifc) {
-		args := []string{"exec", "-n", from.Namespace, from.Name, "--", "ping", "-c", "1", "-W", "2", "-I", ifc, target.String()}
-		c.await(t.Context(), t, from.Name+" reaches "+target.String()+" on "+ifc, func(ctx context.Context) string {
-			if out, err := c.lab.Kubectl(ctx, args...); err != nil {
-				return err.Error() + "\n" + out
-			}
-			return ""
-		})
-	}
-}
-
-// addresses are a Pod's on an interface, as its DanmEp says once there is one.
-func (c *cluster) addresses(t *testing.T, p *corev1.Pod, ifc string) []netip.Addr {
-	t.Helper()
-	var ep v1.DanmEp
-	c.await(t.Context(), t, "DanmEp of "+p.Name+"'s "+ifc+" exists", func(ctx context.Context) string {
-		eps, err := c.endpoints(ctx, p)
-		if err != nil {
-			return err.Error()
-		}
-		var ok bool
-		if ep, ok = eps[ifc]; !ok {
-			return "there is none"
-		}
-		return ""
-	})
-	var found []netip.Addr
-	for _, text := range []string{ep.Spec.Interface.Address, ep.Spec.Interface.AddressIPv6} {
-		if a, err := netip.ParsePrefix(text); err == nil {
-			found = append(found, a.Addr())
-		}
-	}
-	if len(found) == 0 {
-		t.Fatalf("DanmEp %s has no address: %+v", ep.Name, ep.Spec)
-	}
-	return found
 }
 
 // What users were told to write works: the older annotation, a static address, a

@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"path"
 	"strings"
 	"testing"
@@ -17,16 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/patchbay-cni/patchbay/cni/wire"
-	"github.com/patchbay-cni/patchbay/daemon/attach"
 	"github.com/patchbay-cni/patchbay/test/lab/remote"
 )
-
-// sandbox is a Pod's sandbox with an interface on the network that was asked for.
-type sandbox struct {
-	node    string
-	record  *attach.Record
-	address netip.Addr
-}
 
 // alive are the sandboxes among some whose network namespace is there: containerd
 // removes it after a successful DEL only.

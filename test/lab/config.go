@@ -3,12 +3,20 @@
 package lab
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
+	"github.com/patchbay-cni/patchbay/test/lab/fabric"
 	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
 
@@ -70,6 +78,17 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.checkBin()
 }
 
+// named fills in and checks the name only: what is enough to find a lab.
+func (c Config) named() (Config, error) {
+	if c.Name == "" {
+		c.Name = DefaultName
+	}
+	if !names.MatchString(c.Name) {
+		return c, fmt.Errorf("check lab's name %q: want up to 24 lower-case letters, digits and hyphens", c.Name)
+	}
+	return c, nil
+}
+
 func (c Config) checkBin() error {
 	for _, name := range []string{program, "kubernetes/kubelet", "kubernetes/kubectl"} {
 		if _, err := os.Stat(filepath.Join(c.Bin, name)); err != nil {
@@ -103,4 +122,136 @@ func findBin() (string, error) {
 // source returns a path in the module whose bin/ the programs are in.
 func (c Config) source(path ...string) string {
 	return filepath.Join(append([]string{c.Bin, ".."}, path...)...)
+}
+
+// ErrMachine says that a lab cannot run on this machine as it is.
+var ErrMachine = errors.New("this machine cannot run a lab")
+
+// programs are what the lab and its nodes execute; scripts/install-packages brings them.
+func programs() []string {
+	return []string{
+		"containerd", "ctr", "runc", "etcd", "mkfs.ext4", "ip", "nft", "nsenter", "sysctl", "modprobe",
+		"/usr/lib/cni/bridge", "/usr/lib/cni/host-local", "/usr/bin/busybox",
+	}
+}
+
+// checkMachine says at once what would fail minutes later, in a place hard to find.
+func (c Config) checkMachine() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w: not run by root, whom a network namespace needs", ErrMachine)
+	}
+	for _, name := range programs() {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("%w (make packages): %w", ErrMachine, err)
+		}
+	}
+	return c.checkMemory("/dev/shm")
+}
+
+// checkMemory looks at the file system that guests take their memory from. When it is
+// full they die of SIGBUS.
+func (c Config) checkMemory(dir string) error {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return fmt.Errorf("look at %s: %w", dir, err)
+	}
+	const mebi = 1 << 20
+	size, need := int64(s.Blocks)*s.Bsize/mebi, int64(c.Nodes)*int64(c.Memory)
+	if size < need {
+		return fmt.Errorf("%w: %s has %d MiB, %d nodes of %d MiB need %d", ErrMachine, dir, size, c.Nodes, c.Memory, need)
+	}
+	return nil
+}
+
+func (c Config) save() error {
+	raw, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode lab: %w", err)
+	}
+	next := c.path(stateFile) + ".new"
+	if err := os.WriteFile(next, raw, 0o644); err != nil {
+		return fmt.Errorf("save lab: %w", err)
+	}
+	return os.Rename(next, c.path(stateFile))
+}
+
+// lock makes the lab's folder and keeps other commands from changing the lab. What it
+// returns unlocks; the kernel does, too, when the process dies.
+func (c Config) lock() (unlock func(), err error) {
+	for {
+		if err := os.MkdirAll(c.dir(), 0o755); err != nil {
+			return nil, fmt.Errorf("make lab's folder: %w", err)
+		}
+		f, err := os.Open(c.dir())
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("lock lab: %w", err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			return nil, errors.Join(fmt.Errorf("lock lab: %w", err), f.Close())
+		}
+		// Another command's down may have removed the folder that is locked now.
+		mine, err1 := f.Stat()
+		current, err2 := os.Stat(c.dir())
+		if err1 == nil && err2 == nil && os.SameFile(mine, current) {
+			return func() { _ = f.Close() }, nil
+		}
+		_ = f.Close()
+	}
+}
+
+func (c Config) dir() string { return filepath.Join(runDir, c.Name) }
+
+func (c Config) disks() string { return filepath.Join(diskDir, c.Name) }
+
+func (c Config) path(name string) string { return filepath.Join(c.dir(), name) }
+
+func (c Config) fabric() fabric.Fabric { return fabric.Fabric{Netns: "pb-" + c.Name} }
+
+func (c Config) plane() controlplane.Config {
+	return controlplane.Config{
+		Dir:               c.path(planeDir),
+		Bin:               filepath.Join(c.Bin, "kubernetes"),
+		Netns:             c.fabric().Netns,
+		Address:           fabric.Gateway(),
+		Port:              fabric.APIPort,
+		ControllerManager: true,
+		Scheduler:         true,
+	}
+}
+
+func (c Config) nodes() ([]string, error) {
+	entries, err := os.ReadDir(c.path(nodesDir))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	var ports []fabric.Port
+	for _, e := range entries {
+		if p, err := port(e.Name()); err == nil {
+			ports = append(ports, p)
+		}
+	}
+	slices.Sort(ports)
+	var all []string
+	for _, p := range ports {
+		all = append(all, nodeName(p))
+	}
+	return all, nil
+}
+
+func (c Config) nodeDir(name string) string { return filepath.Join(c.path(nodesDir), name) }
+
+// hubImage is larger than all others together, and no lab runs a hub: to import it was
+// most of a node's first boot.
+const hubImage = "patchbay-hub.tar"
+
+// builtImages are those of the product, from `make images`, without the hub's.
+func (c Config) builtImages() ([]string, error) {
+	built, err := filepath.Glob(filepath.Join(c.Bin, "images", "*.tar"))
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	return slices.DeleteFunc(built, func(file string) bool { return filepath.Base(file) == hubImage }), nil
 }

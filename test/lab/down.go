@@ -3,10 +3,13 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/test/lab/netns"
@@ -69,4 +72,77 @@ func (c Config) killPlane(ctx context.Context) error {
 		return nil //nolint:nilerr // see above
 	}
 	return plane.Kill(ctx, plane.Parts()...)
+}
+
+// Leftovers lists what there is of a lab: processes, its network namespace (and so its
+// links), mounts and folders. After Down it is empty.
+func Leftovers(name string) ([]string, error) {
+	config, err := Config{Name: name}.named()
+	if err != nil {
+		return nil, err
+	}
+	var left []string
+	if netns.Exists(config.fabric().Netns) {
+		left = append(left, "network namespace "+config.fabric().Netns)
+	}
+	for _, dir := range []string{config.dir(), config.disks()} {
+		if _, err := os.Stat(dir); err == nil {
+			left = append(left, "folder "+dir)
+		}
+	}
+	mounts, err := config.mounts()
+	if err != nil {
+		return nil, err
+	}
+	processes, err := config.processes()
+	if err != nil {
+		return nil, err
+	}
+	return append(append(left, mounts...), processes...), nil
+}
+
+func (c Config) mounts() ([]string, error) {
+	raw, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	var found []string
+	for line := range strings.Lines(string(raw)) {
+		if c.mentionedIn(strings.Fields(line)) || strings.Contains(line, netns.Path(c.fabric().Netns)+" ") {
+			found = append(found, "mount "+strings.TrimSpace(line))
+		}
+	}
+	return found, nil
+}
+
+// processes have the lab's folders on their command line, all but this one's.
+func (c Config) processes() ([]string, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var found []string
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		args := strings.FieldsFunc(string(bytes.TrimRight(raw, "\x00")), func(r rune) bool { return r == 0 || r == '=' })
+		if c.mentionedIn(args) && file != fmt.Sprintf("/proc/%d/cmdline", os.Getpid()) {
+			found = append(found, "process "+strings.TrimSuffix(strings.TrimPrefix(file, "/proc/"), "/cmdline")+" "+args[0])
+		}
+	}
+	return found, nil
+}
+
+// mentionedIn tells whether a word is a path of the lab's.
+func (c Config) mentionedIn(words []string) bool {
+	for _, w := range words {
+		for _, dir := range []string{c.dir(), c.disks()} {
+			if w == dir || strings.HasPrefix(w, dir+"/") || strings.HasPrefix(w, "unix://"+dir+"/") {
+				return true
+			}
+		}
+	}
+	return false
 }

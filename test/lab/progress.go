@@ -41,9 +41,3 @@ func (p *progress) step(what string, fn func() error) error {
 	p.printf("%s: done in %.1fs", what, time.Since(begin).Seconds())
 	return nil
 }
-
-// Report makes the lab tell about its steps from now on.
-func (l *Lab) Report(out io.Writer) { l.log = newProgress(out) }
-
-// Step reports fn as a step of the lab's.
-func (l *Lab) Step(what string, fn func() error) error { return l.log.step(what, fn) }

@@ -5,13 +5,11 @@
 package placement
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -45,38 +43,6 @@ func TestKCP7Capacity(t *testing.T) {
 		return nil
 	})
 	w.awaitReplicas(t, ns, map[string]int32{"east": 1, "west": 3})
-}
-
-// cluster patches a Cluster, as an infrastructure person does.
-func (w *world) cluster(t *testing.T, name, patch string) {
-	t.Helper()
-	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := w.Hub.Client.Patch(context.Background(), c, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// scale sets the replicas of the Deployment web at the hub.
-func (w *world) scale(t *testing.T, ns string, n int) {
-	t.Helper()
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
-	if err := w.Hub.Client.Patch(t.Context(), object("apps/v1", "Deployment", ns, "web"), patch); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// assignment finds the Assignment of an object.
-func (w *world) assignment(ctx context.Context, ns, kind, name string) (*v1alpha1.Assignment, error) {
-	var list v1alpha1.AssignmentList
-	if err := w.Hub.Client.List(ctx, &list, client.InNamespace(ns)); err != nil {
-		return nil, err
-	}
-	for i, a := range list.Items {
-		if a.Spec.Object.Kind == kind && a.Spec.Object.Name == name {
-			return &list.Items[i], nil
-		}
-	}
-	return nil, fmt.Errorf("no Assignment of %s %s", kind, name)
 }
 
 // placement is a policy for all of a namespace.

@@ -5,7 +5,6 @@
 package placement
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -52,31 +51,6 @@ spec: {clusters: {names: [east]}, onDelete: %s}
 			}
 		})
 	}
-}
-
-// forgotten tells what of an object is left at the hub.
-func (w *world) forgotten(t *testing.T, o client.Object) error {
-	t.Helper()
-	err := w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o), fresh(o))
-	if err == nil {
-		return errors.New("it is there still")
-	}
-	return errors.Join(client.IgnoreNotFound(err), w.unworked(t, o.GetNamespace()))
-}
-
-// unworked tells which Work there still is of objects in a namespace.
-func (w *world) unworked(t *testing.T, ns string) error {
-	t.Helper()
-	works := &v1alpha1.WorkList{}
-	if err := w.Hub.Client.List(t.Context(), works); err != nil {
-		return err
-	}
-	for _, one := range works.Items {
-		if one.Spec.Source.Namespace == ns {
-			return fmt.Errorf("Work %s/%s is there still", one.Namespace, one.Name)
-		}
-	}
-	return nil
 }
 
 // checkLetGo looks for signs that an object is ours.

@@ -5,16 +5,32 @@
 package placement
 
 import (
+	"bytes"
+	"context"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
+
+// broken judges all writes, and says what is against I1 to I4 and I6 to I8.
+func (x *watcher) broken() []string {
+	inOrder(x.all)
+	return slices.Concat(x.brokenOrders(), x.brokenAvailable(), x.brokenFields(), x.brokenInventory(), x.brokenBounds(), x.brokenSecrets())
+}
 
 // level is how one Deployment stands in one cluster.
 type level struct{ asked, available int64 }
@@ -154,4 +170,207 @@ func step(value any, element fieldpath.PathElement) any {
 		}
 	}
 	return nil
+}
+
+// brokenOrders is I2, I3 and I6: whatever we delete has an order for its UID, no decision leaves
+// a cluster that no person has asked for, and each makes at most one creation, where it newly
+// wants the object, and one deletion, where it no longer does. A creation more is for each time
+// that somebody else deletes the object, unless it is a Pod.
+func (x *watcher) brokenOrders() []string {
+	l := &ledger{
+		spots: map[spot]*held{}, last: map[string]v1alpha1.AssignmentSpec{}, uids: map[string]types.UID{}, asked: newAsked(),
+	}
+	for _, one := range x.all {
+		if one.cluster == "" {
+			if err := l.asked.note(one); err != nil {
+				l.breaksf("I6: %s cannot be read: %v", one, err)
+			}
+		}
+		deletes := strings.HasPrefix(one.Verb, "delete")
+		switch {
+		case one.cluster == "" && one.Resource == "works":
+			l.order(one)
+		case one.cluster == "" && one.Resource == "assignments" && one.Subresource == "" && !deletes:
+			l.decide(one)
+		case one.applied() && deletes:
+			l.removed(one)
+		case one.applied() && one.Created:
+			l.created(one)
+		case one.cluster != "" && deletes:
+			l.at(one.cluster, one.Key()).mayCreate = one.Resource != "pods" // these are never made again
+		}
+		if uid := one.Object.GetUID(); one.cluster != "" && uid != "" {
+			h := l.at(one.cluster, one.Key())
+			h.uid, h.source = uid, types.UID(one.Object.GetAnnotations()[v1alpha1.SourceUIDAnnotation])
+			h.mayCreate = h.mayCreate && one.Verb != seeded // it is there already
+		}
+	}
+	return l.broken
+}
+
+// brokenBounds is I7: no object of our kinds is too large.
+func (x *watcher) brokenBounds() (broken []string) {
+	for _, one := range x.all {
+		if one.Group != v1alpha1.GroupName {
+			continue
+		}
+		if raw, err := one.Object.MarshalJSON(); err != nil || len(raw) > v1alpha1.MaxObjectBytes {
+			broken = append(broken, fmt.Sprintf("I7: %s has %d bytes (%v)", one, len(raw), err))
+		}
+	}
+	return broken
+}
+
+// secretValues are the values that the Secrets of the test's namespaces have had at the hub.
+func (x *watcher) secretValues() [][]byte {
+	found := map[string]bool{}
+	for _, one := range x.all {
+		if one.cluster != "" || one.Group != "" || one.Resource != "secrets" || !slices.Contains(x.namespaces, one.Namespace) {
+			continue
+		}
+		data, _, _ := unstructured.NestedStringMap(one.Object.Object, "data")
+		for _, encoded := range data {
+			if value, err := base64.StdEncoding.DecodeString(encoded); err == nil && len(value) >= minValue {
+				found[string(value)] = true
+			}
+		}
+	}
+	var values [][]byte
+	for _, value := range slices.Sorted(maps.Keys(found)) {
+		values = append(values, []byte(value))
+	}
+	return values
+}
+
+// minValue is how long a value in a Secret must be for the watcher to look for it: shorter
+// ones are in other things by chance.
+const minValue = 12
+
+// forms are how a value may be written somewhere: as it is, and in base64, alone or in the
+// middle of something longer, whatever stands before it.
+func forms(value []byte) [][]byte {
+	all := [][]byte{value}
+	for before := range 3 {
+		encoded := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), value...))
+		first := (before*8 + 5) / 6           // the first character that the value alone decides
+		last := (before + len(value)) * 8 / 6 // one behind the last
+		all = append(all, []byte(encoded[first:last]))
+	}
+	return all
+}
+
+// has returns what tells whether a text has one of the values.
+func (x *watcher) has() func(text []byte) bool {
+	var wanted [][]byte
+	for _, value := range x.secretValues() {
+		wanted = append(wanted, forms(value)...)
+	}
+	return func(text []byte) bool {
+		return slices.ContainsFunc(wanted, func(form []byte) bool { return bytes.Contains(text, form) })
+	}
+}
+
+// brokenSecrets is I8, as far as writes tell: no value of a Secret is written into anything else.
+func (x *watcher) brokenSecrets() (broken []string) {
+	if len(x.secretValues()) == 0 {
+		return nil
+	}
+	has := x.has()
+	for _, one := range x.all {
+		if one.Resource != "secrets" && (has(one.Request) || has(encoded(one.Object)) || has([]byte(one.URI))) {
+			broken = append(broken, fmt.Sprintf("I8: %s in %q has a Secret's value", one, one.cluster))
+		}
+	}
+	return broken
+}
+
+// encoded is an object as JSON; nothing for a write whose answer was none.
+func encoded(o unstructured.Unstructured) []byte {
+	if len(o.Object) == 0 {
+		return nil
+	}
+	raw, err := o.MarshalJSON()
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return raw
+}
+
+// leaks is I8 in all that the hub and the clusters have in etcd, raw, and in the logs of our
+// programs: where values of Secrets are that is no Secret. Seen is how many Secrets in each etcd
+// have a value.
+func (x *watcher) leaks(ctx context.Context, w *world) (broken []string, seen map[string]int, err error) {
+	seen = map[string]int{}
+	if len(x.secretValues()) == 0 {
+		return nil, seen, nil
+	}
+	has, planes := x.has(), map[string]*bed.Plane{"hub": w.Hub}
+	for name, c := range w.Clusters {
+		planes[name] = c.Plane
+	}
+	for name, p := range planes {
+		if p.Control == nil {
+			continue // a hub that was made by patchbay-hub up: its etcd is its own
+		}
+		err = errors.Join(err, p.Stored(ctx, func(key string, value []byte) {
+			switch {
+			case !has(value) && !has([]byte(key)):
+			case strings.HasPrefix(key, "/secrets/"):
+				seen[name]++
+			default:
+				broken = append(broken, fmt.Sprintf("I8: etcd of %s has a Secret's value in %s", name, key))
+			}
+		}))
+	}
+	logs, globErr := filepath.Glob(filepath.Join(w.Dir, "*", "patchbay-*.log"))
+	if len(logs) == 0 {
+		err = errors.Join(err, errors.New("our programs have no logs"))
+	}
+	err = errors.Join(err, globErr)
+	for _, pattern := range x.logged {
+		more, globErr := filepath.Glob(pattern)
+		logs, err = append(logs, more...), errors.Join(err, globErr)
+	}
+	for _, log := range logs {
+		raw, readErr := os.ReadFile(log)
+		err = errors.Join(err, readErr)
+		if has(raw) {
+			broken = append(broken, fmt.Sprintf("I8: the log %s has a Secret's value", log))
+		}
+	}
+	return broken, seen, err
+}
+
+// brokenReasons is I9 when a test has ended: the conditions that were untrue for a while in it,
+// or that do not become true.
+func (x *watcher) brokenReasons(ctx context.Context, w *world) ([]string, error) {
+	for {
+		f, err := x.facts(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		x.untrue.look(f.now, f.untrue())
+		lasting := slices.ContainsFunc(slices.Collect(maps.Keys(x.untrue.since)), func(what string) bool { return x.untrue.lasts[what] == "" })
+		if !lasting {
+			return lines(x.untrue.lasts), nil
+		}
+		<-time.After(10 * poll)
+	}
+}
+
+func lines(broken map[string]string) (list []string) {
+	for _, what := range slices.Sorted(maps.Keys(broken)) {
+		list = append(list, "I9: "+what+": "+broken[what])
+	}
+	return list
+}
+
+// brokenInventory: our programs write a Cluster's status and nothing else of it.
+func (x *watcher) brokenInventory() (broken []string) {
+	for _, one := range x.all {
+		if one.cluster == "" && one.ours() && one.Resource == "clusters" && one.Subresource != "status" {
+			broken = append(broken, fmt.Sprintf("inventory: %s", one))
+		}
+	}
+	return broken
 }

@@ -6,12 +6,10 @@ package placement
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -156,50 +154,6 @@ func (w *world) may(t *testing.T, who client.Client, what map[string]func(client
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-// person is a service account of the test's namespace with a token of its own and one of
-// the roles there are, in a namespace or everywhere, that may use these clusters.
-func (w *world) person(t *testing.T, ns, name, role, where, clusters string) client.Client {
-	t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-	meta := metav1.ObjectMeta{Name: name + "-" + ns, Namespace: where}
-	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}}
-	objects := []client.Object{account}
-	switch where {
-	case "":
-		objects = append(objects, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: roleRef("ClusterRole", role)})
-	case metav1.NamespaceSystem:
-		objects = append(objects, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: roleRef("Role", role)})
-	default:
-		objects = append(objects, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: roleRef("ClusterRole", role)})
-	}
-	if clusters != "" {
-		use := metav1.ObjectMeta{Name: "use-" + name + "-" + ns}
-		objects = append(objects,
-			&rbacv1.ClusterRole{ObjectMeta: use, Rules: []rbacv1.PolicyRule{{
-				APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"clusters"}, ResourceNames: strings.Split(clusters, ","), Verbs: []string{"use"},
-			}}},
-			&rbacv1.ClusterRoleBinding{ObjectMeta: use, Subjects: subjects, RoleRef: roleRef("ClusterRole", use.Name)})
-	}
-	for _, o := range objects {
-		if err := w.Hub.Client.Create(t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
-		}
-	}
-	config, err := w.Hub.AccountConfig(t.Context(), ns, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: bed.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func roleRef(kind, name string) rbacv1.RoleRef {
-	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
 }
 
 // as is a client with a certificate for a user of these groups.

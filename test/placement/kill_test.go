@@ -169,17 +169,6 @@ func (w *world) roundTrip(t *testing.T, ns string) {
 	})
 }
 
-// restartHub brings back the hub that all tests share.
-func (w *world) restartHub(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	var err error
-	if w.hub, err = w.StartHub(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
 func closed(t *testing.T, g *bed.Gate) {
 	t.Helper()
 	t.Cleanup(func() {

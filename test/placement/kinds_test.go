@@ -5,40 +5,12 @@
 package placement
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// widgets define a kind of somebody else's, and let the agents write it.
-const widgets = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.test.example.com}
-spec:
-  group: test.example.com
-  scope: Namespaced
-  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      subresources: {status: {}}
-      schema:
-        openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: widgets
-  labels: {placement.patchbay.io/aggregate-to-agent: "true"}
-rules:
-  - {apiGroups: [test.example.com], resources: [widgets], verbs: [get, list, watch, create, patch, delete]}
-`
 
 // kcp policy: the annotation places, moves and takes back objects of any kind.
 func TestKCPPolicyAnyKind(t *testing.T) {
@@ -107,32 +79,6 @@ func TestKCPPolicyAnyKind(t *testing.T) {
 				t.Errorf("%s\nat the hub: %v", tc.reason, err)
 			}
 		})
-	}
-}
-
-// define installs widgets at the hub and in all clusters, once, and waits until the hub's
-// client knows them.
-func (w *world) define(t *testing.T) {
-	t.Helper()
-	w.defining.Do(func() {
-		w.apply(t, w.Hub.Client, "", widgets)
-		for _, c := range w.Clusters {
-			w.apply(t, c.Client, "", widgets)
-		}
-	})
-	eventually(t, "the hub serves widgets", func() error {
-		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion("test.example.com/v1")
-		list.SetKind("WidgetList")
-		return w.Hub.Client.List(t.Context(), list)
-	})
-}
-
-// remove deletes an object at the hub, at the end of a test.
-func (w *world) remove(t *testing.T, o client.Object) {
-	t.Helper()
-	if err := w.Hub.Client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
-		t.Error(err)
 	}
 }
 

@@ -11,15 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/test/lab/process"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
@@ -35,15 +32,6 @@ const atOnce = "8"
 
 // shared is the bed of all tests of this binary.
 var shared *world
-
-// world is a bed with our programs.
-type world struct {
-	*bed.Bed
-	hub    process.ID
-	agents map[string]process.ID
-
-	defining sync.Once // of widgets
-}
 
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", atOnce); err != nil {
@@ -82,43 +70,6 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return code
-}
-
-// start runs hub and agents, and waits until all clusters are reachable.
-func (w *world) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := bed.Install(ctx, w.Hub.Config, "crds", "CustomResourceDefinition") // our networks are placeable
-	if err != nil {
-		return err
-	}
-	if w.hub, err = w.StartHub(ctx); err != nil {
-		return err
-	}
-	var g errgroup.Group
-	ids := map[string]*process.ID{}
-	for name := range w.Clusters {
-		ids[name] = &process.ID{}
-	}
-	for name, id := range ids {
-		g.Go(func() error {
-			if err := w.Accept(ctx, name, v1alpha1.ClusterSpec{}); err != nil {
-				return err
-			}
-			err := bed.Install(ctx, w.Clusters[name].Config, "crds", "CustomResourceDefinition")
-			if err == nil {
-				*id, err = w.StartAgent(ctx, name)
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	for name, id := range ids {
-		w.agents[name] = *id
-	}
-	return w.awaitClusters(ctx)
 }
 
 // crashes looks in all logs for what no test waits for: reports of races, and panics.

@@ -6,43 +6,15 @@ package placement
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
-
-// where lists the clusters that have the object.
-func (w *world) where(t *testing.T, o client.Object) string {
-	t.Helper()
-	var found []string
-	for name, c := range w.Clusters {
-		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o)
-		if err == nil {
-			found = append(found, name)
-		} else if !apierrors.IsNotFound(err) {
-			t.Fatal(err)
-		}
-	}
-	slices.Sort(found)
-	return strings.Join(found, ",")
-}
-
-func (w *world) awaitWhere(t *testing.T, o client.Object, want string) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("%s is in %q", o.GetName(), want), func() error {
-		if got := w.where(t, o); got != want {
-			return fmt.Errorf("is in %q", got)
-		}
-		return nil
-	})
-}
 
 // kcp policy: object comes before namespace before all, and RBAC stays at the hub.
 func TestKCPPolicy(t *testing.T) {

@@ -15,14 +15,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/placement/render"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
@@ -126,61 +123,6 @@ func forEach(t *testing.T, all []client.Object, do func(client.Object) error) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// awaitState waits until each object in east has a state, and returns their UIDs. It reads one
-// object after the other: who lists all, again and again, slows down what it waits for.
-func (w *world) awaitState(t *testing.T, all []client.Object, want string) map[string]types.UID {
-	t.Helper()
-	uids := map[string]types.UID{}
-	for _, o := range all {
-		name := printedName(o)
-		eventually(t, name+" in east is "+want, func() error {
-			found := &unstructured.Unstructured{}
-			found.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
-			if err := w.Clusters["east"].Client.Get(t.Context(), client.ObjectKeyFromObject(o), found); err != nil {
-				return err
-			}
-			uids[name] = found.GetUID()
-			got, _, err := unstructured.NestedString(found.Object, stateField(o)...)
-			return unless(err == nil && got == want, "it is %q (%v)", got, err)
-		})
-	}
-	return uids
-}
-
-// awaitWorks waits until the status of each object's Work is as wanted, one after the other.
-func (w *world) awaitWorks(t *testing.T, all []client.Object, what string, wanted func(*v1alpha1.WorkStatus) bool) {
-	t.Helper()
-	for _, o := range all {
-		gvk := o.GetObjectKind().GroupVersionKind()
-		key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + "east", Name: render.Name(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
-		eventually(t, "the Work of "+printedName(o)+" is "+what, func() error {
-			work := &v1alpha1.Work{}
-			if err := w.Hub.Client.Get(t.Context(), key, work); err != nil {
-				return err
-			}
-			return unless(wanted(&work.Status), "status %+v", work.Status)
-		})
-	}
-}
-
-// podsInEast are the UIDs of the Pods there, and how often their containers were restarted.
-func (w *world) podsInEast(t *testing.T, ns string) map[string]string {
-	t.Helper()
-	var list corev1.PodList
-	if err := w.Clusters["east"].Client.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]string{}
-	for i := range list.Items {
-		p, restarts := &list.Items[i], int32(0)
-		for _, s := range p.Status.ContainerStatuses {
-			restarts += s.RestartCount
-		}
-		found[p.Name] = fmt.Sprintf("%s, %d restarts", p.UID, restarts)
-	}
-	return found
 }
 
 // resume runs the command that kubectl patchbay hub resume proposes, and both again while what is

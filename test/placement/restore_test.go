@@ -5,7 +5,6 @@
 package placement
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,14 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
-	"github.com/patchbay-cni/patchbay/test/lab/process"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
@@ -133,77 +128,6 @@ func (w *world) asked(t *testing.T, ns string, n int64) error {
 		return nil
 	}
 	return errors.New("there is no Work")
-}
-
-// another is a world of its own, with the cluster east.
-func another(t *testing.T) *world {
-	t.Helper()
-	b, err := bed.Launch(t.Context(), bed.Config{Clusters: []string{"east"}, Programs: *programs})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			b.Keep()
-			t.Log("logs are in", b.Dir)
-		}
-		if err := b.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	w := &world{Bed: b, agents: map[string]process.ID{}}
-	if err := w.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-// offline does something while neither the hub's API server nor its etcd runs.
-func (w *world) offline(t *testing.T, do func() error) {
-	t.Helper()
-	c := w.Hub.Control
-	for _, part := range []controlplane.Part{controlplane.APIServer, controlplane.Etcd} {
-		if err := c.StopPart(t.Context(), part); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := do(); err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []controlplane.Part{controlplane.Etcd, controlplane.APIServer} {
-		if err := c.StartPart(t.Context(), part); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// replace puts other data into the hub's etcd. A hub that has them is what it was then.
-func (w *world) replace(t *testing.T, x *watcher, then []write, fill func(data string) error) {
-	t.Helper()
-	data, now := w.Hub.Control.EtcdData(), x.live(t, w)
-	w.offline(t, func() error {
-		x.anew(t, then, now)
-		if err := os.RemoveAll(data); err != nil {
-			return err
-		}
-		return fill(data)
-	})
-}
-
-// awaitMismatch waits until the hub knows whether east has halted some Works.
-func (w *world) awaitMismatch(t *testing.T, want bool) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("HubMismatch of east is %t", want), func() error {
-		c := &v1alpha1.Cluster{}
-		if err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Name: "east"}, c); err != nil {
-			return err
-		}
-		found := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionHubMismatch)
-		if found == nil || (found.Status == metav1.ConditionTrue) != want {
-			return fmt.Errorf("conditions %+v", c.Status.Conditions)
-		}
-		return nil
-	})
 }
 
 // settings is a ConfigMap for these clusters.

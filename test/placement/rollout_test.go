@@ -5,8 +5,6 @@
 package placement
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,23 +61,6 @@ func (w *world) patch(t *testing.T, ns, name, change string) {
 	if err := w.Hub.Client.Patch(t.Context(), object("apps/v1", "Deployment", ns, name), patch); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// awaitExact waits until the hub has east's status, deep-equal but for the generation.
-func (w *world) awaitExact(t *testing.T, ns, name string) {
-	t.Helper()
-	key := client.ObjectKey{Namespace: ns, Name: name}
-	eventually(t, "the hub has east's status, deep-equal but for the generation", func() error {
-		there, here := &appsv1.Deployment{}, &appsv1.Deployment{}
-		if err := errors.Join(w.Clusters["east"].Client.Get(t.Context(), key, there), w.Hub.Client.Get(t.Context(), key, here)); err != nil {
-			return err
-		}
-		there.Status.ObservedGeneration = here.Generation
-		if diff := cmp.Diff(there.Status, here.Status); diff != "" {
-			return fmt.Errorf("-east +hub\n%s", diff)
-		}
-		return nil
-	})
 }
 
 // statuses are the Deployments of a cluster, or of the hub, after each write; at the hub

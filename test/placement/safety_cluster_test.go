@@ -15,7 +15,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -213,18 +212,6 @@ func recreatedCluster(t *testing.T) {
 	}
 }
 
-// awaitReachable waits until the hub hears of a cluster's agent.
-func (w *world) awaitReachable(t *testing.T, name string) {
-	t.Helper()
-	eventually(t, name+" is reachable", func() error {
-		c := cluster(name)
-		if err := w.Hub.Client.Get(context.Background(), client.ObjectKeyFromObject(c), c); err != nil {
-			return err
-		}
-		return unless(meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionReachable), "conditions %+v", c.Status.Conditions)
-	})
-}
-
 // drainedCluster is one object at a time that leaves a cluster, until none is left, without a
 // Warning.
 func drainedCluster(t *testing.T) {
@@ -295,26 +282,3 @@ func has(a *v1alpha1.Assignment, cluster string) bool {
 
 // blockedAfter is how long a move makes no step before that is a Warning.
 const blockedAfter = 30 * time.Second
-
-// checkBlocked checks that no move is called blocked sooner than that after the last edit.
-func (w *world) checkBlocked(t *testing.T, ns string, edits []time.Time) {
-	t.Helper()
-	var list corev1.EventList
-	if err := w.Hub.Client.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range list.Items {
-		if e.Reason != v1alpha1.ConditionMoveBlocked {
-			continue
-		}
-		at := e.FirstTimestamp.Add(time.Second) // it is cut to seconds
-		for _, edit := range slices.Backward(edits) {
-			if after := at.Sub(edit); after >= 0 {
-				if after < blockedAfter {
-					t.Errorf("Event of %s %s: %s %s after the edit: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, after, e.Message)
-				}
-				break
-			}
-		}
-	}
-}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -181,37 +180,6 @@ func TestSafetyLostPolicy(t *testing.T) {
 	u.sh(admin, "kubectl patchbay remove configmap/config --yes -n "+u.ns)
 	w.awaitWhere(t, objects[3], "")
 	w.awaitWhere(t, objects[0], "east,west")
-}
-
-// uids are those of objects, in each cluster that has them.
-func (w *world) uids(t *testing.T, objects []client.Object) map[string]types.UID {
-	t.Helper()
-	found := map[string]types.UID{}
-	for _, o := range objects {
-		for name, c := range w.Clusters {
-			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err == nil {
-				found[name+" "+o.GetObjectKind().GroupVersionKind().Kind] = o.GetUID()
-			} else if client.IgnoreNotFound(err) != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	return found
-}
-
-// placed waits until the condition Placed of an object's Assignment has a reason.
-func (w *world) placed(t *testing.T, o client.Object, reason string) {
-	t.Helper()
-	gvk := o.GetObjectKind().GroupVersionKind()
-	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: render.Name(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
-	eventually(t, fmt.Sprintf("%s says %s", o.GetName(), reason), func() error {
-		a := &v1alpha1.Assignment{}
-		if err := w.Hub.Client.Get(t.Context(), key, a); err != nil {
-			return err
-		}
-		c := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionPlaced)
-		return unless(c != nil && c.Reason == reason, "%+v", c)
-	})
 }
 
 // Safety 3: a workload with a volume claim, or with a template of one, does not leave its

@@ -5,13 +5,10 @@
 package placement
 
 import (
-	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,132 +17,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/placement/render"
-	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
-
-// minValue is how long a value in a Secret must be for the watcher to look for it: shorter
-// ones are in other things by chance.
-const minValue = 12
-
-// secretValues are the values that the Secrets of the test's namespaces have had at the hub.
-func (x *watcher) secretValues() [][]byte {
-	found := map[string]bool{}
-	for _, one := range x.all {
-		if one.cluster != "" || one.Group != "" || one.Resource != "secrets" || !slices.Contains(x.namespaces, one.Namespace) {
-			continue
-		}
-		data, _, _ := unstructured.NestedStringMap(one.Object.Object, "data")
-		for _, encoded := range data {
-			if value, err := base64.StdEncoding.DecodeString(encoded); err == nil && len(value) >= minValue {
-				found[string(value)] = true
-			}
-		}
-	}
-	var values [][]byte
-	for _, value := range slices.Sorted(maps.Keys(found)) {
-		values = append(values, []byte(value))
-	}
-	return values
-}
-
-// forms are how a value may be written somewhere: as it is, and in base64, alone or in the
-// middle of something longer, whatever stands before it.
-func forms(value []byte) [][]byte {
-	all := [][]byte{value}
-	for before := range 3 {
-		encoded := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), value...))
-		first := (before*8 + 5) / 6           // the first character that the value alone decides
-		last := (before + len(value)) * 8 / 6 // one behind the last
-		all = append(all, []byte(encoded[first:last]))
-	}
-	return all
-}
-
-// has returns what tells whether a text has one of the values.
-func (x *watcher) has() func(text []byte) bool {
-	var wanted [][]byte
-	for _, value := range x.secretValues() {
-		wanted = append(wanted, forms(value)...)
-	}
-	return func(text []byte) bool {
-		return slices.ContainsFunc(wanted, func(form []byte) bool { return bytes.Contains(text, form) })
-	}
-}
-
-// brokenSecrets is I8, as far as writes tell: no value of a Secret is written into anything else.
-func (x *watcher) brokenSecrets() (broken []string) {
-	if len(x.secretValues()) == 0 {
-		return nil
-	}
-	has := x.has()
-	for _, one := range x.all {
-		if one.Resource != "secrets" && (has(one.Request) || has(encoded(one.Object)) || has([]byte(one.URI))) {
-			broken = append(broken, fmt.Sprintf("I8: %s in %q has a Secret's value", one, one.cluster))
-		}
-	}
-	return broken
-}
-
-// leaks is I8 in all that the hub and the clusters have in etcd, raw, and in the logs of our
-// programs: where values of Secrets are that is no Secret. Seen is how many Secrets in each etcd
-// have a value.
-func (x *watcher) leaks(ctx context.Context, w *world) (broken []string, seen map[string]int, err error) {
-	seen = map[string]int{}
-	if len(x.secretValues()) == 0 {
-		return nil, seen, nil
-	}
-	has, planes := x.has(), map[string]*bed.Plane{"hub": w.Hub}
-	for name, c := range w.Clusters {
-		planes[name] = c.Plane
-	}
-	for name, p := range planes {
-		if p.Control == nil {
-			continue // a hub that was made by patchbay-hub up: its etcd is its own
-		}
-		err = errors.Join(err, p.Stored(ctx, func(key string, value []byte) {
-			switch {
-			case !has(value) && !has([]byte(key)):
-			case strings.HasPrefix(key, "/secrets/"):
-				seen[name]++
-			default:
-				broken = append(broken, fmt.Sprintf("I8: etcd of %s has a Secret's value in %s", name, key))
-			}
-		}))
-	}
-	logs, globErr := filepath.Glob(filepath.Join(w.Dir, "*", "patchbay-*.log"))
-	if len(logs) == 0 {
-		err = errors.Join(err, errors.New("our programs have no logs"))
-	}
-	err = errors.Join(err, globErr)
-	for _, pattern := range x.logged {
-		more, globErr := filepath.Glob(pattern)
-		logs, err = append(logs, more...), errors.Join(err, globErr)
-	}
-	for _, log := range logs {
-		raw, readErr := os.ReadFile(log)
-		err = errors.Join(err, readErr)
-		if has(raw) {
-			broken = append(broken, fmt.Sprintf("I8: the log %s has a Secret's value", log))
-		}
-	}
-	return broken, seen, err
-}
-
-// encoded is an object as JSON; nothing for a write whose answer was none.
-func encoded(o unstructured.Unstructured) []byte {
-	if len(o.Object) == 0 {
-		return nil
-	}
-	raw, err := o.MarshalJSON()
-	if err != nil {
-		return []byte(err.Error())
-	}
-	return raw
-}
 
 // Safety 7: the values of a Secret are in Secrets alone, at the hub and in clusters, whatever is done with
 // it: made, changed, moved, with another agent, removed. This test restarts an agent.

@@ -41,17 +41,6 @@ func renewTokens(old []token, now time.Time) ([]token, bool) {
 	return next[:min(len(next), tokensKept)], true
 }
 
-// path is the token for the configurations: the newest that all replicas accept by
-// now, as with a new authority, or with none the oldest.
-func (c chain) path(now time.Time) string {
-	for _, t := range c.tokens {
-		if now.Sub(t.made) >= settle {
-			return t.text
-		}
-	}
-	return c.tokens[len(c.tokens)-1].text
-}
-
 // encodeTokens writes a line for each token.
 func encodeTokens(tokens []token) []byte {
 	var lines []string

@@ -111,3 +111,16 @@ const (
 	// cluster.
 	AgentManager = "patchbay-agent"
 )
+
+// Limits of machine-owned objects.
+const (
+	// MaxTargets is the largest number of clusters of one Assignment.
+	MaxTargets = 500
+	// MaxManifestBytes is the largest rendered manifest, as JSON.
+	MaxManifestBytes = 192 << 10
+	// MaxStatusBytes is the largest status of an object that comes back exactly, as JSON, if the
+	// Work has room for it beside its manifests. Of a larger one come the conditions and the counts.
+	MaxStatusBytes = 64 << 10
+	// MaxObjectBytes is the largest object that our programs write, as JSON.
+	MaxObjectBytes = 256 << 10
+)

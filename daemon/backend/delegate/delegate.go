@@ -39,11 +39,6 @@ type Delegate struct {
 	exec *executor
 }
 
-var (
-	_ attach.Backend  = (*Delegate)(nil)
-	_ attach.Preparer = (*Delegate)(nil)
-)
-
 // New returns the backend.
 func New(o Options) *Delegate {
 	return &Delegate{exec: &executor{
@@ -95,6 +90,43 @@ func (d *Delegate) Attach(ctx context.Context, rec *attach.Record, ifc *attach.I
 	return err
 }
 
+// complete puts the outcome into the interface. MAC and MTU stay empty when the
+// plugin does not tell: before CNI 1.1 a result has no MTU.
+func complete(ifc *attach.Interface, result *types100.Result) error {
+	if err := sound(result); err != nil {
+		return err
+	}
+	data, err := json.Marshal(result)
+	if err == nil {
+		// A route without a destination encodes to what cannot be read again.
+		err = json.Unmarshal(data, &types100.Result{})
+	}
+	if err != nil {
+		return fmt.Errorf("encode the result: %w", err)
+	}
+	ifc.Result = data
+	for _, link := range result.Interfaces {
+		if link.Name == ifc.Name && link.Sandbox != "" {
+			ifc.MAC, ifc.MTU = link.Mac, link.Mtu
+		}
+	}
+	return nil
+}
+
+// sound checks what is left to check in a result in our own version: runtimes
+// take the indexes as they are.
+func sound(r *types100.Result) error {
+	for i, ip := range r.IPs {
+		if ip.Interface != nil && (*ip.Interface < 0 || *ip.Interface >= len(r.Interfaces)) {
+			return fmt.Errorf("result: ips[%d] is of interface %d of %d", i, *ip.Interface, len(r.Interfaces))
+		}
+		if len(ip.Address.IP) == 0 {
+			return fmt.Errorf("result: ips[%d] has no address", i)
+		}
+	}
+	return nil
+}
+
 // Detach runs DEL with each plugin of the list, the last first. A plugin must
 // take a DEL for what is gone already (CNI 1.1, section 2, DEL). Once the network
 // namespace is gone too, one that is not installed any more is left out.
@@ -122,25 +154,7 @@ func (d *Delegate) run(rec *attach.Record, ifc *attach.Interface) (*run, error) 
 	return &run{exec: d.exec, list: list, args: argsFor(rec, ifc), master: ifc.Parent}, nil
 }
 
-// complete puts the outcome into the interface. MAC and MTU stay empty when the
-// plugin does not tell: before CNI 1.1 a result has no MTU.
-func complete(ifc *attach.Interface, result *types100.Result) error {
-	if err := sound(result); err != nil {
-		return err
-	}
-	data, err := json.Marshal(result)
-	if err == nil {
-		// A route without a destination encodes to what cannot be read again.
-		err = json.Unmarshal(data, &types100.Result{})
-	}
-	if err != nil {
-		return fmt.Errorf("encode the result: %w", err)
-	}
-	ifc.Result = data
-	for _, link := range result.Interfaces {
-		if link.Name == ifc.Name && link.Sandbox != "" {
-			ifc.MAC, ifc.MTU = link.Mac, link.Mtu
-		}
-	}
-	return nil
-}
+var (
+	_ attach.Backend  = (*Delegate)(nil)
+	_ attach.Preparer = (*Delegate)(nil)
+)

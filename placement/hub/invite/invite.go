@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
@@ -69,4 +70,16 @@ func (i Invitation) print(out io.Writer, token string) error {
 		"# With that of the hub, once it may join:\nkubectl patchbay cluster accept %[1]s\n",
 		i.Cluster, i.Until.UTC().Format(time.RFC3339), i.Hub, token, ca)
 	return err
+}
+
+// longest leaves room for "cluster-" in the name of a namespace.
+const longest = validation.DNS1123LabelMaxLength - len(v1alpha1.ClusterNamespacePrefix)
+
+// CheckName refuses what no Cluster can be named.
+func CheckName(name string) error {
+	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 || len(name) > longest {
+		return fmt.Errorf("%q is no name of a Cluster: want at most %d lower case letters, digits and -: %s",
+			name, longest, strings.Join(wrong, "; "))
+	}
+	return nil
 }

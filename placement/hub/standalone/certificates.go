@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"math"
 	"math/big"
@@ -92,4 +93,8 @@ func (a *authority) issue(base string, subject pkix.Name, usage x509.ExtKeyUsage
 		return fmt.Errorf("store certificate: %w", err)
 	}
 	return nil
+}
+
+func encode(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw})
 }

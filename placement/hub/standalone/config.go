@@ -3,31 +3,24 @@
 package standalone
 
 import (
+	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/cert"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
-
-// inert are the controllers that run no workloads.
-const inert = "namespace-controller,garbage-collector-controller,serviceaccount-controller,serviceaccount-token-controller," +
-	"ttl-after-finished-controller,bootstrap-signer-controller,token-cleaner-controller,root-ca-certificate-publisher-controller," +
-	"certificatesigningrequest-cleaner-controller,certificatesigningrequest-signing-controller,clusterrole-aggregation-controller," +
-	"persistentvolumeclaim-protection-controller"
-
-// account is what the names of our service accounts begin with.
-const account = "system:serviceaccount:" + v1alpha1.SystemNamespace
 
 // Config says where a hub's API server is.
 type Config struct {
@@ -43,6 +36,31 @@ type Config struct {
 	Listen net.IP
 	// Port of the API server.
 	Port int
+}
+
+// Times that a hub which was killed just now may still keep port and folder.
+const (
+	portPatience = 5 * time.Second
+	lockPatience = 10 * time.Second
+)
+
+// Check refuses what can be seen to be wrong from the flags alone.
+func (c Config) Check() error {
+	switch {
+	case c.Address == nil || c.Address.IsUnspecified():
+		return errors.New("flag --address: want the IP address that agents dial the hub at, such as 192.0.2.10")
+	case c.Port < 1 || c.Port > 65535:
+		return fmt.Errorf("flag --port: got %d, want 1 to 65535", c.Port)
+	case c.DataDir == "":
+		return errors.New("flag --data-dir: want a folder for all that is stored")
+	}
+	for _, p := range programs(c) {
+		if _, err := find(c.BinDir, p.name); err != nil {
+			return fmt.Errorf("flag --bin-dir: %s is neither in %q nor in the PATH: "+
+				"give the folder that has it (`make packages kubernetes` puts them into bin/kubernetes and the PATH)", p.name, c.BinDir)
+		}
+	}
+	return nil
 }
 
 // Kubeconfig is where the admin's kubeconfig is.
@@ -81,6 +99,64 @@ func (c Config) url() string {
 	return "https://" + net.JoinHostPort(c.Address.String(), strconv.Itoa(c.Port))
 }
 
+// lock makes the folder and takes it. It is free again when this process has ended and all
+// that it started, which have the file, too: a new etcd finds none of before.
+func (c Config) lock(ctx context.Context) (*os.File, error) {
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("flag --data-dir: make the folder (give one that can be written): %w", err)
+	}
+	f, err := os.OpenFile(c.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("flag --data-dir: write in the folder (give one that can be written): %w", err)
+	}
+	for end := time.Now().Add(lockPatience); ; pause(ctx) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return f, c.sweep()
+		}
+		if ctx.Err() != nil || time.Now().After(end) {
+			return nil, errors.Join(fmt.Errorf("flag --data-dir: a hub runs on %s: end that, or give another folder: %w", c.DataDir, err), f.Close())
+		}
+	}
+}
+
+// sweep removes what an etcd that was killed leaves: a new one cannot listen there.
+func (c Config) sweep() error {
+	for _, name := range []string{etcdSocket, peerSocket} {
+		if err := os.Remove(c.path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove socket of another life: %w", err)
+		}
+	}
+	return nil
+}
+
+// free makes sure that the API server can listen where it is to.
+func (c Config) free(ctx context.Context) error {
+	address := net.JoinHostPort(c.listen().String(), strconv.Itoa(c.Port))
+	for end := time.Now().Add(portPatience); ; pause(ctx) {
+		l, err := net.Listen("tcp", address)
+		switch {
+		case err == nil:
+			return l.Close()
+		case errors.Is(err, syscall.EADDRINUSE) && ctx.Err() == nil && time.Now().Before(end):
+		case errors.Is(err, syscall.EADDRINUSE):
+			return fmt.Errorf("flag --port: %s is taken by somebody else: give a free port: %w", address, err)
+		case errors.Is(err, syscall.EADDRNOTAVAIL):
+			return fmt.Errorf("flag --listen (default: --address): %s is no address of this machine: give one that is: %w", c.listen(), err)
+		default:
+			return fmt.Errorf("flags --listen and --port: cannot listen on %s: %w", address, err)
+		}
+	}
+}
+
+// pause is that between two looks.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pollInterval):
+	}
+}
+
 // prepare makes certificates and kubeconfig.
 func (c Config) prepare() error {
 	a, err := loadAuthority(c.DataDir)
@@ -106,6 +182,9 @@ func (c Config) prepare() error {
 	return c.writeKubeconfig()
 }
 
+// account is what the names of our service accounts begin with.
+const account = "system:serviceaccount:" + v1alpha1.SystemNamespace
+
 // writeKubeconfig has its certificates in it, so that it can be copied elsewhere.
 func (c Config) writeKubeconfig() error {
 	k := api.NewConfig()
@@ -124,8 +203,4 @@ func (c Config) writeKubeconfig() error {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return nil
-}
-
-func encode(c *x509.Certificate) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw})
 }

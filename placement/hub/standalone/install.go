@@ -20,14 +20,6 @@ import (
 	manifests "github.com/patchbay-cni/patchbay/deployments/placement"
 )
 
-// kinds are what a hub needs of its manifests, in this order: Pods do not run there.
-func kinds() []string {
-	return []string{
-		"CustomResourceDefinition", "Namespace", "ServiceAccount", "Role", "ClusterRole", "ClusterRoleBinding",
-		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-	}
-}
-
 // Install applies what a hub's API server needs, and waits until it serves our kinds.
 func Install(ctx context.Context, cfg *rest.Config) error {
 	c, err := client.New(cfg, client.Options{})
@@ -50,6 +42,14 @@ func Install(ctx context.Context, cfg *rest.Config) error {
 		}
 	}
 	return await(ctx, c)
+}
+
+// kinds are what a hub needs of its manifests, in this order: Pods do not run there.
+func kinds() []string {
+	return []string{
+		"CustomResourceDefinition", "Namespace", "ServiceAccount", "Role", "ClusterRole", "ClusterRoleBinding",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	}
 }
 
 // read returns all objects of the manifests.

@@ -8,6 +8,13 @@ import (
 	"strconv"
 )
 
+// Sockets of etcd in DataDir, where programs run: the path is short so. etcd insists on the
+// form host:port, and then takes all of it for the name.
+const (
+	etcdSocket = "etcd.sock:0"
+	peerSocket = "peer.sock:0"
+)
+
 // program is one of those that are started.
 type program struct {
 	name string
@@ -46,6 +53,12 @@ func apiServer(c Config) program {
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds",
 	}}
 }
+
+// inert are the controllers that run no workloads.
+const inert = "namespace-controller,garbage-collector-controller,serviceaccount-controller,serviceaccount-token-controller," +
+	"ttl-after-finished-controller,bootstrap-signer-controller,token-cleaner-controller,root-ca-certificate-publisher-controller," +
+	"certificatesigningrequest-cleaner-controller,certificatesigningrequest-signing-controller,clusterrole-aggregation-controller," +
+	"persistentvolumeclaim-protection-controller"
 
 // manager is started when the API server answers: it would not wait for long.
 func manager() program {

@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 )
 
 // maxSocketPath is the longest path that a unix socket can have (unix(7), less the
@@ -130,4 +133,198 @@ func load(dir string) (Config, error) {
 		return Config{}, fmt.Errorf("decode %s: %w", filepath.Join(dir, configFile), err)
 	}
 	return c, nil
+}
+
+// Names in the folder of a control plane.
+const (
+	configFile  = "controlplane.json"
+	adminFile   = "admin.kubeconfig"
+	tokenFile   = "tokens.csv"
+	etcdData    = "etcd"
+	etcdSocket  = "etcd.sock:0" // etcd insists on the form host:port and then uses all of it as the name
+	peerSocket  = "peer.sock:0"
+	caName      = "ca"
+	servingName = "apiserver"
+	kubeletName = "apiserver-kubelet-client"
+	accountKey  = "sa.key"
+)
+
+// writeFile replaces a file as a whole, so that a reader never sees half of it.
+func writeFile(path string, data []byte, mode os.FileMode) error {
+	next := path + ".new"
+	err := os.WriteFile(next, data, mode)
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// Part is one program of a control plane.
+type Part string
+
+// The parts, in the order in which they start.
+const (
+	Etcd              Part = "etcd"
+	APIServer         Part = "kube-apiserver"
+	ControllerManager Part = "kube-controller-manager"
+	Scheduler         Part = "kube-scheduler"
+)
+
+func (p Part) pidFile() string { return string(p) + ".pid" }
+
+func (p Part) logFile() string { return string(p) + ".log" }
+
+func (p Part) kubeconfig() string { return string(p) + ".kubeconfig" }
+
+// parts lists what this configuration runs, in starting order.
+func (c Config) parts() []Part {
+	var parts []Part
+	if c.Etcd == "" {
+		parts = append(parts, Etcd)
+	}
+	parts = append(parts, APIServer)
+	if c.ControllerManager {
+		parts = append(parts, ControllerManager)
+	}
+	if c.Scheduler {
+		parts = append(parts, Scheduler)
+	}
+	return parts
+}
+
+func (c Config) program(part Part) string {
+	if part == Etcd {
+		return string(Etcd) // the distribution's
+	}
+	return filepath.Join(c.Bin, string(part))
+}
+
+// command returns the whole command line of a part.
+func (c Config) command(part Part) []string {
+	args := map[Part]func() []string{
+		Etcd:              c.etcdArgs,
+		APIServer:         c.apiServerArgs,
+		ControllerManager: c.controllerManagerArgs,
+		Scheduler:         c.schedulerArgs,
+	}[part]()
+	return append(append([]string{c.program(part)}, args...), c.ExtraArgs[part]...)
+}
+
+func (c Config) etcdArgs() []string {
+	const unusedPeer = "http://localhost:2380" // a single member talks to nobody, but must advertise something
+	args := []string{
+		"--name=lab",
+		"--data-dir=" + c.path(etcdData),
+		"--listen-client-urls=unix://" + etcdSocket, // relative to the working folder
+		"--advertise-client-urls=unix://" + etcdSocket,
+		"--listen-peer-urls=unix://" + peerSocket,
+		"--initial-advertise-peer-urls=" + unusedPeer,
+		"--initial-cluster=lab=" + unusedPeer,
+		"--logger=zap",
+		"--log-level=warn",
+	}
+	if !c.Durable {
+		args = append(args, "--unsafe-no-fsync")
+	}
+	return args
+}
+
+func (c Config) etcdURL() string {
+	if c.Etcd != "" {
+		return c.Etcd
+	}
+	return "unix://" + c.path(etcdSocket)
+}
+
+func (c Config) url() string {
+	return "https://" + net.JoinHostPort(c.Address.String(), strconv.Itoa(int(c.Port)))
+}
+
+func (c Config) apiServerArgs() []string {
+	args := []string{
+		"--etcd-servers=" + c.etcdURL(),
+		"--etcd-prefix=" + c.EtcdPrefix,
+		"--bind-address=" + c.Address.String(),
+		"--advertise-address=" + c.Address.String(),
+		"--secure-port=" + strconv.Itoa(int(c.Port)),
+		"--tls-cert-file=" + c.path(servingName+".crt"),
+		"--tls-private-key-file=" + c.path(servingName+".key"),
+		"--client-ca-file=" + c.path(caName+".crt"),
+		"--token-auth-file=" + c.path(tokenFile),
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged=true",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + c.path(accountKey),
+		"--service-account-signing-key-file=" + c.path(accountKey),
+		"--service-cluster-ip-range=" + c.ServiceCIDR.String(),
+		"--kubelet-client-certificate=" + c.path(kubeletName+".crt"),
+		"--kubelet-client-key=" + c.path(kubeletName+".key"),
+		"--kubelet-preferred-address-types=InternalIP",
+		// Webhooks are called at their endpoints: nothing serves cluster IPs here.
+		"--enable-aggregator-routing=true",
+	}
+	if c.Address.IsLoopback() {
+		// Endpoints of the Service "kubernetes" may not be loopback addresses.
+		args = append(args, "--endpoint-reconciler-type=none")
+	}
+	if !c.ControllerManager {
+		args = append(args, "--disable-admission-plugins=ServiceAccount")
+	}
+	return args
+}
+
+func (c Config) controllerManagerArgs() []string {
+	args := []string{
+		"--kubeconfig=" + c.path(ControllerManager.kubeconfig()),
+		"--secure-port=0",
+		"--leader-elect=false",
+		"--kube-api-qps=500", // throttled to the default of 20 it takes 8 s to be ready instead of 4
+		"--kube-api-burst=1000",
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + c.path(accountKey),
+		"--root-ca-file=" + c.path(caName+".crt"),
+		"--cluster-signing-cert-file=" + c.path(caName+".crt"),
+		"--cluster-signing-key-file=" + c.path(caName+".key"),
+	}
+	if c.PodCIDR.IsValid() {
+		args = append(args, "--allocate-node-cidrs=true", "--cluster-cidr="+c.PodCIDR.String())
+	}
+	return args
+}
+
+func (c Config) schedulerArgs() []string {
+	return []string{
+		"--kubeconfig=" + c.path(Scheduler.kubeconfig()),
+		"--secure-port=0",
+		"--leader-elect=false",
+	}
+}
+
+// FreePort finds a port for the API server, which cannot choose one by itself. It
+// looks below the kernel's range for outgoing connections (32768 and up), so that
+// none of those takes the port before the API server does.
+func FreePort(addr netip.Addr) (uint16, error) {
+	const low, high, tries = 20000, 32000, 100
+	var last error
+	for range tries {
+		port := uint16(low + rand.IntN(high-low))
+		l, err := net.Listen("tcp", netip.AddrPortFrom(addr, port).String())
+		if err == nil {
+			return port, l.Close()
+		}
+		last = err
+	}
+	return 0, fmt.Errorf("find a free port on %s: %w", addr, last)
+}
+
+// FreeAddress finds an address of the loopback network that most likely nobody else has,
+// with a free port: what runs side by side cannot take it either.
+func FreeAddress() (netip.AddrPort, error) {
+	addr := netip.AddrFrom4([4]byte{127, byte(1 + rand.IntN(254)), byte(rand.IntN(256)), byte(1 + rand.IntN(254))})
+	port, err := FreePort(addr)
+	return netip.AddrPortFrom(addr, port), err
 }

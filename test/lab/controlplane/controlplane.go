@@ -3,12 +3,23 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/patchbay-cni/patchbay/test/lab/netns"
+	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
 
 // grace is how long a part may take to end politely. The API server would wait for
@@ -124,4 +135,279 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 		errs = append(errs, c.StopPart(ctx, part))
 	}
 	return errors.Join(errs...)
+}
+
+// Parts lists the parts of this control plane in starting order.
+func (c *ControlPlane) Parts() []Part { return c.config.parts() }
+
+// StartPart starts a part that does not run and waits until it is ready.
+func (c *ControlPlane) StartPart(ctx context.Context, part Part) error {
+	if c.Alive(part) {
+		return nil
+	}
+	if err := c.launch(part); err != nil {
+		return err
+	}
+	return c.awaitReady(ctx, part)
+}
+
+func (c *ControlPlane) launch(part Part) error {
+	if !slices.Contains(c.config.parts(), part) {
+		return fmt.Errorf("start %s: %w", part, ErrNoPart)
+	}
+	if part == Etcd {
+		if err := c.removeSockets(); err != nil {
+			return err
+		}
+	}
+	id, err := process.Start(process.Spec{
+		Args:  c.config.command(part),
+		Dir:   c.config.Dir,
+		Log:   c.Log(part),
+		Netns: c.config.Netns,
+		Tied:  c.config.Tied,
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w", part, err)
+	}
+	raw, err := json.Marshal(id)
+	if err != nil {
+		return fmt.Errorf("encode process of %s: %w", part, err)
+	}
+	return writeFile(c.config.path(part.pidFile()), raw, 0o644)
+}
+
+// removeSockets clears away what a killed etcd left: it does not listen on an old socket.
+func (c *ControlPlane) removeSockets() error {
+	for _, socket := range []string{etcdSocket, peerSocket} {
+		if err := os.RemoveAll(c.config.path(socket)); err != nil {
+			return fmt.Errorf("remove old socket: %w", err)
+		}
+	}
+	return nil
+}
+
+// awaitReady polls until the part works, died, or ctx ends. The error ends with the
+// last lines of the part's log.
+func (c *ControlPlane) awaitReady(ctx context.Context, part Part) error {
+	const pause = 30 * time.Millisecond
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		err := c.probe(ctx, part)
+		if err == nil {
+			return nil
+		}
+		if !c.Alive(part) {
+			return fmt.Errorf("await %s: %w\n%s", part, ErrDied, c.logTail(part))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("await %s: %w (last answer: %w)\n%s", part, ctx.Err(), err, c.logTail(part))
+		}
+	}
+}
+
+func (c *ControlPlane) probe(ctx context.Context, part Part) error {
+	switch part {
+	case Etcd:
+		return c.probeEtcd(ctx)
+	case APIServer:
+		return c.probeAPIServer(ctx)
+	case ControllerManager:
+		return c.probeControllerManager(ctx)
+	default: // the scheduler serves nothing and leaves no trace before the first Pod
+		if !c.Alive(part) {
+			return ErrDied
+		}
+		return nil
+	}
+}
+
+func (c *ControlPlane) probeEtcd(ctx context.Context) error {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", c.config.path(etcdSocket))
+	if err != nil {
+		return fmt.Errorf("dial etcd: %w", err)
+	}
+	return conn.Close()
+}
+
+func (c *ControlPlane) probeAPIServer(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	answer, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	if err != nil {
+		return fmt.Errorf("get /readyz: %w: %s", err, answer)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{}); err != nil {
+		return fmt.Errorf("get namespace: %w", err)
+	}
+	return nil
+}
+
+// probeControllerManager looks for what every Pod needs before it can be created.
+func (c *ControlPlane) probeControllerManager(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	const account, trust = "default", "kube-root-ca.crt"
+	ns := metav1.NamespaceDefault
+	if _, err := client.CoreV1().ServiceAccounts(ns).Get(ctx, account, metav1.GetOptions{}); err != nil {
+		return fmt.Errorf("get service account: %w", err)
+	}
+	if _, err := client.CoreV1().ConfigMaps(ns).Get(ctx, trust, metav1.GetOptions{}); err != nil {
+		return fmt.Errorf("get trust bundle: %w", err)
+	}
+	return nil
+}
+
+func (c *ControlPlane) logTail(part Part) []byte {
+	const most = 4 << 10
+	raw, err := os.ReadFile(c.Log(part))
+	if err != nil {
+		return []byte(err.Error())
+	}
+	if len(raw) > most {
+		raw = raw[len(raw)-most:]
+		raw = raw[bytes.IndexByte(raw, '\n')+1:]
+	}
+	return raw
+}
+
+// StopPart ends a part politely. One that does not run is fine.
+func (c *ControlPlane) StopPart(ctx context.Context, part Part) error {
+	id, err := c.process(part)
+	if err != nil {
+		return err
+	}
+	if err := id.Stop(ctx, grace); err != nil {
+		return fmt.Errorf("stop %s: %w", part, err)
+	}
+	return nil
+}
+
+// Restart ends a part politely and starts it again.
+func (c *ControlPlane) Restart(ctx context.Context, part Part) error {
+	if err := c.StopPart(ctx, part); err != nil {
+		return err
+	}
+	return c.StartPart(ctx, part)
+}
+
+// Kill ends the parts as a power cut would. One that does not run is fine.
+func (c *ControlPlane) Kill(ctx context.Context, parts ...Part) error {
+	var errs []error
+	for _, part := range parts {
+		id, err := c.process(part)
+		if err == nil {
+			err = id.Kill(ctx)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("kill %s: %w", part, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Pause freezes a part: when it returns, the part keeps its connections and answers
+// nothing.
+func (c *ControlPlane) Pause(ctx context.Context, part Part) error {
+	id, err := c.process(part)
+	if err == nil {
+		err = id.Pause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("pause %s: %w", part, err)
+	}
+	return nil
+}
+
+// Resume ends a pause.
+func (c *ControlPlane) Resume(part Part) error {
+	id, err := c.process(part)
+	if err == nil {
+		err = id.Signal(unix.SIGCONT)
+	}
+	if err != nil {
+		return fmt.Errorf("resume %s: %w", part, err)
+	}
+	return nil
+}
+
+// Alive tells whether the part's process exists.
+func (c *ControlPlane) Alive(part Part) bool {
+	id, err := c.process(part)
+	return err == nil && id.Alive()
+}
+
+// process returns the part's last process; one that never ran has the zero ID, which
+// names no process.
+func (c *ControlPlane) process(part Part) (process.ID, error) {
+	if !slices.Contains(c.config.parts(), part) {
+		return process.ID{}, fmt.Errorf("find %s: %w", part, ErrNoPart)
+	}
+	raw, err := os.ReadFile(c.config.path(part.pidFile()))
+	if errors.Is(err, os.ErrNotExist) {
+		return process.ID{}, nil
+	}
+	if err != nil {
+		return process.ID{}, fmt.Errorf("find %s: %w", part, err)
+	}
+	var id process.ID
+	if err := json.Unmarshal(raw, &id); err != nil {
+		return process.ID{}, fmt.Errorf("find %s: %w", part, err)
+	}
+	return id, nil
+}
+
+// URL returns the API server's address, reachable in the control plane's namespace.
+func (c *ControlPlane) URL() string { return c.config.url() }
+
+// EtcdURL returns what further control planes put into Config.Etcd to share this etcd.
+func (c *ControlPlane) EtcdURL() string { return c.config.etcdURL() }
+
+// EtcdPrefix returns the prefix of this control plane's keys in etcd.
+func (c *ControlPlane) EtcdPrefix() string { return c.config.EtcdPrefix }
+
+// EtcdData returns the folder of etcd's data; while etcd is ended it can be copied.
+func (c *ControlPlane) EtcdData() string { return c.config.path(etcdData) }
+
+// Log returns the path of a part's log.
+func (c *ControlPlane) Log(part Part) string { return c.config.path(part.logFile()) }
+
+// AdminKubeconfig returns the path of a kubeconfig that may do everything.
+func (c *ControlPlane) AdminKubeconfig() string { return c.config.path(adminFile) }
+
+// Kubeconfig returns a self-contained kubeconfig for any user in any groups.
+func (c *ControlPlane) Kubeconfig(user string, groups ...string) ([]byte, error) {
+	return c.config.kubeconfig(c.ca, user, groups...)
+}
+
+// NodeKubeconfig returns the kubeconfig of a kubelet: the Node authorizer knows it as
+// this node and lets it do what nodes do.
+func (c *ControlPlane) NodeKubeconfig(node string) ([]byte, error) {
+	return c.Kubeconfig("system:node:"+node, "system:nodes")
+}
+
+// RESTConfig returns the admin's client configuration, without client-side throttling.
+// Its connections are made in the control plane's namespace, so it works from outside.
+func (c *ControlPlane) RESTConfig() *rest.Config {
+	config := &rest.Config{
+		Host: c.URL(),
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: c.ca.pem, CertData: c.admin.cert, KeyData: c.admin.key,
+		},
+		QPS: -1,
+	}
+	if c.config.Netns != "" {
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			return netns.Dial(ctx, c.config.Netns, net.Dialer{}, network, address)
+		}
+	}
+	return config
 }

@@ -3,11 +3,19 @@
 package controlplane
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/csv"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -116,4 +124,118 @@ func (c Config) kubeconfig(ca *authority, user string, groups ...string) ([]byte
 		return nil, fmt.Errorf("encode kubeconfig of %s: %w", user, err)
 	}
 	return raw, nil
+}
+
+// authority signs all certificates of one control plane, servers' and clients'.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte // the certificate
+}
+
+// pair is a certificate with its key, both in PEM.
+type pair struct{ cert, key []byte }
+
+// newAuthority makes an authority and stores it as base.crt and base.key.
+func newAuthority(base string) (*authority, error) {
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: "patchbay-lab"},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	p, err := sign(template, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make authority: %w", err)
+	}
+	if err := p.save(base); err != nil {
+		return nil, err
+	}
+	return loadAuthority(base)
+}
+
+func loadAuthority(base string) (*authority, error) {
+	certPEM, err := os.ReadFile(base + ".crt")
+	if err != nil {
+		return nil, fmt.Errorf("read authority: %w", err)
+	}
+	keyPEM, err := os.ReadFile(base + ".key")
+	if err != nil {
+		return nil, fmt.Errorf("read authority: %w", err)
+	}
+	certBlock, _ := pem.Decode(certPEM)
+	keyBlock, _ := pem.Decode(keyPEM)
+	if certBlock == nil || keyBlock == nil {
+		return nil, fmt.Errorf("read authority: no PEM in %s.crt or .key", base)
+	}
+	a := &authority{pem: certPEM}
+	if a.cert, err = x509.ParseCertificate(certBlock.Bytes); err != nil {
+		return nil, fmt.Errorf("parse authority: %w", err)
+	}
+	if a.key, err = x509.ParseECPrivateKey(keyBlock.Bytes); err != nil {
+		return nil, fmt.Errorf("parse authority's key: %w", err)
+	}
+	return a, nil
+}
+
+// client issues a client certificate: Kubernetes takes the common name as the user
+// and the organizations as the groups.
+func (a *authority) client(user string, groups ...string) (pair, error) {
+	return sign(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, a)
+}
+
+func (a *authority) server(name string, ips []net.IP, names []string) (pair, error) {
+	return sign(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: ips,
+		DNSNames:    names,
+	}, a)
+}
+
+// sign makes a key and a certificate for it; without an issuer it signs itself.
+func sign(template *x509.Certificate, issuer *authority) (pair, error) {
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return pair{}, err
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+		return pair{}, fmt.Errorf("make serial number: %w", err)
+	}
+	// A node of the lab may have a clock of its own.
+	template.NotBefore = time.Now().Add(-time.Hour)
+	template.NotAfter = time.Now().AddDate(1, 0, 0)
+	parent, signer := template, key
+	if issuer != nil {
+		parent, signer = issuer.cert, issuer.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		return pair{}, fmt.Errorf("sign certificate of %s: %w", template.Subject.CommonName, err)
+	}
+	return pair{cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: keyPEM}, nil
+}
+
+func newKey() (*ecdsa.PrivateKey, []byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make key: %w", err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode key: %w", err)
+	}
+	return key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+func (p pair) save(base string) error {
+	if err := writeFile(base+".crt", p.cert, 0o644); err != nil {
+		return err
+	}
+	return writeFile(base+".key", p.key, 0o600)
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
 	"text/tabwriter"
 
@@ -63,36 +62,3 @@ func printTable(out io.Writer, endpoints []v1.DanmEp) error {
 }
 
 func dash(s string) string { return cmp.Or(s, "-") }
-
-// route is one ping to try: from a Pod to another one's address on another node.
-type route struct {
-	network, from, fromNode, to, toNode string
-	address                             netip.Addr
-}
-
-// routes are a ping in each direction between two nodes for each network and family.
-func routes(endpoints []v1.DanmEp) []route {
-	var all []route
-	seen := map[string]bool{}
-	for _, from := range endpoints {
-		for _, to := range endpoints {
-			if from.Spec.NetworkUID != to.Spec.NetworkUID || from.Spec.Host == to.Spec.Host {
-				continue
-			}
-			for _, prefix := range []string{to.Spec.Interface.Address, to.Spec.Interface.AddressIPv6} {
-				p, err := netip.ParsePrefix(prefix)
-				key := fmt.Sprint(from.Spec.NetworkUID, from.Spec.Host, to.Spec.Host, p.Addr().Is6())
-				if err != nil || seen[key] {
-					continue
-				}
-				seen[key] = true
-				all = append(all, route{
-					network: from.Spec.NetworkName, from: from.Spec.Pod, fromNode: from.Spec.Host,
-					to: to.Spec.Pod, toNode: to.Spec.Host, address: p.Addr(),
-				})
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b route) int { return cmp.Compare(a.network, b.network) })
-	return all
-}

@@ -3,17 +3,55 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
 // ErrNoAnswer says that a ping was not answered.
 var ErrNoAnswer = errors.New("no answer")
+
+// route is one ping to try: from a Pod to another one's address on another node.
+type route struct {
+	network, from, fromNode, to, toNode string
+	address                             netip.Addr
+}
+
+// routes are a ping in each direction between two nodes for each network and family.
+func routes(endpoints []v1.DanmEp) []route {
+	var all []route
+	seen := map[string]bool{}
+	for _, from := range endpoints {
+		for _, to := range endpoints {
+			if from.Spec.NetworkUID != to.Spec.NetworkUID || from.Spec.Host == to.Spec.Host {
+				continue
+			}
+			for _, prefix := range []string{to.Spec.Interface.Address, to.Spec.Interface.AddressIPv6} {
+				p, err := netip.ParsePrefix(prefix)
+				key := fmt.Sprint(from.Spec.NetworkUID, from.Spec.Host, to.Spec.Host, p.Addr().Is6())
+				if err != nil || seen[key] {
+					continue
+				}
+				seen[key] = true
+				all = append(all, route{
+					network: from.Spec.NetworkName, from: from.Spec.Pod, fromNode: from.Spec.Host,
+					to: to.Spec.Pod, toNode: to.Spec.Host, address: p.Addr(),
+				})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b route) int { return cmp.Compare(a.network, b.network) })
+	return all
+}
 
 // pingAll tries all routes at once and prints the result of each.
 func pingAll(ctx context.Context, lab Lab, all []route, out io.Writer) error {

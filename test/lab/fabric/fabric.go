@@ -3,6 +3,7 @@
 package fabric
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/patchbay-cni/patchbay/test/lab/netns"
 )
+
+// ErrNotPlugged says that no node is plugged in there.
+var ErrNotPlugged = errors.New("not plugged in")
 
 // Names of the bridges.
 const (
@@ -106,6 +110,43 @@ func (f Fabric) Plug(p Port) error {
 	}
 	lines = append(lines, "route replace "+p.Pods().String()+" via "+p.Management().Prefix.Addr().String())
 	return netns.Batch(f.Netns, lines...)
+}
+
+// Cut stops all traffic of a node's cards, as if all cables were out, except that the
+// cards keep their carrier. It lasts until Heal, also when the node loses its power.
+// Commands still reach the node.
+//
+// The taps move to a bridge where no port reaches another. They are not set down: to
+// a tap that is down the guest's driver cannot write, and after that error it is dead
+// until the card is set down and up in the guest.
+func (f Fabric) Cut(p Port) error {
+	var lines []string
+	for _, c := range p.cables() {
+		lines = append(lines,
+			"link set "+c.Tap+" master "+bridgeCut,
+			"link set "+c.Tap+" type bridge_slave isolated on")
+	}
+	return netns.Batch(f.Netns, lines...)
+}
+
+// Heal ends a cut.
+func (f Fabric) Heal(p Port) error {
+	var lines []string
+	for _, c := range p.cables() {
+		// A port begins without the isolation that it had elsewhere.
+		lines = append(lines, "link set "+c.Tap+" master "+c.bridge)
+	}
+	return netns.Batch(f.Netns, lines...)
+}
+
+// IsCut tells whether a node is cut off.
+func (f Fabric) IsCut(p Port) (bool, error) {
+	tap := p.Management().Tap
+	out, err := f.run("", "ip", "-oneline", "link", "show", "dev", tap)
+	if err != nil {
+		return false, fmt.Errorf("look at %s: %w: %w", tap, ErrNotPlugged, err)
+	}
+	return strings.Contains(out, " master "+bridgeCut+" "), nil
 }
 
 func (f Fabric) sysctl(settings ...string) error {

@@ -74,3 +74,6 @@ func (p Port) card(name, bridge string, kind byte, address [4]byte) Card {
 		bridge: bridge,
 	}
 }
+
+// cables are the cards that can be cut.
+func (p Port) cables() []Card { return []Card{p.Management(), p.Trunk(), p.Second()} }

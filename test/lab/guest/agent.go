@@ -14,6 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Agent is a remote.Server behind a network card of its own, in a network namespace
+// that the rest of the guest does not see: it works whatever happens to the other
+// cards, and nobody mistakes its card for one of the node's.
+type Agent struct {
+	// Card is the card's name when the guest boots.
+	Card string `json:"card"`
+	// Prefix is its address with the prefix length; Port is TCP.
+	Prefix netip.Prefix `json:"prefix"`
+	Port   uint16       `json:"port"`
+}
+
 // listen moves the agent's card into a new network namespace and listens there. The
 // thread that is in that namespace sleeps for ever, which keeps the namespace.
 func (a Agent) listen() (net.Listener, error) {

@@ -13,6 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Run is a command that the guest exists for.
+type Run struct {
+	Args []string `json:"args"`
+	// Dir is the working folder.
+	Dir string `json:"dir,omitempty"`
+	// Output is the device that output goes to, without any change of its bytes.
+	Output string `json:"output"`
+	// Result is the file that the outcome is written to as JSON, an Outcome.
+	Result string `json:"result"`
+}
+
+// Outcome is how a Run ended.
+type Outcome struct {
+	// Code is the exit code; 128 and the signal's number for a process ended by one.
+	Code int `json:"code"`
+	// Error says why there is no exit code.
+	Error string `json:"error,omitempty"`
+}
+
 // run executes the command and stores its outcome. Without an outcome, whoever
 // booted the guest knows that the guest did not get this far.
 func (r Run) run(env []string) error {

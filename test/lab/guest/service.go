@@ -12,6 +12,17 @@ import (
 	"time"
 )
 
+// Service is a program that runs as long as the guest, started anew when it ends.
+type Service struct {
+	Name string   `json:"name"`
+	Args []string `json:"args"`
+	// Socket is a unix socket that takes connections when the service is ready; the
+	// next service waits for it.
+	Socket string `json:"socket,omitempty"`
+	// Log is the file that output is appended to.
+	Log string `json:"log"`
+}
+
 // ServiceDir has a file <name>.pid for each running service. Who kills the process
 // named there has restarted the service.
 const ServiceDir = "/run/service"

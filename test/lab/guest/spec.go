@@ -5,7 +5,6 @@ package guest
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"os"
 )
 
@@ -31,28 +30,6 @@ type Spec struct {
 	Services []Service `json:"services,omitempty"`
 }
 
-// Agent is a remote.Server behind a network card of its own, in a network namespace
-// that the rest of the guest does not see: it works whatever happens to the other
-// cards, and nobody mistakes its card for one of the node's.
-type Agent struct {
-	// Card is the card's name when the guest boots.
-	Card string `json:"card"`
-	// Prefix is its address with the prefix length; Port is TCP.
-	Prefix netip.Prefix `json:"prefix"`
-	Port   uint16       `json:"port"`
-}
-
-// Service is a program that runs as long as the guest, started anew when it ends.
-type Service struct {
-	Name string   `json:"name"`
-	Args []string `json:"args"`
-	// Socket is a unix socket that takes connections when the service is ready; the
-	// next service waits for it.
-	Socket string `json:"socket,omitempty"`
-	// Log is the file that output is appended to.
-	Log string `json:"log"`
-}
-
 // Mount is one mount, as in mount(8). Target is made when it does not exist.
 type Mount struct {
 	Source string `json:"source"`
@@ -65,25 +42,6 @@ type Mount struct {
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Folders are made in the mounted file system.
 	Folders []string `json:"folders,omitempty"`
-}
-
-// Run is a command that the guest exists for.
-type Run struct {
-	Args []string `json:"args"`
-	// Dir is the working folder.
-	Dir string `json:"dir,omitempty"`
-	// Output is the device that output goes to, without any change of its bytes.
-	Output string `json:"output"`
-	// Result is the file that the outcome is written to as JSON, an Outcome.
-	Result string `json:"result"`
-}
-
-// Outcome is how a Run ended.
-type Outcome struct {
-	// Code is the exit code; 128 and the signal's number for a process ended by one.
-	Code int `json:"code"`
-	// Error says why there is no exit code.
-	Error string `json:"error,omitempty"`
 }
 
 // Save writes the spec to a file that only root can read.

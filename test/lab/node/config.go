@@ -3,11 +3,29 @@
 package node
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/patchbay-cni/patchbay/test/lab/fabric"
+	"github.com/patchbay-cni/patchbay/test/lab/guest"
+	"github.com/patchbay-cni/patchbay/test/lab/image"
 	"github.com/patchbay-cni/patchbay/test/lab/uml"
+)
+
+// Names in a node's folder.
+const (
+	containerdConfig = "containerd.toml"
+	kubeletConfig    = "kubelet.json"
+	kubeletClient    = "kubelet.kubeconfig"
+	clientCA         = "client-ca.crt"
+	networkBatch     = "network.ip"
+	podNetwork       = "pods.conflist"
+	containerdLog    = "containerd.log"
+	kubeletLog       = "kubelet.log"
 )
 
 // Config describes a node.
@@ -36,17 +54,7 @@ type Config struct {
 	Logf func(format string, args ...any)
 }
 
-// Names in a node's folder.
-const (
-	containerdConfig = "containerd.toml"
-	kubeletConfig    = "kubelet.json"
-	kubeletClient    = "kubelet.kubeconfig"
-	clientCA         = "client-ca.crt"
-	networkBatch     = "network.ip"
-	podNetwork       = "pods.conflist"
-	containerdLog    = "containerd.log"
-	kubeletLog       = "kubelet.log"
-)
+func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
 
 func (c Config) logf(format string, args ...any) {
 	if c.Logf != nil {
@@ -54,11 +62,215 @@ func (c Config) logf(format string, args ...any) {
 	}
 }
 
-func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
-
 // agentPort is where the node's agent listens.
 const agentPort = 1
 
 func (c Config) agentAddress() string {
 	return fmt.Sprintf("%s:%d", c.Port.Agent().Prefix.Addr(), agentPort)
+}
+
+// writeFiles writes what the node's programs read at start.
+func (c Config) writeFiles() error {
+	kubelet, err := json.MarshalIndent(c.kubelet(), "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode kubelet's configuration: %w", err)
+	}
+	pods, err := json.MarshalIndent(c.podNetwork(), "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode Pods' network: %w", err)
+	}
+	for name, content := range map[string][]byte{
+		containerdConfig: []byte(containerd()),
+		kubeletConfig:    kubelet,
+		kubeletClient:    c.Kubeconfig,
+		clientCA:         c.ClientCA,
+		networkBatch:     []byte(c.network()),
+		podNetwork:       pods,
+	} {
+		if err := os.WriteFile(c.path(name), content, 0o600); err != nil {
+			return fmt.Errorf("write node's files: %w", err)
+		}
+	}
+	return nil
+}
+
+// network sets the cards up; the way to everywhere else is the fabric.
+func (c Config) network() string {
+	lines := []string{"link set lo up"}
+	for i, card := range c.Port.Cards() {
+		lines = append(lines, fmt.Sprintf("link set vec%d name %s", i, card.Name))
+		if card != c.Port.Agent() { // that one is the agent's to set up
+			lines = append(lines, "address add "+card.Prefix.String()+" dev "+card.Name, "link set "+card.Name+" up")
+		}
+	}
+	lines = append(lines, "route add default via "+fabric.Gateway().String(), "")
+	return strings.Join(lines, "\n")
+}
+
+// podNetwork is the static configuration of the Pods' first network, as another
+// plugin's DaemonSet or an administrator would leave it on a node.
+func (c Config) podNetwork() map[string]any {
+	return map[string]any{
+		"cniVersion": "1.0.0",
+		"name":       "pods",
+		"plugins": []any{map[string]any{
+			"type":      "bridge",
+			"bridge":    "cni0",
+			"isGateway": true,
+			"ipam": map[string]any{
+				"type":   "host-local",
+				"ranges": []any{[]any{map[string]any{"subnet": c.Port.Pods().String()}}},
+				"routes": []any{map[string]any{"dst": "0.0.0.0/0"}},
+			},
+		}},
+	}
+}
+
+func (c Config) kubelet() map[string]any {
+	return map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"kind":       "KubeletConfiguration",
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false},
+			"webhook":   map[string]any{"enabled": true},
+			"x509":      map[string]any{"clientCAFile": uml.GuestDir + "/" + clientCA},
+		},
+		"authorization":               map[string]any{"mode": "Webhook"},
+		"cgroupDriver":                "cgroupfs",
+		"cgroupRoot":                  "/",
+		"containerRuntimeEndpoint":    "unix://" + containerdSocket,
+		"clusterDomain":               "cluster.local",
+		"clusterDNS":                  []string{"10.96.0.10"}, // nobody there; without it every Pod gets a warning
+		"resolvConf":                  "",
+		"failSwapOn":                  false,
+		"failCgroupV1":                false,
+		"evictionHard":                map[string]string{"memory.available": "50Mi"},
+		"imageGCHighThresholdPercent": 100,
+		// A program that a test kills is back at once, also the fifth time.
+		"crashLoopBackOff":          map[string]string{"maxContainerRestartPeriod": "1s"},
+		"nodeStatusUpdateFrequency": "5s",
+		"nodeLeaseDurationSeconds":  20,
+		"syncFrequency":             "30s",
+		"serializeImagePulls":       false,
+		"shutdownGracePeriod":       "0s",
+		"enforceNodeAllocatable":    []string{"none"},
+	}
+}
+
+const containerdSocket = "/run/containerd/containerd.sock"
+
+func containerd() string {
+	return `version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs",
+]
+[grpc]
+  address = "` + containerdSocket + `"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "` + image.Pause + `"
+  # The machine may not let its processes have a lower score than itself.
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/opt/cni/bin"
+    conf_dir = "/etc/cni/net.d"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+`
+}
+
+func (c Config) guest() guest.Spec {
+	return guest.Spec{
+		Hostname: c.Name,
+		Mounts:   c.mounts(),
+		Env: []string{
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
+		},
+		Setup:    c.setup(),
+		Agent:    &guest.Agent{Card: c.Port.Agent().Name, Prefix: c.Port.Agent().Prefix, Port: agentPort},
+		Services: c.services(),
+	}
+}
+
+// disk is where the node's disk is mounted.
+const disk = "/run/disk"
+
+// diskOptions let a power cut take the last second. By default ext4 would leave files
+// of up to half a minute ago empty, which neither containerd nor libcni survive: a
+// cached result of libcni without content keeps its Pod's sandbox for ever.
+const diskOptions = "nodelalloc,commit=1"
+
+// overlaid folders show the machine's files below the node's own.
+func overlaid() []string { return []string{"etc", "opt", "var"} }
+
+// own folders begin empty, whatever the machine has there. Those of containerd and
+// kubelet must not be on an overlay, since they mount overlays themselves.
+func own() []string {
+	return []string{
+		"etc/cni/net.d", "opt/cni/bin",
+		"var/lib/cni", "var/lib/containerd", "var/lib/kubelet", "var/lib/patchbay", "var/log/pods", "var/log/containers",
+	}
+}
+
+func (c Config) mounts() []guest.Mount {
+	folders := []string{}
+	for _, f := range overlaid() {
+		folders = append(folders, "overlay/"+f, "overlay-work/"+f)
+	}
+	for _, f := range own() {
+		folders = append(folders, "own/"+f)
+	}
+	mounts := []guest.Mount{
+		{Source: "cgroup2", Target: "/sys/fs/cgroup", Type: "cgroup2"},
+		{Source: "mqueue", Target: "/dev/mqueue", Type: "mqueue"},
+		{Source: "/dev/ubda", Target: disk, Type: "ext4", Data: diskOptions, Folders: folders},
+	}
+	for _, f := range overlaid() {
+		mounts = append(mounts, guest.Mount{Source: "overlay", Target: "/" + f, Type: "overlay", Data: strings.Join([]string{
+			"lowerdir=/" + f, "upperdir=" + disk + "/overlay/" + f, "workdir=" + disk + "/overlay-work/" + f,
+		}, ",")})
+	}
+	for _, f := range own() {
+		mounts = append(mounts, guest.Mount{Source: disk + "/own/" + f, Target: "/" + f, Type: "bind"})
+	}
+	return mounts
+}
+
+// setup are shell lines where a program would be longer.
+func (c Config) setup() [][]string {
+	shell := func(script string) []string { return []string{"/bin/sh", "-ec", script} }
+	return [][]string{
+		{"/sbin/ip", "-batch", uml.GuestDir + "/" + networkBatch},
+		{"/sbin/sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"},
+		// This kernel does not say how fast its processor is, and cAdvisor gives up.
+		shell("{ cat /proc/cpuinfo; echo 'cpu MHz : 2600.000'; } >/run/cpuinfo; mount --bind /run/cpuinfo /proc/cpuinfo"),
+		shell("ln -sf /usr/lib/cni/* /opt/cni/bin/"),
+		shell("cp " + uml.GuestDir + "/" + podNetwork + " /etc/cni/net.d/"),
+	}
+}
+
+func (c Config) services() []guest.Service {
+	return []guest.Service{
+		{
+			Name:   "containerd",
+			Args:   []string{"/usr/bin/containerd", "--config", uml.GuestDir + "/" + containerdConfig},
+			Socket: containerdSocket,
+			Log:    uml.GuestDir + "/" + containerdLog,
+		},
+		{
+			Name: "kubelet",
+			Args: []string{
+				path.Join(c.Bin, "kubelet"),
+				"--config=" + uml.GuestDir + "/" + kubeletConfig,
+				"--kubeconfig=" + uml.GuestDir + "/" + kubeletClient,
+				"--hostname-override=" + c.Name,
+				"--node-ip=" + c.Port.Management().Prefix.Addr().String(),
+			},
+			Log: uml.GuestDir + "/" + kubeletLog,
+		},
+	}
 }

@@ -3,9 +3,12 @@
 package uml
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/patchbay-cni/patchbay/test/lab/guest"
 )
@@ -113,6 +116,25 @@ func (c Config) prepare() error {
 	return spec.Save(c.path(specFile))
 }
 
+// copyFile replaces to by a copy of an executable.
+func copyFile(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("copy program: %w", err)
+	}
+	defer in.Close()
+	next := to + ".new"
+	out, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	if err != nil {
+		return fmt.Errorf("copy program: %w", err)
+	}
+	_, err = io.Copy(out, in)
+	if err := errors.Join(err, out.Close()); err != nil {
+		return fmt.Errorf("copy program %s: %w", from, err)
+	}
+	return os.Rename(next, to)
+}
+
 // linkModules makes the folder that modprobe expects.
 func (c Config) linkModules() error {
 	tree := c.path(moduleDir + "/lib/modules")
@@ -124,4 +146,30 @@ func (c Config) linkModules() error {
 		return fmt.Errorf("link modules: %w", err)
 	}
 	return nil
+}
+
+// base are the mounts that every guest has. The guest's folder often lies in /tmp
+// or /run, so it is mounted under a name of its own before those are covered.
+func (c Config) base() []guest.Mount {
+	mounts := []guest.Mount{
+		{Source: "sysfs", Target: "/sys", Type: "sysfs"},
+		{Source: "tmpfs", Target: "/run", Type: "tmpfs", Data: "mode=755", Folders: []string{
+			"lock", "netns", strings.TrimPrefix(GuestDir, "/run/"),
+		}},
+		{Source: "none", Target: GuestDir, Type: "hostfs", Data: c.Dir},
+		{Source: "tmpfs", Target: "/tmp", Type: "tmpfs", Data: "mode=1777"},
+		{Source: "devpts", Target: "/dev/pts", Type: "devpts", Data: "mode=620,ptmxmode=666"},
+		{Source: "tmpfs", Target: "/dev/shm", Type: "tmpfs", Data: "mode=1777"},
+	}
+	for _, dir := range c.Visible {
+		if Covered(dir) {
+			mounts = append(mounts, guest.Mount{Source: "none", Target: dir, Type: "hostfs", Data: dir, ReadOnly: true})
+		}
+	}
+	return mounts
+}
+
+// Covered tells whether a guest has a file system of its own where a path is.
+func Covered(path string) bool {
+	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/run/")
 }

@@ -3,15 +3,23 @@
 package bed
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 	"github.com/patchbay-cni/patchbay/test/source"
 )
@@ -133,6 +141,90 @@ func (b *Bed) startHub(ctx context.Context) (*Plane, error) {
 	return p, nil
 }
 
+// startPlane starts a control plane that keeps an audit log.
+func (b *Bed) startPlane(ctx context.Context, config controlplane.Config) (*Plane, error) {
+	config.Bin, config.Tied = filepath.Join(b.root, "bin", "kubernetes"), true
+	if err := os.MkdirAll(config.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make folder: %w", err)
+	}
+	policy := filepath.Join(config.Dir, "audit-policy.yaml")
+	rules := auditPolicy
+	if b.config.APIServersOnly { // what was written counts there, not its contents
+		rules = bytes.ReplaceAll(rules, []byte("level: RequestResponse"), []byte("level: Metadata"))
+	}
+	if err := os.WriteFile(policy, rules, 0o600); err != nil {
+		return nil, fmt.Errorf("write audit policy: %w", err)
+	}
+	if config.ExtraArgs == nil {
+		config.ExtraArgs = map[controlplane.Part][]string{}
+	}
+	config.ExtraArgs[controlplane.APIServer] = append(config.ExtraArgs[controlplane.APIServer],
+		"--audit-policy-file="+policy, "--audit-log-path="+filepath.Join(config.Dir, auditFile), "--audit-log-mode=blocking",
+		// Debian's etcd 3.4 cannot serve streamed lists. Told so, clients list; else KWOK
+		// asks again and again, and hears of changes a minute late.
+		"--feature-gates=WatchList=false")
+	control, err := controlplane.Start(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plane{Control: control, Config: control.RESTConfig(), bin: config.Bin, dir: config.Dir}
+	if p.Client, err = client.NewWithWatch(p.Config, client.Options{Scheme: Scheme()}); err != nil {
+		return nil, errors.Join(fmt.Errorf("make client: %w", err), p.close(context.WithoutCancel(ctx)))
+	}
+	return p, nil
+}
+
+// startCluster starts a cluster with one node, on that etcd or one of its own. As at the
+// hub the admission of service accounts is off.
+func (b *Bed) startCluster(ctx context.Context, name, etcd string) (*Cluster, error) {
+	full := !b.config.APIServersOnly
+	plane, err := b.startPlane(ctx, controlplane.Config{
+		Dir: filepath.Join(b.Dir, name), Etcd: etcd, EtcdPrefix: "/" + name,
+		ServiceCIDR: netip.MustParsePrefix("10.97.0.0/16"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Plane: plane, Name: name}
+	if err := c.prepare(ctx, b, full); err != nil {
+		return nil, errors.Join(err, c.close(context.WithoutCancel(ctx)))
+	}
+	return c, nil
+}
+
+// SpareCluster starts a cluster on the etcd of the others. It is not among Clusters, no
+// hub knows it, and its caller closes it.
+func (b *Bed) SpareCluster(ctx context.Context, name string) (*Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	c, err := b.startCluster(ctx, name, b.etcd())
+	if err != nil {
+		return nil, fmt.Errorf("start cluster %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// SpareHub starts an API server for a hub on the etcd of the clusters. There is nothing
+// of ours in it, and its caller closes it.
+func (b *Bed) SpareHub(ctx context.Context, name string) (*Plane, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	p, err := b.startPlane(ctx, controlplane.Config{
+		Dir: filepath.Join(b.Dir, name), Etcd: b.etcd(), EtcdPrefix: "/" + name,
+		ExtraArgs: map[controlplane.Part][]string{controlplane.APIServer: {"--enable-bootstrap-token-auth=true"}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start API server %s: %w", name, err)
+	}
+	if err := p.startControllers("--controllers=" + InertControllers); err != nil {
+		return nil, errors.Join(err, p.Close(context.WithoutCancel(ctx)))
+	}
+	return p, nil
+}
+
+// etcd is that of the clusters.
+func (b *Bed) etcd() string { return b.Clusters[b.config.Clusters[0]].Control.EtcdURL() }
+
 // Close ends everything and removes the folder, unless it is to be kept.
 func (b *Bed) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -152,3 +244,12 @@ func (b *Bed) Close(ctx context.Context) error {
 
 // Keep makes Close leave the folder, with all logs.
 func (b *Bed) Keep() { b.config.Keep = true }
+
+// Scheme knows Kubernetes' kinds and ours.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s)) // fails only for a kind registered twice
+	utilruntime.Must(v1.AddToScheme(s))
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	return s
+}

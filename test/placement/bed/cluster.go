@@ -7,15 +7,12 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
 
 // Annotations of Pods that KWOK heeds.
@@ -37,24 +34,6 @@ type Cluster struct {
 	Name string
 	// Link is its agent's only way to the hub.
 	Link *Link
-}
-
-// startCluster starts a cluster with one node, on that etcd or one of its own. As at the
-// hub the admission of service accounts is off.
-func (b *Bed) startCluster(ctx context.Context, name, etcd string) (*Cluster, error) {
-	full := !b.config.APIServersOnly
-	plane, err := b.startPlane(ctx, controlplane.Config{
-		Dir: filepath.Join(b.Dir, name), Etcd: etcd, EtcdPrefix: "/" + name,
-		ServiceCIDR: netip.MustParsePrefix("10.97.0.0/16"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	c := &Cluster{Plane: plane, Name: name}
-	if err := c.prepare(ctx, b, full); err != nil {
-		return nil, errors.Join(err, c.close(context.WithoutCancel(ctx)))
-	}
-	return c, nil
 }
 
 func (c *Cluster) prepare(ctx context.Context, b *Bed, full bool) error {
@@ -101,6 +80,9 @@ func (c *Cluster) AddNode(ctx context.Context, name string, cpus int64) error {
 	}
 	return nil
 }
+
+// Close ends a spare cluster.
+func (c *Cluster) Close(ctx context.Context) error { return c.close(ctx) }
 
 func (c *Cluster) close(ctx context.Context) error {
 	var err error

@@ -6,14 +6,27 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
@@ -38,45 +51,24 @@ type Plane struct {
 //go:embed audit.yaml
 var auditPolicy []byte
 
-// startPlane starts a control plane that keeps an audit log.
-func (b *Bed) startPlane(ctx context.Context, config controlplane.Config) (*Plane, error) {
-	config.Bin, config.Tied = filepath.Join(b.root, "bin", "kubernetes"), true
-	if err := os.MkdirAll(config.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make folder: %w", err)
-	}
-	policy := filepath.Join(config.Dir, "audit-policy.yaml")
-	rules := auditPolicy
-	if b.config.APIServersOnly { // what was written counts there, not its contents
-		rules = bytes.ReplaceAll(rules, []byte("level: RequestResponse"), []byte("level: Metadata"))
-	}
-	if err := os.WriteFile(policy, rules, 0o600); err != nil {
-		return nil, fmt.Errorf("write audit policy: %w", err)
-	}
-	if config.ExtraArgs == nil {
-		config.ExtraArgs = map[controlplane.Part][]string{}
-	}
-	config.ExtraArgs[controlplane.APIServer] = append(config.ExtraArgs[controlplane.APIServer],
-		"--audit-policy-file="+policy, "--audit-log-path="+filepath.Join(config.Dir, auditFile), "--audit-log-mode=blocking",
-		// Debian's etcd 3.4 cannot serve streamed lists. Told so, clients list; else KWOK
-		// asks again and again, and hears of changes a minute late.
-		"--feature-gates=WatchList=false")
-	control, err := controlplane.Start(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	p := &Plane{Control: control, Config: control.RESTConfig(), bin: config.Bin, dir: config.Dir}
-	if p.Client, err = client.NewWithWatch(p.Config, client.Options{Scheme: Scheme()}); err != nil {
-		return nil, errors.Join(fmt.Errorf("make client: %w", err), p.close(context.WithoutCancel(ctx)))
-	}
-	return p, nil
-}
-
 func (p *Plane) close(ctx context.Context) error {
 	var errs []error
 	for _, id := range p.programs {
 		errs = append(errs, id.Kill(ctx))
 	}
 	return errors.Join(append(errs, p.Control.Kill(ctx, p.Control.Parts()...))...)
+}
+
+// Close ends a spare API server.
+func (p *Plane) Close(ctx context.Context) error { return p.close(ctx) }
+
+// Dir is where the API server and the programs beside it have their files.
+func (p *Plane) Dir() string { return p.dir }
+
+// Run starts a program of ours that ends with this API server, if not before. Its log is
+// <name>.log in Dir.
+func (p *Plane) Run(name string, env []string, args ...string) (process.ID, error) {
+	return p.runEnv(name, env, args...)
 }
 
 // run starts a program beside the API server. Its log is <name>.log.
@@ -111,20 +103,6 @@ func (p *Plane) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// UserKubeconfig writes a kubeconfig for a user of this API server and returns its path.
-func (p *Plane) UserKubeconfig(user string, groups ...string) (string, error) {
-	raw, err := p.Control.Kubeconfig(user, groups...)
-	if err != nil {
-		return "", err
-	}
-	f, err := os.CreateTemp(p.dir, "user-*.kubeconfig")
-	if err != nil {
-		return "", fmt.Errorf("write kubeconfig: %w", err)
-	}
-	_, err = f.Write(raw)
-	return f.Name(), errors.Join(err, f.Close())
-}
-
 // startControllers starts a controller manager beside an API server that is ready: one
 // that comes too early gives up after ten seconds.
 func (p *Plane) startControllers(args ...string) error {
@@ -143,4 +121,208 @@ func (p *Plane) startScheduler() error {
 	_, err := p.run("kube-scheduler", filepath.Join(p.bin, "kube-scheduler"),
 		"--kubeconfig="+filepath.Join(p.dir, "kube-scheduler.kubeconfig"), "--secure-port=0", "--leader-elect=false")
 	return err
+}
+
+// UserKubeconfig writes a kubeconfig for a user of this API server and returns its path.
+func (p *Plane) UserKubeconfig(user string, groups ...string) (string, error) {
+	raw, err := p.Control.Kubeconfig(user, groups...)
+	if err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(p.dir, "user-*.kubeconfig")
+	if err != nil {
+		return "", fmt.Errorf("write kubeconfig: %w", err)
+	}
+	_, err = f.Write(raw)
+	return f.Name(), errors.Join(err, f.Close())
+}
+
+// tokenLife is longer than any test.
+const tokenLife = 24 * time.Hour
+
+// AccountConfig is how a service account reaches this API server: with a token of its
+// own, and the rights that it was given.
+func (p *Plane) AccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	seconds := int64(tokenLife.Seconds())
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	if err := p.Client.SubResource("token").Create(ctx, account, request); err != nil {
+		return nil, fmt.Errorf("make token of ServiceAccount %s/%s: %w", namespace, name, err)
+	}
+	config := rest.AnonymousClientConfig(p.Config)
+	config.BearerToken = request.Status.Token
+	return config, nil
+}
+
+// AccountKubeconfig writes a kubeconfig for a service account and returns its path.
+func (p *Plane) AccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
+	config, err := p.AccountConfig(ctx, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(p.dir, name+"-")
+	if err != nil {
+		return "", fmt.Errorf("make folder: %w", err)
+	}
+	file := filepath.Join(dir, "kubeconfig")
+	err = clientcmd.WriteToFile(api.Config{
+		Clusters:       map[string]*api.Cluster{"this": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*api.AuthInfo{name: {Token: config.BearerToken}},
+		Contexts:       map[string]*api.Context{"this": {Cluster: "this", AuthInfo: name}},
+		CurrentContext: "this",
+	}, file)
+	if err != nil {
+		return "", fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return file, nil
+}
+
+// APIServer is one more API server of the hub, on the same etcd.
+type APIServer struct {
+	process.ID
+
+	// URL is its address.
+	URL string
+}
+
+// StartAPIServer starts it as the first was started, but for port and audit log.
+func (p *Plane) StartAPIServer(ctx context.Context) (*APIServer, error) {
+	args, err := p.apiServerArgs()
+	if err != nil {
+		return nil, err
+	}
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	free, err := controlplane.FreePort(loopback)
+	if err != nil {
+		return nil, err
+	}
+	at := netip.AddrPortFrom(loopback, free)
+	name := fmt.Sprintf("kube-apiserver-%d", free)
+	s := &APIServer{URL: "https://" + at.String()}
+	audit := "--audit-log-path=" + filepath.Join(p.dir, name+"."+auditFile)
+	if s.ID, err = p.run(name, append(args, fmt.Sprintf("--secure-port=%d", free), audit)...); err != nil {
+		return nil, err
+	}
+	return s, s.await(ctx, p.Config)
+}
+
+// apiServerArgs is the command line of the API server that runs.
+func (p *Plane) apiServerArgs() ([]string, error) {
+	raw, err := os.ReadFile(filepath.Join(p.dir, string(controlplane.APIServer)+".pid"))
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	var id process.ID
+	if err := json.Unmarshal(raw, &id); err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", id.PID))
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's command line: %w", err)
+	}
+	return strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00"), nil
+}
+
+// await waits until it is ready, or has ended.
+func (s *APIServer) await(ctx context.Context, admin *rest.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	config := rest.CopyConfig(admin)
+	config.Host = s.URL
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	for {
+		err := d.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		if err == nil {
+			return nil
+		}
+		if !s.Alive() {
+			return fmt.Errorf("await %s: %w (last: %w)", s.URL, process.ErrGone, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("await %s: %w (last: %w)", s.URL, ctx.Err(), err)
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// pageKeys is how many keys are read from etcd at a time.
+const pageKeys = 200
+
+// Stored reads all that this API server has in etcd now, as it is stored there: what a backup
+// has. It calls visit with each key and its value. The key is without the server's prefix:
+// /secrets/<namespace>/<name>.
+func (p *Plane) Stored(ctx context.Context, visit func(key string, value []byte)) error {
+	socket := strings.TrimPrefix(p.Control.EtcdURL(), "unix://")
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+	defer transport.CloseIdleConnections()
+	etcd := &http.Client{Transport: transport}
+	prefix := p.Control.EtcdPrefix() + "/"
+	for from := []byte(prefix); from != nil; {
+		page, err := readPage(ctx, etcd, from, []byte(p.Control.EtcdPrefix()+"0")) // 0 comes after the slash
+		if err != nil {
+			return fmt.Errorf("read etcd at %s from %q on: %w", socket, from, err)
+		}
+		for _, kv := range page.KVs {
+			visit("/"+strings.TrimPrefix(string(kv.Key), prefix), kv.Value)
+		}
+		from = nil
+		if page.More {
+			from = slices.Concat(page.KVs[len(page.KVs)-1].Key, []byte{0})
+		}
+	}
+	return nil
+}
+
+// readPage reads keys from one on, up to end, by the JSON that etcd serves besides gRPC.
+func readPage(ctx context.Context, etcd *http.Client, from, end []byte) (*etcdPage, error) {
+	body, err := json.Marshal(map[string]any{"key": from, "range_end": end, "limit": pageKeys})
+	if err != nil {
+		return nil, fmt.Errorf("encode range: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd/v3/kv/range", bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	response, err := etcd.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask for range: %w", err)
+	}
+	defer response.Body.Close()
+	page := &etcdPage{}
+	if err := json.NewDecoder(response.Body).Decode(page); err != nil {
+		return nil, fmt.Errorf("decode answer with status %s: %w", response.Status, err)
+	}
+	if response.StatusCode != http.StatusOK || page.More && len(page.KVs) == 0 {
+		return nil, fmt.Errorf("answer has status %s and %d keys", response.Status, len(page.KVs))
+	}
+	return page, nil
+}
+
+// etcdPage is what we read of etcd's answer to a range.
+type etcdPage struct {
+	KVs []struct {
+		Key   []byte `json:"key"`
+		Value []byte `json:"value"`
+	} `json:"kvs"`
+	More bool `json:"more"`
+}
+
+// AuditLog starts at the log's present end.
+func (p *Plane) AuditLog() (*Log, error) {
+	l := &Log{file: filepath.Join(p.dir, auditFile)}
+	info, err := os.Stat(l.file)
+	if errors.Is(err, os.ErrNotExist) {
+		return l, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find audit log: %w", err)
+	}
+	l.offset = info.Size()
+	return l, nil
 }

@@ -3,9 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -103,6 +107,113 @@ func (l *lab) measure(ctx context.Context) error {
 	return nil
 }
 
+// fill makes that many objects, each in one of the clusters, waits until all have
+// arrived, and prints how long that took.
+func (l *lab) fill(ctx context.Context, prefix string, n int, clusters []string) error {
+	const parallel = 8
+	begun := time.Now()
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i := range n {
+		g.Go(func() error {
+			at := i % len(clusters)
+			return l.bed.Hub.Client.Create(gctx, configMap(fmt.Sprintf("%s-%d", prefix, i), strconv.Itoa(i), clusters[at:at+1]))
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("create objects: %w", err)
+	}
+	created := time.Since(begun)
+	if err := l.arrive(ctx, prefix, n); err != nil {
+		return err
+	}
+	took := time.Since(begun)
+	_, err := fmt.Fprintf(l.out, "%d objects made within %.0f s, in clusters and reported after %.0f s (%.0f a second)\n",
+		n, created.Seconds(), took.Seconds(), float64(n)/took.Seconds())
+	return err
+}
+
+// arrive waits until all objects are reported to be in their clusters.
+func (l *lab) arrive(ctx context.Context, prefix string, n int) error {
+	for {
+		var list v1alpha1.WorkList
+		if err := l.list(ctx, &list); err != nil {
+			return err
+		}
+		done := 0
+		for i := range list.Items {
+			w := &list.Items[i]
+			if w.Status.Revision == w.Spec.Revision && strings.HasPrefix(w.Spec.Source.Name, prefix+"-") {
+				done++
+			}
+		}
+		if done == n {
+			return nil
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return fmt.Errorf("await %d objects, %d are there: %w", n, done, ctx.Err())
+		}
+	}
+}
+
+// settled counts what is written at the hub and in the clusters in a while of quiet,
+// by their audit logs. Leases are not in these: heartbeats are meant to go on.
+func (l *lab) settled(ctx context.Context) error {
+	planes := []*bed.Plane{l.bed.Hub}
+	for _, name := range l.names {
+		planes = append(planes, l.bed.Clusters[name].Plane)
+	}
+	logs := make([]*bed.Log, len(planes))
+	for i, p := range planes {
+		var err error
+		if logs[i], err = p.AuditLog(); err != nil {
+			return err
+		}
+	}
+	begun := time.Now()
+	for window := l.quiet / 6; ; { // what the clusters have reported is written yet
+		writes, err := watched(ctx, logs, window)
+		if err != nil {
+			return err
+		}
+		if len(writes) == 0 {
+			break
+		}
+	}
+	after := time.Since(begun)
+	writes, err := watched(ctx, logs, l.quiet)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(l.out, "settled after %.0f s; %d writes at the hub and in %d clusters in the %s after that, heartbeats aside\n",
+		after.Seconds(), len(writes), len(l.names), l.quiet); err != nil {
+		return err
+	}
+	for _, w := range writes[:min(len(writes), 20)] {
+		if _, err := fmt.Fprintln(l.out, " ", w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watched is what the logs have after a while.
+func watched(ctx context.Context, logs []*bed.Log, while time.Duration) (all []bed.Write, err error) {
+	if err := pause(ctx, while); err != nil {
+		return nil, err
+	}
+	for _, log := range logs {
+		writes, err := log.Writes()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, writes...)
+	}
+	return all, nil
+}
+
 // restart kills the hub and starts it again.
 func (l *lab) restart(ctx context.Context) error {
 	if err := l.hub.Kill(ctx); err != nil {
@@ -115,3 +226,34 @@ func (l *lab) restart(ctx context.Context) error {
 
 // rest is how long a process is left alone before its memory is read.
 const rest = 30 * time.Second
+
+// resident prints the memory of a process that was left alone.
+func (l *lab) resident(ctx context.Context, name string, id process.ID) error {
+	if err := pause(ctx, rest); err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id.PID))
+	if err != nil {
+		return fmt.Errorf("read memory of the %s: %w", name, err)
+	}
+	for line := range bytes.Lines(raw) {
+		if rest, ok := bytes.CutPrefix(line, []byte("VmRSS:")); ok {
+			kib, err := strconv.Atoi(string(bytes.Fields(rest)[0]))
+			if err != nil {
+				return fmt.Errorf("read memory of the %s: %w", name, err)
+			}
+			_, err = fmt.Fprintf(l.out, "%s: %.0f MiB resident at rest\n", name, float64(kib)/1024)
+			return err
+		}
+	}
+	return fmt.Errorf("read memory of the %s: process %d has none", name, id.PID)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -7,11 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 	"github.com/patchbay-cni/patchbay/test/apitest"
@@ -64,6 +70,28 @@ func newFleet(ctx context.Context, env *apitest.Env, o options) (*fleet, error) 
 	return f, all.Wait()
 }
 
+// measure runs all parts one after the other, and prints each as soon as it is known.
+func (f *fleet) measure(ctx context.Context, program string, out io.Writer) error {
+	fmt.Fprintf(out, "Services on a network: %d with %d Pods each, the controller as a process of its own\n%s\n", f.o.services, f.o.each, machine())
+	for _, start := range []string{"from nothing", "after a restart"} {
+		if err := f.resync(ctx, program, start, out); err != nil {
+			return err
+		}
+	}
+	c, err := scene.Run(ctx, f.env, program)
+	if err != nil {
+		return err
+	}
+	err = f.settle(ctx, c)
+	if err == nil {
+		err = f.turnReady(ctx, c, out)
+	}
+	if err == nil {
+		err = f.flap(ctx, c, out)
+	}
+	return errors.Join(err, c.Kill(context.WithoutCancel(ctx)))
+}
+
 // resync starts a controller and waits until all Services are as they should be.
 func (f *fleet) resync(ctx context.Context, program, start string, out io.Writer) error {
 	began := time.Now()
@@ -112,4 +140,157 @@ func (f *fleet) settle(ctx context.Context, c *scene.Controller) error {
 // check compares what is stored with what should be.
 func (f *fleet) check(ctx context.Context) error {
 	return scene.Check(ctx, f.env.Client, f.ns, f.net)
+}
+
+// turnReady makes Pods ready one at a time and watches for them in the slices, as
+// kube-proxies and DNS servers do.
+func (f *fleet) turnReady(ctx context.Context, c *scene.Controller, out io.Writer) error {
+	chosen := rand.Perm(len(f.pods))[:min(f.o.samples, len(f.pods))]
+	for _, i := range chosen {
+		if err := scene.SetReady(ctx, f.env.Client, f.pods[i], false); err != nil {
+			return err
+		}
+	}
+	if err := f.rest(ctx); err != nil {
+		return err
+	}
+	w := &watcher{fleet: f}
+	if err := w.open(ctx); err != nil {
+		return err
+	}
+	defer func() { w.now.Stop() }()
+	before, err := c.Writes(ctx)
+	if err != nil {
+		return err
+	}
+	var took []time.Duration
+	for _, i := range chosen {
+		began := time.Now()
+		if err := scene.SetReady(ctx, f.env.Client, f.pods[i], true); err != nil {
+			return err
+		}
+		if err := w.await(ctx, f.pods[i]); err != nil {
+			return err
+		}
+		took = append(took, time.Since(began))
+	}
+	if err := f.rest(ctx); err != nil {
+		return err
+	}
+	after, err := c.Writes(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "one Pod turns ready, %d times: seen in its slice after %.0f ms (p50), %.0f ms (p99), %.0f ms (most), the Pod's own write included; %.2f writes each\n",
+		len(took), measure.Millis(measure.Quantile(took, 0.5)), measure.Millis(measure.Quantile(took, 0.99)), measure.Millis(slices.Max(took)), (after-before)/float64(len(took)))
+	return err
+}
+
+// watcher watches the slices, and again when the API server ends that: what is there
+// by then comes first.
+type watcher struct {
+	*fleet
+
+	now watch.Interface
+}
+
+func (w *watcher) open(ctx context.Context) (err error) {
+	if w.now, err = w.env.Client.Watch(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(w.ns)); err != nil {
+		return fmt.Errorf("watch slices: %w", err)
+	}
+	return nil
+}
+
+// await waits until the watch shows a Pod ready.
+func (w *watcher) await(ctx context.Context, pod *corev1.Pod) error {
+	for limit := time.After(patience); ; {
+		select {
+		case e, ok := <-w.now.ResultChan():
+			if !ok {
+				if err := w.open(ctx); err != nil {
+					return err
+				}
+			}
+			if s, ok := e.Object.(*discoveryv1.EndpointSlice); ok && shows(s, pod) {
+				return nil
+			}
+		case <-limit:
+			return fmt.Errorf("await Pod %s: it does not turn ready in its slice", pod.Name)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func shows(s *discoveryv1.EndpointSlice, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
+		return e.TargetRef != nil && e.TargetRef.UID == pod.UID && *e.Conditions.Ready
+	})
+}
+
+// flap turns a tenth of the Pods ready and not, as fast as the clients can, and looks
+// at what is left when they stop.
+func (f *fleet) flap(ctx context.Context, c *scene.Controller, out io.Writer) error {
+	before, err := c.Writes(ctx)
+	if err != nil {
+		return err
+	}
+	order := rand.Perm(len(f.pods))[:max(len(f.pods)/10, f.o.workers)]
+	var flaps atomic.Int64
+	until := time.Now().Add(f.o.flap)
+	workers, flapping := errgroup.WithContext(ctx)
+	for w := range f.o.workers {
+		workers.Go(func() error {
+			// Each has Pods of its own: of two writes the later one would be unknown.
+			for n := w; time.Now().Before(until); n += f.o.workers {
+				if n >= len(order) {
+					n = w
+				}
+				if err := scene.SetReady(flapping, f.env.Client, f.pods[order[n]], rand.IntN(2) == 0); err != nil {
+					return err
+				}
+				flaps.Add(1)
+			}
+			return nil
+		})
+	}
+	if err := workers.Wait(); err != nil {
+		return err
+	}
+	ended := time.Now()
+	if err := f.rest(ctx); err != nil {
+		return err
+	}
+	rested := time.Since(ended)
+	writes, err := c.Writes(ctx)
+	if err != nil {
+		return err
+	}
+	stale, err := c.Metric(ctx, "patchbay_service_stale_total")
+	if err != nil {
+		return err
+	}
+	now, peak, err := c.Memory()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%d Pods flap for %s: %d changes of Pods (%.0f/s), %.0f writes of slices (%.2f for a change), %.0f more refused as stale and planned again; nothing lost or stale %.1f s after; memory %d MiB, at its peak %d MiB\n",
+		len(order), f.o.flap, flaps.Load(), float64(flaps.Load())/f.o.flap.Seconds(), writes-before, (writes-before)/float64(max(flaps.Load(), 1)), stale,
+		rested.Seconds(), now>>20, peak>>20)
+	return err
+}
+
+// rest waits until what is stored is what should be: nothing lost, nothing stale.
+func (f *fleet) rest(ctx context.Context) error {
+	for limit := time.Now().Add(patience); ; {
+		err := f.check(ctx)
+		if err == nil || time.Now().After(limit) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }

@@ -77,25 +77,3 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	return f.measure(ctx, program, out)
 }
-
-// measure runs all parts one after the other, and prints each as soon as it is known.
-func (f *fleet) measure(ctx context.Context, program string, out io.Writer) error {
-	fmt.Fprintf(out, "Services on a network: %d with %d Pods each, the controller as a process of its own\n%s\n", f.o.services, f.o.each, machine())
-	for _, start := range []string{"from nothing", "after a restart"} {
-		if err := f.resync(ctx, program, start, out); err != nil {
-			return err
-		}
-	}
-	c, err := scene.Run(ctx, f.env, program)
-	if err != nil {
-		return err
-	}
-	err = f.settle(ctx, c)
-	if err == nil {
-		err = f.turnReady(ctx, c, out)
-	}
-	if err == nil {
-		err = f.flap(ctx, c, out)
-	}
-	return errors.Join(err, c.Kill(context.WithoutCancel(ctx)))
-}

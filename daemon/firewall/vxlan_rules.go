@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package firewall
+
+import (
+	"encoding/binary"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/patchbay-cni/patchbay/netwatcher"
+)
+
+// Offsets of what the rules load.
+const (
+	udpDestination = 2
+	beforeVNI      = 8 + 3 // after the UDP header and most of the flags
+	source4        = 12
+	destination4   = 16
+	source6        = 8
+	destination6   = 24
+)
+
+// ruleset collects the table's messages.
+type ruleset struct {
+	conn  *nftables.Conn
+	table *nftables.Table
+	// vnis, receivers: see netwatcher.Filter. senders and vteps are by family.
+	vnis, receivers  *nftables.Set
+	senders4, vteps4 *nftables.Set
+	senders6, vteps6 *nftables.Set
+}
+
+// build makes the table, as nft would list it:
+//
+//	chain input {
+//		type filter hook input priority -10; policy accept;
+//		meta l4proto udp udp dport 4789 jump vxlan-input
+//	}
+//	chain vxlan-input {
+//		@th,96,24 != @vnis return
+//		meta nfproto ipv4 @th,96,24 . iifname @receivers iifname . ip saddr @senders4 return
+//		meta nfproto ipv6 @th,96,24 . iifname @receivers iifname . ip6 saddr @senders6 return
+//		counter name "received" drop
+//	}
+//
+// and the like for forward. All other traffic pays for two comparisons. A rule that reads
+// past a packet's end does not match: a fragment that is too short for the ID reaches the
+// last rule. The kernel puts IPv4 fragments together before input, and IPv6 ones after it;
+// so the first one decides, and the others are nothing without it.
+func (r *ruleset) build(want *netwatcher.Filter, counts map[string]expr.Counter) error {
+	if err := r.sets(want); err != nil {
+		return err
+	}
+	for _, name := range []string{Received, Forwarded} {
+		n := counts[name]
+		r.conn.AddObj(&nftables.NamedObj{Table: r.table, Name: name, Type: nftables.ObjTypeCounter, Obj: &n})
+	}
+	input := r.hook("input", nftables.ChainHookInput)
+	r.rule(input, isIPv4(), loadVNI(1), linkInto(2), lookup(r.receivers), linkInto(1), address(5, source4, 4), lookup(r.senders4), leave())
+	r.rule(input, isIPv6(), loadVNI(1), linkInto(2), lookup(r.receivers), linkInto(1), address(5, source6, 16), lookup(r.senders6), leave())
+	r.rule(input, drop(Received))
+
+	forward := r.hook("forward", nftables.ChainHookForward)
+	// A router between nodes: the other end looks at the sender, as this one does.
+	r.rule(forward, isIPv4(), linkInto(1), address(5, source4, 4), lookup(r.senders4), leave())
+	r.rule(forward, isIPv6(), linkInto(1), address(5, source6, 16), lookup(r.senders6), leave())
+	r.rule(forward, isIPv4(), address(1, destination4, 4), lookup(r.vteps4), drop(Forwarded))
+	r.rule(forward, isIPv6(), address(1, destination6, 16), lookup(r.vteps6), drop(Forwarded))
+	return nil
+}
+
+// hook makes a base chain that sends packets to VXLAN's port to a chain of their own, and
+// returns that one. It leaves IDs that are not ours alone.
+func (r *ruleset) hook(name string, hook *nftables.ChainHook) *nftables.Chain {
+	accept := nftables.ChainPolicyAccept
+	base := r.conn.AddChain(&nftables.Chain{
+		Name: name, Table: r.table, Type: nftables.ChainTypeFilter,
+		Hooknum: hook, Priority: nftables.ChainPriorityRef(priority), Policy: &accept,
+	})
+	vxlan := r.conn.AddChain(&nftables.Chain{Name: "vxlan-" + name, Table: r.table})
+	r.rule(base,
+		exprs{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal(1, unix.IPPROTO_UDP)},
+		exprs{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: udpDestination, Len: 2}, equal(1, vxlanPort>>8, vxlanPort&0xff)},
+		exprs{&expr.Verdict{Kind: expr.VerdictJump, Chain: vxlan.Name}})
+	other := lookup(r.vnis)
+	other[0].(*expr.Lookup).Invert = true //nolint:forcetypeassert // made in the line above
+	r.rule(vxlan, loadVNI(1), other, leave())
+	return vxlan
+}
+
+// sets makes the sets and their elements.
+func (r *ruleset) sets(want *netwatcher.Filter) error {
+	link := nftables.TypeIFName
+	var err error
+	set := func(name string, keys [][]byte, types ...nftables.SetDatatype) *nftables.Set {
+		s := &nftables.Set{
+			Table: r.table, Name: name, KeyType: nftables.MustConcatSetType(types...),
+			Concatenation: len(types) > 1, KeyByteOrder: order(types[0]),
+		}
+		if err == nil {
+			err = r.add(s, keys)
+		}
+		return s
+	}
+	var vnis, receivers [][]byte
+	for _, v := range want.VNIs {
+		vnis = append(vnis, vni(v))
+	}
+	for _, e := range want.Receivers {
+		receivers = append(receivers, append(vni(e.VNI), ifname(e.Link)...))
+	}
+	senders, vteps := map[bool][][]byte{}, map[bool][][]byte{} // by whether they are IPv4
+	for _, e := range want.Senders {
+		senders[e.VTEP.Is4()] = append(senders[e.VTEP.Is4()], append(ifname(e.Link), e.VTEP.AsSlice()...))
+	}
+	for _, a := range want.VTEPs {
+		vteps[a.Is4()] = append(vteps[a.Is4()], a.AsSlice())
+	}
+	// "mark" is nft's only type of 32 bits that it can print in a pair; "integer" makes it abort.
+	r.vnis = set("vnis", vnis, nftables.TypeMark)
+	r.receivers = set("receivers", receivers, nftables.TypeMark, link)
+	r.senders4 = set("senders4", senders[true], link, nftables.TypeIPAddr)
+	r.senders6 = set("senders6", senders[false], link, nftables.TypeIP6Addr)
+	r.vteps4 = set("vteps4", vteps[true], nftables.TypeIPAddr)
+	r.vteps6 = set("vteps6", vteps[false], nftables.TypeIP6Addr)
+	return err
+}
+
+// order is for nft, which prints numbers of the machine and addresses.
+func order(t nftables.SetDatatype) binaryutil.ByteOrder {
+	if t == nftables.TypeMark {
+		return binaryutil.NativeEndian
+	}
+	return binaryutil.BigEndian
+}
+
+// add makes a set.
+func (r *ruleset) add(s *nftables.Set, keys [][]byte) error {
+	if err := r.conn.AddSet(s, nil); err != nil {
+		return err
+	}
+	for len(keys) > 0 {
+		n := min(len(keys), elementsPerMessage)
+		elements := make([]nftables.SetElement, n)
+		for i := range elements {
+			elements[i].Key = keys[i]
+		}
+		if err := r.conn.SetAddElements(s, elements); err != nil {
+			return err
+		}
+		keys = keys[n:]
+	}
+	return nil
+}
+
+func (r *ruleset) rule(chain *nftables.Chain, parts ...exprs) {
+	rule := &nftables.Rule{Table: r.table, Chain: chain}
+	for _, p := range parts {
+		rule.Exprs = append(rule.Exprs, p...)
+	}
+	r.conn.AddRule(rule)
+}
+
+func isIPv4() exprs { return family(unix.NFPROTO_IPV4) }
+
+func isIPv6() exprs { return family(unix.NFPROTO_IPV6) }
+
+func family(nfproto byte) exprs {
+	return exprs{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register(1)}, equal(register(1), nfproto)}
+}
+
+// loadVNI reads the 24 bits of the ID with the byte before, as a number of the machine.
+func loadVNI(n uint32) exprs {
+	reg := register(n)
+	return exprs{
+		&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: beforeVNI, Len: 4},
+		&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: 4, Mask: []byte{0, 0xff, 0xff, 0xff}, Xor: make([]byte, 4)},
+		&expr.Byteorder{SourceRegister: reg, DestRegister: reg, Op: expr.ByteorderNtoh, Len: 4, Size: 4},
+	}
+}
+
+// vni is an ID as loadVNI reads it.
+func vni(id int) []byte {
+	return binary.NativeEndian.AppendUint32(nil, uint32(id))
+}
+
+// linkInto reads the name of the link that the packet arrived on, which takes four registers.
+func linkInto(n uint32) exprs {
+	return exprs{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register(n)}}
+}
+
+func address(n, offset, length uint32) exprs {
+	return exprs{&expr.Payload{DestRegister: register(n), Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length}}
+}

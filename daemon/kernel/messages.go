@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// family is AF_INET or AF_INET6.
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+func addressMessage(index int, a netip.Prefix) []nl.NetlinkRequestData {
+	msg := nl.NewIfAddrmsg(family(a.Addr()))
+	msg.Index = uint32(index)
+	msg.Prefixlen = uint8(a.Bits())
+	return []nl.NetlinkRequestData{
+		msg,
+		nl.NewRtAttr(unix.IFA_LOCAL, a.Addr().AsSlice()),
+		nl.NewRtAttr(unix.IFA_ADDRESS, a.Addr().AsSlice()),
+	}
+}
+
+// readAddress takes the local address of an RTM_NEWADDR; of a point-to-point
+// link IFA_ADDRESS is the other end.
+func readAddress(m []byte) (netip.Prefix, error) {
+	attrs, err := attributes(m, unix.SizeofIfAddrmsg)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("read an address: %w", err)
+	}
+	head := nl.DeserializeIfAddrmsg(m)
+	var local, address netip.Addr
+	for _, a := range attrs {
+		switch a.Attr.Type {
+		case unix.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(a.Value)
+		case unix.IFA_ADDRESS:
+			address, _ = netip.AddrFromSlice(a.Value)
+		}
+	}
+	if !local.IsValid() {
+		local = address
+	}
+	return netip.PrefixFrom(local, int(head.Prefixlen)), nil
+}
+
+// allZero is the address of a VXLAN's default entries: what has no entry of its
+// own, broadcasts above all, goes to each of them (head-end replication).
+var allZero = make(net.HardwareAddr, 6)
+
+// entry is a forwarding entry of a VXLAN.
+type entry struct {
+	index int
+	mac   net.HardwareAddr
+	vtep  netip.Addr
+}
+
+// everything reports whether it is a default entry.
+func (e *entry) everything() bool { return string(e.mac) == string(allZero) }
+
+func entryMessage(index int, mac net.HardwareAddr, vtep netip.Addr) []nl.NetlinkRequestData {
+	return []nl.NetlinkRequestData{
+		&netlink.Ndmsg{
+			Family: unix.AF_BRIDGE, Index: uint32(index),
+			State: unix.NUD_PERMANENT | unix.NUD_NOARP, Flags: unix.NTF_SELF,
+		},
+		nl.NewRtAttr(unix.NDA_LLADDR, mac),
+		nl.NewRtAttr(unix.NDA_DST, vtep.AsSlice()),
+	}
+}
+
+// readEntry reads a forwarding entry; false is one that names no VTEP.
+func readEntry(m []byte) (e entry, ok bool) {
+	n, err := netlink.NeighDeserialize(m)
+	if err != nil {
+		return entry{}, false
+	}
+	vtep, ok := netip.AddrFromSlice(n.IP)
+	return entry{index: n.LinkIndex, mac: n.HardwareAddr, vtep: vtep.Unmap()}, ok
+}
+
+// nested finds an attribute inside of another.
+func nested(data []byte, path ...uint16) []byte {
+	for _, kind := range path {
+		attrs, err := attributes(data, 0)
+		if err != nil {
+			return nil
+		}
+		i := slices.IndexFunc(attrs, func(a syscall.NetlinkRouteAttr) bool { return a.Attr.Type&^unix.NLA_F_NESTED == kind })
+		if i < 0 {
+			return nil
+		}
+		data = attrs[i].Value
+	}
+	return data
+}
+
+// attributes reads what follows a message's header. The library takes for granted that the
+// last attribute is padded and the header whole.
+func attributes(m []byte, header int) ([]syscall.NetlinkRouteAttr, error) {
+	if len(m) < header {
+		return nil, unix.EINVAL
+	}
+	data := slices.Clone(m[header:])
+	for len(data)%unix.RTA_ALIGNTO != 0 {
+		data = append(data, 0)
+	}
+	return nl.ParseRouteAttr(data)
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/patchbay-cni/patchbay/netwatcher"
+	"github.com/patchbay-cni/patchbay/network"
+)
+
+// State reads the host's links: one list of links, one of addresses, one of qdiscs with
+// the filters in them, and, when there are VXLANs of ours, one of forwarding entries.
+func (k *Kernel) State(_ context.Context) (*netwatcher.State, error) {
+	s := &reading{byIndex: map[int]*hostLink{}}
+	if err := s.readLinks(k.host); err != nil {
+		return nil, err
+	}
+	if err := s.readAddresses(k.host); err != nil {
+		return nil, err
+	}
+	if err := s.readPeers(k.host); err != nil {
+		return nil, err
+	}
+	if err := s.readTags(k.host); err != nil {
+		return nil, err
+	}
+	return s.state(), nil
+}
+
+// reading is the host's links in the kernel's order.
+type reading struct {
+	links   []*hostLink
+	byIndex map[int]*hostLink
+	vxlans  bool
+}
+
+func (s *reading) readLinks(c *conn) error {
+	msgs, err := c.listLinks()
+	if err != nil {
+		return err
+	}
+	for _, m := range msgs {
+		link, err := netlink.LinkDeserialize(nil, m)
+		if err != nil {
+			return fmt.Errorf("read a link: %w", err)
+		}
+		l := &hostLink{Link: link, noIPv6: ipv6Disabled(m)}
+		s.links = append(s.links, l)
+		s.byIndex[link.Attrs().Index] = l
+		s.vxlans = s.vxlans || link.Type() == "vxlan" && ours(link.Attrs())
+	}
+	return nil
+}
+
+// Flags of an address in IFLA_INET6_CONF, see <linux/ipv6.h>.
+const devconfDisableIPv6 = 26
+
+// ipv6Disabled reads IFLA_AF_SPEC: addrgenmode none and disable_ipv6.
+func ipv6Disabled(m []byte) bool {
+	if len(m) < unix.SizeofIfInfomsg {
+		return false
+	}
+	inet6 := nested(m[unix.SizeofIfInfomsg:], unix.IFLA_AF_SPEC, unix.AF_INET6)
+	if inet6 == nil {
+		return true // no IPv6 in this kernel, or an MTU below 1280
+	}
+	attrs, err := attributes(inet6, 0)
+	if err != nil {
+		return false
+	}
+	var disabled, none bool
+	for _, a := range attrs {
+		switch a.Attr.Type {
+		case unix.IFLA_INET6_CONF:
+			const at = 4 * devconfDisableIPv6
+			disabled = len(a.Value) >= at+4 && nl.NativeEndian().Uint32(a.Value[at:]) != 0
+		case unix.IFLA_INET6_ADDR_GEN_MODE:
+			none = len(a.Value) > 0 && a.Value[0] == nl.IN6_ADDR_GEN_MODE_NONE
+		}
+	}
+	return disabled && none
+}
+
+// readAddresses notes which links have addresses, and the global ones.
+func (s *reading) readAddresses(c *conn) error {
+	msgs, err := c.list(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	for _, m := range msgs {
+		head := nl.DeserializeIfAddrmsg(m)
+		l := s.byIndex[int(head.Index)]
+		if l == nil {
+			continue // newer than the list of links
+		}
+		l.addressed = true
+		a, err := readAddress(m)
+		if err != nil {
+			return err
+		}
+		if head.Scope == unix.RT_SCOPE_UNIVERSE && a.Addr().IsGlobalUnicast() {
+			l.global = append(l.global, a)
+		}
+	}
+	return nil
+}
+
+// readPeers notes the VTEPs that get broadcasts of our VXLANs, which are the forwarding
+// entries of the all-zero address, and those that the other entries name.
+func (s *reading) readPeers(c *conn) error {
+	if !s.vxlans {
+		return nil
+	}
+	head := nl.NewIfInfomsg(unix.AF_BRIDGE)
+	msgs, err := c.list(unix.RTM_GETNEIGH, head)
+	if err != nil {
+		return fmt.Errorf("list forwarding entries: %w", err)
+	}
+	for _, m := range msgs {
+		e, ok := readEntry(m)
+		l := s.byIndex[e.index]
+		switch {
+		case !ok || l == nil:
+		case e.everything():
+			l.peers = append(l.peers, e.vtep)
+		case !slices.Contains(l.learned, e.vtep): // there are as many as nodes at most, but for an attack
+			l.learned = append(l.learned, e.vtep)
+		}
+	}
+	for _, l := range s.links {
+		slices.SortFunc(l.peers, netip.Addr.Compare)
+		slices.SortFunc(l.learned, netip.Addr.Compare)
+	}
+	return nil
+}
+
+// readTags notes which links have the filter: one list of qdiscs, one of the block's filters,
+// and two for each NIC that has a clsact.
+func (s *reading) readTags(c *conn) error {
+	msgs, err := c.list(unix.RTM_GETQDISC, &nl.TcMsg{Family: unix.AF_UNSPEC})
+	if err != nil {
+		return fmt.Errorf("list qdiscs: %w", err)
+	}
+	var members []*hostLink
+	for _, m := range msgs {
+		if !isClsact(m) {
+			continue
+		}
+		l := s.byIndex[int(nl.DeserializeTcMsg(m).Ifindex)]
+		switch {
+		case l == nil: // newer than the list of links
+		case !ours(l.Attrs()):
+			if l.untagged, err = c.hasFilters(l.Attrs().Index, nicHooks()...); err != nil {
+				return fmt.Errorf("list filters of %s: %w", l.Attrs().Name, err)
+			}
+		case inTagBlock(m):
+			members = append(members, l)
+		}
+	}
+	if len(members) == 0 {
+		return nil
+	}
+	there, err := c.hasFilters(anyLink, blockHook())
+	if err != nil {
+		return fmt.Errorf("list filters of block %d: %w", tagBlock, err)
+	}
+	for _, l := range members {
+		l.untagged = there
+	}
+	return nil
+}
+
+// state sorts the links into NICs and VLANs and VXLANs.
+func (s *reading) state() *netwatcher.State {
+	state := &netwatcher.State{}
+	for _, l := range s.links {
+		a := l.Attrs()
+		f, virtual := s.found(l)
+		if virtual {
+			state.Links = append(state.Links, f)
+		}
+		if !ours(a) && a.Flags&net.FlagLoopback == 0 {
+			state.NICs = append(state.NICs, s.nic(l))
+		}
+	}
+	return state
+}
+
+// found reads a VLAN or VXLAN link; others are none.
+func (s *reading) found(l *hostLink) (netwatcher.Found, bool) {
+	a := l.Attrs()
+	f := netwatcher.Found{
+		Spec:     netwatcher.Spec{Name: a.Name, MTU: a.MTU, Peers: l.peers},
+		Learned:  l.learned,
+		Ours:     ours(a),
+		HalfMade: halfMade(a),
+		Up:       a.Flags&net.FlagUp != 0,
+		Sealed:   l.noIPv6 && !l.addressed,
+		Untagged: l.untagged,
+		MAC:      a.HardwareAddr,
+	}
+	switch link := l.Link.(type) {
+	case *netlink.Vlan:
+		f.Device = s.name(a.ParentIndex)
+		f.Identity = network.Link{Device: f.Device, VLAN: link.VlanId}
+	case *netlink.Vxlan:
+		if !f.Ours && link.Port != vxlanPort {
+			return f, false // another port is another identity
+		}
+		f.Device = s.name(link.VtepDevIndex)
+		f.Identity = network.Link{VXLAN: link.VxlanId}
+		f.Local, _ = netip.AddrFromSlice(link.SrcAddr)
+		f.Local = f.Local.Unmap()
+	default:
+		return f, false
+	}
+	return f, true
+}
+
+func (s *reading) name(index int) string {
+	if l := s.byIndex[index]; l != nil {
+		return l.Attrs().Name
+	}
+	return ""
+}
+
+// nic describes a link that is not ours. Only cards and bonds have a driver and
+// a speed worth reading: a node has hundreds of cable ends of Pods.
+func (s *reading) nic(l *hostLink) netwatcher.NIC {
+	a := l.Attrs()
+	n := netwatcher.NIC{
+		Name: a.Name, Kind: l.kind(), MAC: a.HardwareAddr.String(), MTU: a.MTU,
+		Up: a.Flags&net.FlagUp != 0, Addresses: l.global, Untagged: l.untagged,
+	}
+	n.NoCarrier = n.Up && a.RawFlags&unix.IFF_LOWER_UP == 0
+	if master := s.byIndex[a.MasterIndex]; master != nil {
+		n.Master, n.MasterKind = master.Attrs().Name, master.kind()
+	}
+	if n.Kind == "" || n.Kind == "bond" {
+		dir := filepath.Join("/sys/class/net", a.Name)
+		n.VF = virtualFunction(dir)
+		n.Speed = max(0, number(dir, "speed")) // -1: not known
+		n.TotalVFs = number(dir, "device/sriov_totalvfs")
+		n.NumVFs = number(dir, "device/sriov_numvfs")
+		if driver, err := os.Readlink(filepath.Join(dir, "device/driver")); err == nil {
+			n.Driver = filepath.Base(driver)
+		}
+	}
+	return n
+}
+
+// hostLink is a link of the host with what other lists say of it.
+type hostLink struct {
+	netlink.Link
+	noIPv6    bool
+	addressed bool
+	untagged  bool
+	global    []netip.Prefix
+	peers     []netip.Addr
+	learned   []netip.Addr
+}
+
+// kind is the kernel's link kind; the library says "device" when there is none.
+func (l *hostLink) kind() string {
+	if kind := l.Type(); kind != "device" {
+		return kind
+	}
+	return ""
+}
+
+// virtualFunction reports whether the device of a NIC names a card that it is a part of.
+func virtualFunction(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, "device/physfn"))
+	return err == nil
+}
+
+// number reads a number from sysfs; 0 when it is not there.
+func number(dir, file string) int {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+var _ netwatcher.Kernel = (*Kernel)(nil)

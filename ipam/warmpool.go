@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipam
+
+import (
+	"iter"
+	"math/bits"
+	"net/netip"
+	"sync/atomic"
+)
+
+// Hold is a bounded set of addresses of one family that are ready to be taken.
+// Any goroutine may call its methods: it is made of words and compare-and-swap,
+// without a mutex, and nothing allocates but All's iteration. Some goroutine
+// always gets on: a lost race means that another one won.
+//
+// A Hold does not look for duplicates: who puts an address owns it, so that it
+// cannot be there. The zero Hold has room for none.
+//
+// An address lies in a slot. Each slot is in one of three states: empty, ready,
+// or owned by the one goroutine that switched its empty or ready bit off.
+type Hold struct {
+	groups []group
+	// cursor is where the next search for a ready or an empty slot starts. Both
+	// go round, so that addresses are taken in the order in which they were put.
+	// Goroutines at the same time may set it back by a few slots.
+	cursor [kinds]atomic.Uint64
+}
+
+// NewHold returns an empty Hold with room for size addresses, rounded up to a
+// multiple of 64. With a size below 1 there is room for none.
+func NewHold(size int) *Hold {
+	h := &Hold{groups: make([]group, (max(size, 0)+groupSize-1)/groupSize)}
+	for i := range h.groups {
+		h.groups[i].bits[empty].Store(^uint64(0))
+	}
+	return h
+}
+
+// Put adds an address. It reports false when the Hold is full, or when the
+// address is invalid or has a zone: a slot has no room for names.
+func (h *Hold) Put(a netip.Addr) bool {
+	if !a.IsValid() || a.Zone() != "" {
+		return false
+	}
+	g, bit, ok := h.win(empty)
+	if ok {
+		g.slots[bit].store(a)
+		g.give(ready, bit)
+	}
+	return ok
+}
+
+// Take takes an address out: of those that are there about the one put longest
+// ago, and exactly that one as long as nobody calls Remove or calls at the same
+// time. It reports false when it finds none.
+func (h *Hold) Take() (netip.Addr, bool) {
+	g, bit, ok := h.win(ready)
+	if !ok {
+		return netip.Addr{}, false
+	}
+	a := g.slots[bit].load()
+	g.give(empty, bit)
+	return a, true
+}
+
+// Remove takes this address out. It reports false when it is not there; to the
+// others it is as if it had been taken.
+func (h *Hold) Remove(a netip.Addr) bool {
+	for i := range h.groups {
+		if h.groups[i].remove(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// Len returns how many addresses are there.
+func (h *Hold) Len() int {
+	n := 0
+	for i := range h.groups {
+		n += bits.OnesCount64(h.groups[i].bits[ready].Load())
+	}
+	return n
+}
+
+// Cap returns how many addresses there is room for.
+func (h *Hold) Cap() int { return len(h.groups) * groupSize }
+
+// All yields the addresses that are there, in no order. It takes none: each was
+// there at some moment of the iteration, and may have been taken since.
+func (h *Hold) All() iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for i := range h.groups {
+			if !h.groups[i].each(yield) {
+				return
+			}
+		}
+	}
+}
+
+// win makes the caller the owner of a slot that was of that kind: the first one
+// from the cursor on, round to just before it.
+func (h *Hold) win(kind int) (*group, int, bool) {
+	n := uint64(len(h.groups))
+	from := h.cursor[kind].Load()
+	first, mask := from/groupSize, ^uint64(0)<<(from%groupSize)
+	for i := range n + min(n, 1) {
+		switch i {
+		case 0:
+		case n: // the group that the search started in, up to the cursor
+			mask = ^(^uint64(0) << (from % groupSize))
+		default:
+			mask = ^uint64(0)
+		}
+		at := (first + i) % n
+		if bit, ok := h.groups[at].win(kind, mask); ok {
+			h.cursor[kind].Store((at*groupSize + uint64(bit) + 1) % (n * groupSize))
+			return &h.groups[at], bit, true
+		}
+	}
+	return nil, 0, false
+}
+
+// The kinds of slots that have no owner. One that is of neither kind has one.
+const (
+	// ready slots have an address to take.
+	ready = iota
+	// empty slots may be written.
+	empty
+	kinds
+)
+
+// groupSize is how many slots one word has bits for.
+const groupSize = 64
+
+// group is the slots of one word per kind.
+type group struct {
+	bits  [kinds]atomic.Uint64
+	slots [groupSize]slot
+}
+
+// win makes the caller the owner of the first slot of that kind in mask.
+func (g *group) win(kind int, mask uint64) (int, bool) {
+	for w := &g.bits[kind]; ; {
+		old := w.Load()
+		if old&mask == 0 {
+			return 0, false
+		}
+		bit := bits.TrailingZeros64(old & mask)
+		if w.CompareAndSwap(old, old&^(1<<bit)) {
+			return bit, true
+		}
+	}
+}
+
+// give ends the caller's ownership: the slot is of that kind from now on.
+func (g *group) give(kind, bit int) { g.bits[kind].Or(1 << bit) }
+
+// remove takes this address out, if it is in the group.
+func (g *group) remove(a netip.Addr) bool {
+	want := fromAddr(a)
+	for left := g.bits[ready].Load(); left != 0; left &= left - 1 {
+		bit := bits.TrailingZeros64(left)
+		if !g.slots[bit].seems(want) {
+			continue
+		}
+		if _, won := g.win(ready, 1<<bit); !won {
+			continue
+		}
+		if g.slots[bit].load() == a {
+			g.give(empty, bit)
+			return true
+		}
+		g.give(ready, bit) // it was taken, and another one put, just now
+	}
+	return false
+}
+
+// each yields the addresses of the ready slots until yield reports false.
+func (g *group) each(yield func(netip.Addr) bool) bool {
+	for left := g.bits[ready].Load(); left != 0; left &= left - 1 {
+		bit := bits.TrailingZeros64(left)
+		if a, ok := g.peek(bit); ok && !yield(a) {
+			return false
+		}
+	}
+	return true
+}
+
+// peek reads the address of a slot that others own or may win, if it is ready.
+// An address is two words: a new tag says that they may not belong together.
+func (g *group) peek(bit int) (netip.Addr, bool) {
+	for s := &g.slots[bit]; ; {
+		tag := s.tag.Load()
+		if g.bits[ready].Load()>>bit&1 == 0 {
+			return netip.Addr{}, false
+		}
+		if a := s.load(); s.tag.Load() == tag {
+			return a, true
+		}
+	}
+}
+
+// slot has one address. Only its owner writes it; its words are atomic because
+// others may look at any time.
+type slot struct {
+	// tag is twice the number of stores, plus 1 for an IPv4 address.
+	tag    atomic.Uint64
+	hi, lo atomic.Uint64
+}
+
+// store writes an address; the tag first, so that who reads the same tag before
+// and after the address, and the slot ready in between, has not read half of it.
+func (s *slot) store(a netip.Addr) {
+	tag := s.tag.Load()&^1 + 2
+	if a.Is4() {
+		tag |= 1
+	}
+	s.tag.Store(tag)
+	n := fromAddr(a)
+	s.hi.Store(n.hi)
+	s.lo.Store(n.lo)
+}
+
+func (s *slot) load() netip.Addr {
+	is4 := s.tag.Load()&1 == 1
+	return u128{hi: s.hi.Load(), lo: s.lo.Load()}.addr(is4)
+}
+
+// seems reports whether the slot has that address, or half of it and another.
+func (s *slot) seems(n u128) bool { return s.lo.Load() == n.lo && s.hi.Load() == n.hi }

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netwatcher
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// Filter says which VXLAN packets pass on this node. A packet with one of VNIs is
+// received when both its Receiver and its Sender are listed, and is forwarded to none of
+// VTEPs but by a Sender. Other VNIs are other programs' and always pass. All lists are in
+// order and without duplicates.
+type Filter struct {
+	// VNIs are the IDs of all VXLANs of Patchbay.
+	VNIs []int
+	// Receivers are where this node receives them.
+	Receivers []Receiver
+	// Senders are the other nodes' VTEPs, with the link that their packets arrive on.
+	Senders []Sender
+	// VTEPs are those of all other nodes, also on NICs that this node does not have.
+	VTEPs []netip.Addr
+}
+
+// Receiver is a VXLAN and the link that its packets arrive on.
+type Receiver struct {
+	VNI  int
+	Link string
+}
+
+// Sender is another node's VTEP and the link that its packets arrive on.
+type Sender struct {
+	Link string
+	VTEP netip.Addr
+}
+
+// Empty reports whether there is no VXLAN to guard.
+func (f *Filter) Empty() bool { return len(f.VNIs) == 0 }
+
+// Equal reports whether two filters pass the same packets.
+func (f *Filter) Equal(o *Filter) bool {
+	return slices.Equal(f.VNIs, o.VNIs) && slices.Equal(f.Receivers, o.Receivers) &&
+		slices.Equal(f.Senders, o.Senders) && slices.Equal(f.VTEPs, o.VTEPs)
+}
+
+// filter computes what passes from the plan, and from links that wait to be changed
+// or removed: Pods are on them. Of a link whose peers are not known, those count that it
+// sends to now.
+func (p *Plan) filter(state *State, peers VTEPs) Filter {
+	var f Filter
+	for i := range p.Links {
+		w := &p.Links[i]
+		if w.Identity.VXLAN == 0 {
+			continue
+		}
+		f.VNIs = append(f.VNIs, w.Identity.VXLAN)
+		f.VTEPs = append(f.VTEPs, peers[w.Device]...)
+		if w.Err == nil {
+			f.receive(state, &w.Spec)
+		}
+	}
+	for i := range state.Links {
+		found := &state.Links[i]
+		if !found.Ours || found.Identity.VXLAN == 0 {
+			continue
+		}
+		w := p.link(found.Identity)
+		if w == nil || w.Err != nil || w.Peers == nil || w.elsewhere(found) {
+			f.VNIs = append(f.VNIs, found.Identity.VXLAN)
+			f.receive(state, &found.Spec)
+		}
+	}
+	slices.Sort(f.VNIs)
+	f.VNIs = slices.Compact(f.VNIs)
+	slices.SortFunc(f.Receivers, func(a, b Receiver) int { return cmp.Or(cmp.Compare(a.VNI, b.VNI), cmp.Compare(a.Link, b.Link)) })
+	f.Receivers = slices.Compact(f.Receivers)
+	slices.SortFunc(f.Senders, func(a, b Sender) int { return cmp.Or(cmp.Compare(a.Link, b.Link), a.VTEP.Compare(b.VTEP)) })
+	f.Senders = slices.Compact(f.Senders)
+	slices.SortFunc(f.VTEPs, netip.Addr.Compare)
+	f.VTEPs = slices.Compact(f.VTEPs)
+	return f
+}
+
+// receive lets the VXLAN of s in from its peers.
+func (f *Filter) receive(state *State, s *Spec) {
+	link := s.Device
+	if nic, ok := state.nic(s.Device); ok && nic.MasterKind == "vrf" {
+		link = nic.Master // packets of a VRF's NIC arrive on the VRF
+	}
+	f.Receivers = append(f.Receivers, Receiver{VNI: s.Identity.VXLAN, Link: link})
+	for _, a := range s.Peers {
+		f.Senders = append(f.Senders, Sender{Link: link, VTEP: a})
+	}
+	f.VTEPs = append(f.VTEPs, s.Peers...)
+}

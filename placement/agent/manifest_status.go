@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	danm "github.com/patchbay-cni/patchbay/api/v1"
+)
+
+// exactStatus is the object's status as it is. Of our own networks only what does not
+// change with every address that a Pod gets: else each claim were a write at the hub. Of a
+// status that is too large come conditions and counts.
+func exactStatus(live *unstructured.Unstructured) (status *runtime.RawExtension, truncated bool) {
+	value, _ := live.Object["status"].(map[string]any)
+	if len(value) == 0 {
+		return nil, false
+	}
+	if live.GroupVersionKind().Group == danm.GroupName {
+		kept := map[string]any{}
+		for _, field := range []string{"conditions", "allocated", "capacity"} {
+			if v, ok := value[field]; ok {
+				kept[field] = v
+			}
+		}
+		value = kept
+	}
+	if size(value) > v1alpha1.MaxStatusBytes {
+		truncated, value = true, truncate(value, v1alpha1.MaxStatusBytes)
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, false // cannot be: it was decoded from JSON
+	}
+	return &runtime.RawExtension{Raw: raw}, truncated
+}
+
+// truncate keeps of a status the observedGeneration, the other numbers and the conditions with
+// short messages, in this order, as far as they fit.
+func truncate(status map[string]any, limit int) map[string]any {
+	kept, left := map[string]any{}, limit-size(map[string]any{"conditions": []any{}})
+	take := func(field string, value any) bool {
+		left -= size(map[string]any{field: value})
+		return left >= 0
+	}
+	fields := slices.Sorted(maps.Keys(status))
+	slices.SortStableFunc(fields, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, field := range fields {
+		switch value := status[field].(type) {
+		case int64, float64:
+			if take(field, value) {
+				kept[field] = value
+			}
+		}
+	}
+	conditions, _ := status["conditions"].([]any)
+	var list []any
+	for _, c := range conditions {
+		c, _ := c.(map[string]any)
+		short := map[string]any{}
+		for _, field := range []string{"type", "status", "reason", "message", "lastTransitionTime", "observedGeneration"} {
+			switch value := c[field].(type) {
+			case string:
+				short[field] = shorten(value)
+			case int64:
+				short[field] = value
+			}
+		}
+		if take("", short) {
+			list = append(list, short)
+		}
+	}
+	if list != nil {
+		kept["conditions"] = list
+	}
+	return kept
+}
+
+// rank puts observedGeneration before all other fields.
+func rank(field string) int {
+	if field == "observedGeneration" {
+		return 0
+	}
+	return 1
+}
+
+// reserved is what is left in MaxObjectBytes for the metadata that API servers add.
+const reserved = 16 << 10
+
+// size is how many bytes a value has as JSON.
+func size(value any) int {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return 0 // cannot be: it was decoded from JSON, or is a type of ours
+	}
+	return len(raw)
+}
+
+// ready is kstatus' answer.
+func ready(live *unstructured.Unstructured) bool {
+	result, err := status.Compute(live)
+	return err == nil && result.Status == status.CurrentStatus
+}
+
+// runsPods tells whether Pods may be made for an object: built-in kinds without a
+// Pod template have none; other kinds may.
+func runsPods(live *unstructured.Unstructured) bool {
+	group := live.GroupVersionKind().Group
+	if group == "apps" || group == "batch" {
+		return true
+	}
+	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") && group != danm.GroupName
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// RuleError is what is wrong with a Customization.
+type RuleError struct {
+	// Namespace and Name of the Customization.
+	Namespace, Name string
+	// Rule is the index of the rule from 0, or -1 for what is not about one rule.
+	Rule int
+	// Path of the rule.
+	Path string
+	// Err is what is wrong.
+	Err error
+}
+
+// Error names Customization, rule and path.
+func (e *RuleError) Error() string {
+	if e.Rule < 0 {
+		return fmt.Sprintf("Customization %s/%s: %v", e.Namespace, e.Name, e.Err)
+	}
+	return fmt.Sprintf("Customization %s/%s: spec.rules[%d] (path %q): %v", e.Namespace, e.Name, e.Rule, e.Path, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *RuleError) Unwrap() error { return e.Err }
+
+// Rules are Customizations that are ready to be carried out.
+type Rules struct {
+	all []*customization
+}
+
+// customization is one Customization.
+type customization struct {
+	namespace, name string
+	matcher         matcher
+	rules           []rule
+	broken          error // why it can be carried out for nothing that it matches
+}
+
+// Compile makes Customizations ready. The errors are RuleErrors, at most one for each; a
+// Customization with an error stays among the rules, so that Apply fails for what it
+// matches and what was rendered last stays.
+func Compile(list []v1alpha1.Customization) (*Rules, []error) {
+	env, err := newEnv()
+	if err != nil {
+		return &Rules{}, []error{err}
+	}
+	var errs []error
+	rules := &Rules{}
+	over := overBudget(list)
+	for i := range list {
+		c := &list[i]
+		compiled := &customization{namespace: c.Namespace, name: c.Name}
+		if compiled.broken = compiled.compile(env, &c.Spec, over[i]); compiled.broken != nil {
+			errs = append(errs, compiled.broken)
+		}
+		rules.all = append(rules.all, compiled)
+	}
+	slices.SortFunc(rules.all, func(a, b *customization) int {
+		return cmp.Or(cmp.Compare(order(a.namespace), order(b.namespace)), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+	})
+	return rules, errs
+}
+
+// order has the Customizations that are for all namespaces first.
+func order(namespace string) int {
+	if namespace == v1alpha1.SystemNamespace {
+		return 0
+	}
+	return 1
+}
+
+// compile reads a Customization. Of one that is over its namespace's budget it reads only
+// what it matches.
+func (c *customization) compile(env *cel.Env, spec *v1alpha1.CustomizationSpec, over error) (err error) {
+	if c.matcher, err = newMatcher(c.namespace, &spec.Match); err != nil {
+		return c.wrong(-1, "", fmt.Errorf("spec.match: %w", err))
+	}
+	if over != nil {
+		return c.wrong(-1, "", over)
+	}
+	for i := range spec.Rules {
+		r, err := newRule(env, &spec.Rules[i])
+		if err != nil {
+			return c.wrong(i, spec.Rules[i].Path, err)
+		}
+		c.rules = append(c.rules, r)
+	}
+	return nil
+}
+
+// wrong makes an error of one of the rules, or of the match with -1.
+func (c *customization) wrong(rule int, path string, err error) error {
+	return &RuleError{Namespace: c.namespace, Name: c.name, Rule: rule, Path: path, Err: err}
+}
+
+// Apply carries out the rules on an object on its way to a cluster, in place. The
+// error names the object and wraps a RuleError; the object is then as it was.
+func (r *Rules) Apply(object *unstructured.Unstructured, cluster *v1alpha1.Cluster) error {
+	work := object.DeepCopy()
+	if err := r.apply(work, cluster); err != nil {
+		return fmt.Errorf("%s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+	}
+	object.Object = work.Object
+	return nil
+}
+
+func (r *Rules) apply(work *unstructured.Unstructured, cluster *v1alpha1.Cluster) error {
+	spent := map[string]uint64{} // by namespace of the Customizations
+	for _, c := range r.all {
+		if !c.matcher.matches(work, cluster) {
+			continue
+		}
+		if c.broken != nil {
+			return c.broken
+		}
+		for i := range c.rules {
+			cost, err := c.rules[i].apply(work, cluster)
+			if err == nil && spent[c.namespace]+cost > maxCost {
+				err = fmt.Errorf("the Customizations of namespace %s must cost at most %d together for one object and cluster, "+
+					"and this rule takes them to %d: make rules simpler, or let each match fewer objects", c.namespace, maxCost, spent[c.namespace]+cost)
+			}
+			if err != nil {
+				return c.wrong(i, c.rules[i].path, err)
+			}
+			spent[c.namespace] += cost
+		}
+	}
+	return nil
+}
+
+// matcher selects objects and clusters.
+type matcher struct {
+	namespace         string // of the objects; empty for all
+	kinds             []schema.GroupKind
+	objects, clusters labels.Selector
+}
+
+// newMatcher reads what a Customization of a namespace matches. With an error the
+// matcher takes in more rather than less.
+func newMatcher(namespace string, match *v1alpha1.CustomizationMatch) (matcher, error) {
+	m := matcher{namespace: namespace, objects: labels.Everything(), clusters: labels.Everything()}
+	if namespace == v1alpha1.SystemNamespace {
+		m.namespace = ""
+	}
+	for _, kind := range match.Kinds {
+		m.kinds = append(m.kinds, schema.ParseGroupKind(string(kind)))
+	}
+	objects, err := selector(match.Selector)
+	if err != nil {
+		return m, fmt.Errorf("selector: %w", err)
+	}
+	clusters, err := selector(match.ClusterSelector)
+	if err != nil {
+		return m, fmt.Errorf("clusterSelector: %w", err)
+	}
+	m.objects, m.clusters = objects, clusters
+	return m, nil
+}
+
+// selector reads a selector; none selects all.
+func selector(s *metav1.LabelSelector) (labels.Selector, error) {
+	if s == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(s)
+}
+
+// matches tells whether an object on its way to a cluster is meant.
+func (m *matcher) matches(object *unstructured.Unstructured, cluster *v1alpha1.Cluster) bool {
+	if m.namespace != "" && object.GetNamespace() != m.namespace {
+		return false
+	}
+	is := len(m.kinds) == 0
+	gk := object.GroupVersionKind().GroupKind()
+	for _, kind := range m.kinds {
+		// A kind without a group is that kind of any group.
+		is = is || kind.Kind == gk.Kind && (kind.Group == "" || kind.Group == gk.Group)
+	}
+	return is && m.objects.Matches(labels.Set(object.GetLabels())) && m.clusters.Matches(labels.Set(cluster.Labels))
+}
+
+// Budget of the Customizations of one namespace, whose authors are not the hub's admins:
+// compiling and running them takes the hub's time, which all namespaces share. What they
+// may cost when they run is maxCost.
+const (
+	maxCustomizations  = 32
+	maxExpressionBytes = 16 << 10
+)
+
+// overBudget says by index in the list which Customizations are not carried out, and why:
+// the youngest ones. Those of the hub's own namespace are its admins'.
+func overBudget(list []v1alpha1.Customization) map[int]error {
+	byAge := make([]int, len(list))
+	for i := range byAge {
+		byAge[i] = i
+	}
+	slices.SortFunc(byAge, func(i, j int) int {
+		a, b := &list[i], &list[j]
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	over := map[int]error{}
+	count, bytes := map[string]int{}, map[string]int{}
+	for _, i := range byAge {
+		c := &list[i]
+		size := 0
+		for j := range c.Spec.Rules {
+			size += len(c.Spec.Rules[j].CEL)
+		}
+		switch {
+		case c.Namespace == v1alpha1.SystemNamespace:
+		case count[c.Namespace] == maxCustomizations:
+			over[i] = fmt.Errorf("namespace %s must have at most %d Customizations, and this one is among the youngest: delete some, "+
+				"or bring their rules together", c.Namespace, maxCustomizations)
+		case bytes[c.Namespace]+size > maxExpressionBytes:
+			over[i] = fmt.Errorf("spec.rules[*].cel: the expressions in namespace %s must have at most %d bytes together, and these %d go beyond: "+
+				"make them shorter, or delete other Customizations", c.Namespace, maxExpressionBytes, size)
+		default:
+			count[c.Namespace]++
+			bytes[c.Namespace] += size
+		}
+	}
+	return over
+}
+
+// Check says what is wrong with a Customization among all of its namespace.
+func Check(c *v1alpha1.Customization, namespace []v1alpha1.Customization) error {
+	only := []v1alpha1.Customization{*c}
+	for i, over := range overBudget(namespace) {
+		if namespace[i].UID == c.UID {
+			return (&customization{namespace: c.Namespace, name: c.Name}).wrong(-1, "", over)
+		}
+	}
+	if _, errs := Compile(only); len(errs) > 0 {
+		return errs[0]
+	}
+	return nil
+}

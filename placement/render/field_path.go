@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// step is one part of a path: a key of an object, or an index of a list.
+type step struct {
+	key   string
+	index int // -1 for a key
+}
+
+// String is the step as paths have it.
+func (s step) String() string {
+	if s.index >= 0 {
+		return "[" + strconv.Itoa(s.index) + "]"
+	}
+	return strconv.Quote(s.key)
+}
+
+// parsePath reads a path such as spec.template.spec.containers[0].image or
+// metadata.annotations["example.com/a"]. The empty path is the object itself.
+func parsePath(path string) ([]step, error) {
+	var steps []step
+	for rest := path; rest != ""; {
+		s, left, err := nextStep(rest, len(steps) == 0)
+		if err != nil {
+			return nil, fmt.Errorf("path at %q: %w", rest, err)
+		}
+		steps, rest = append(steps, s), left
+	}
+	return steps, nil
+}
+
+// nextStep reads one step and returns what is left.
+func nextStep(rest string, first bool) (step, string, error) {
+	if inner, ok := strings.CutPrefix(rest, "["); ok {
+		return bracket(inner)
+	}
+	if !first {
+		var ok bool
+		if rest, ok = strings.CutPrefix(rest, "."); !ok {
+			return step{}, "", fmt.Errorf("want a dot or a bracket")
+		}
+	}
+	end := strings.IndexAny(rest, ".[")
+	if end < 0 {
+		end = len(rest)
+	}
+	if end == 0 {
+		return step{}, "", fmt.Errorf("want the name of a field")
+	}
+	return step{key: rest[:end], index: -1}, rest[end:], nil
+}
+
+// bracket reads an index or a quoted key up to the closing bracket.
+func bracket(inner string) (step, string, error) {
+	if quoted, err := strconv.QuotedPrefix(inner); err == nil {
+		key, err := strconv.Unquote(quoted)
+		left, ok := strings.CutPrefix(inner[len(quoted):], "]")
+		if err != nil || !ok {
+			return step{}, "", fmt.Errorf("want a closing bracket after %s", quoted)
+		}
+		return step{key: key, index: -1}, left, nil
+	}
+	digits, left, ok := strings.Cut(inner, "]")
+	index, err := strconv.ParseUint(digits, 10, 16)
+	if !ok || err != nil {
+		return step{}, "", fmt.Errorf("want an index or a key in quotes in the brackets")
+	}
+	return step{index: int(index)}, left, nil
+}
+
+// edit changes the field at a path below a value and returns the value as it is then.
+// What is missing above the field is made; an index may be the one after the last.
+func edit(at any, steps []step, op v1alpha1.RuleOp, value any) (any, error) {
+	if len(steps) == 0 {
+		if op == v1alpha1.RuleMerge {
+			return merge(at, value)
+		}
+		return value, nil
+	}
+	s, rest := steps[0], steps[1:]
+	if at == nil && op == v1alpha1.RuleRemove {
+		return nil, nil
+	}
+	if s.index >= 0 {
+		return editList(at, s, rest, op, value)
+	}
+	m, ok := at.(map[string]any)
+	if !ok && at != nil {
+		return nil, fmt.Errorf("what is above %v is no object", s)
+	}
+	if m == nil {
+		m = map[string]any{}
+	}
+	below, has := m[s.key]
+	if op == v1alpha1.RuleRemove && (len(rest) == 0 || !has) {
+		delete(m, s.key)
+		return m, nil
+	}
+	next, err := edit(below, rest, op, value)
+	if err != nil {
+		return nil, err
+	}
+	m[s.key] = next
+	return m, nil
+}
+
+// editList is edit for a step that is an index.
+func editList(at any, s step, rest []step, op v1alpha1.RuleOp, value any) (any, error) {
+	list, ok := at.([]any)
+	if !ok && at != nil {
+		return nil, fmt.Errorf("what is above %v is no list", s)
+	}
+	if op == v1alpha1.RuleRemove {
+		if s.index >= len(list) {
+			return list, nil
+		}
+		if len(rest) == 0 {
+			return slices.Delete(list, s.index, s.index+1), nil
+		}
+	}
+	if s.index > len(list) {
+		return nil, fmt.Errorf("index %d of a list of %d", s.index, len(list))
+	}
+	if s.index == len(list) {
+		list = append(list, nil)
+	}
+	next, err := edit(list[s.index], rest, op, value)
+	if err != nil {
+		return nil, err
+	}
+	list[s.index] = next
+	return list, nil
+}
+
+// merge is JSON merge patch (RFC 7396) of one object into another.
+func merge(at, patch any) (any, error) {
+	from, ok := patch.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("op merge takes an object, and the value is %T", patch)
+	}
+	into, ok := at.(map[string]any)
+	if !ok {
+		into = map[string]any{}
+	}
+	for key, value := range from {
+		if _, deeper := value.(map[string]any); deeper {
+			merged, err := merge(into[key], value)
+			if err != nil {
+				return nil, err
+			}
+			value = merged
+		}
+		into[key] = value
+	}
+	maps.DeleteFunc(into, func(key string, _ any) bool { value, given := from[key]; return given && value == nil })
+	return into, nil
+}

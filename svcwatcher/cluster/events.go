@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Subjects of Events on a Service, besides its networks by their names.
+const (
+	subjectService  = ""
+	subjectWrite    = "write"
+	subjectWithheld = "withheld"
+)
+
+// told remembers what was last said about a Service on each subject, so that an Event
+// comes when something changes and not with each look. It is lost with the process,
+// and said once more.
+type told struct {
+	mu   sync.Mutex
+	last map[client.ObjectKey]map[string]string
+}
+
+// news notes a message, "" for none, and reports whether it should be said.
+func (t *told) news(key client.ObjectKey, subject, message string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last[key][subject] == message {
+		return false
+	}
+	if message == "" {
+		delete(t.last[key], subject)
+		return false
+	}
+	if t.last == nil {
+		t.last = map[client.ObjectKey]map[string]string{}
+	}
+	if t.last[key] == nil {
+		t.last[key] = map[string]string{}
+	}
+	t.last[key][subject] = message
+	return true
+}
+
+// only forgets all subjects but these.
+func (t *told) only(key client.ObjectKey, subjects ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.last[key], func(s, _ string) bool { return !slices.Contains(subjects, s) })
+}
+
+func (t *told) forget(key client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.last, key)
+}

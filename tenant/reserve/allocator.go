@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reserve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/tenant"
+)
+
+// Store reads and writes TenantConfigs. Each error that is not ErrConflict counts as
+// "the answer was lost": the write may have been applied.
+type Store interface {
+	// List reads all TenantConfigs with quorum, never from a cache.
+	List(ctx context.Context) ([]*v1.TenantConfig, error)
+	// Update writes status.reservations and returns the object as written. It
+	// returns ErrConflict when the stored object has another resourceVersion or
+	// UID or is gone. It does not retry.
+	Update(ctx context.Context, c *v1.TenantConfig) (*v1.TenantConfig, error)
+}
+
+// ErrConflict says that somebody else wrote first.
+var ErrConflict = errors.New("somebody else wrote first")
+
+// ErrUnavailable says that the API server did not answer, or too many write.
+var ErrUnavailable = errors.New("reservations cannot be stored now: try again")
+
+// Desk reserves and releases places for one process. It is safe for concurrent use.
+type Desk struct {
+	store Store
+	// left is told of a TenantConfig of which nothing is given, and why.
+	left func(config string, why error)
+	// work serves those who wait until nobody does, or the context of New ends.
+	work func()
+
+	mu      sync.Mutex
+	jobs    []*job
+	running bool
+
+	// Only the serving goroutine has these.
+	configs []*held
+	read    time.Time
+	stale   bool
+	told    map[string]string
+}
+
+// New returns a desk that works until ctx ends. Left, which may be nil, is told of each
+// TenantConfig that nothing is given of, and why: once, and again when the reason changes.
+func New(ctx context.Context, store Store, left func(config string, why error)) *Desk {
+	d := &Desk{store: store, stale: true, left: left}
+	d.work = func() { d.serve(ctx) }
+	return d
+}
+
+// Request asks for a place.
+type Request struct {
+	// Wish is what the network needs.
+	Wish tenant.Wish
+	// Owner has the token that the network will bear.
+	Owner tenant.Owner
+	// Taken may be nil. It is called from another goroutine.
+	Taken tenant.Taken
+	// Alive are the tokens of the networks that the namespace has, by which its budget is
+	// checked; nil checks none.
+	Alive map[string]bool
+	// DryRun decides without reserving anything.
+	DryRun bool
+}
+
+// Reserve finds a place and stores who has it. The error is a *network.InvalidError
+// when there is none or the namespace's budget is spent, tenant.ErrPending, else it wraps ErrUnavailable or that of ctx: then the place may
+// be reserved, and is released when no network comes.
+func (d *Desk) Reserve(ctx context.Context, r Request) (tenant.Choice, error) {
+	var choice tenant.Choice
+	err := d.do(ctx, func(configs []*held) error {
+		for _, h := range configs {
+			if place, ok := h.book.Of(r.Owner.Token); ok { // stored by a write whose answer was lost
+				choice = tenant.Choice{Config: h.config(), Place: place, NetworkID: h.model.NetworkIDs[r.Wish.Type]}
+				return nil
+			}
+		}
+		found, err := tenant.Choose(r.Wish, views(configs), r.Taken)
+		if err != nil {
+			return err
+		}
+		if err := r.affordable(found.Place, configs); err != nil {
+			return err
+		}
+		choice = found
+		if r.DryRun {
+			return nil
+		}
+		return add(configs, found.Config.Name, tenant.Reservation{Place: found.Place, Owner: r.Owner})
+	})
+	if err != nil {
+		return tenant.Choice{}, err
+	}
+	return choice, nil
+}
+
+// affordable checks the namespace's budget, against what is reserved of all TenantConfigs:
+// also of those that give nothing more.
+func (r Request) affordable(p network.Place, configs []*held) error {
+	if r.Alive == nil {
+		return nil
+	}
+	all := make([]tenant.Config, len(configs))
+	for i, h := range configs {
+		all[i] = h.config()
+	}
+	return tenant.CheckBudget(r.Wish, p, all, r.Alive)
+}
+
+// Release frees the places of tokens; one that has none is no error.
+func (d *Desk) Release(ctx context.Context, tokens ...string) error {
+	return d.do(ctx, func(configs []*held) error {
+		for _, h := range configs {
+			for _, token := range tokens {
+				if h.book.Remove(token) {
+					h.changed = true
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Reserved returns all reservations, freshly read, and what the TenantConfigs are.
+func (d *Desk) Reserved(ctx context.Context) ([]tenant.Reservation, error) {
+	var all []tenant.Reservation
+	err := d.do(ctx, func(configs []*held) error {
+		all = nil
+		for _, h := range configs {
+			for r := range h.book.All() {
+				all = append(all, r)
+			}
+		}
+		return nil
+	})
+	if err != nil { // the plan may still be at work
+		return nil, err
+	}
+	return all, nil
+}
+
+// Look has f judge what the TenantConfigs are, but for those that nothing is given of,
+// and returns what it says. It is called from another goroutine, and again with what is
+// read afresh before an error is returned.
+func (d *Desk) Look(ctx context.Context, f func([]tenant.Config) error) error {
+	return d.do(ctx, func(configs []*held) error { return f(views(configs)) })
+}
+
+// NetworkID returns what networkIds says for a type in a namespace, or "". The error
+// is a *network.InvalidError when two TenantConfigs differ.
+func (d *Desk) NetworkID(ctx context.Context, w tenant.Wish) (string, error) {
+	var id string
+	err := d.do(ctx, func(configs []*held) error {
+		var err error
+		id, err = tenant.NetworkID(w, views(configs))
+		return err
+	})
+	if err != nil { // the plan may still be at work
+		return "", err
+	}
+	return id, nil
+}
+
+// Claim is what a network says that it was assigned. It is a tenant's object: what it
+// says is believed only where a netadmin asks for it.
+type Claim struct {
+	tenant.Reservation
+
+	// NamespaceLabels are those of the network's namespace.
+	NamespaceLabels map[string]string
+}
+
+// ErrUnconfirmed says that no netadmin asks for what a network says to be believed.
+var ErrUnconfirmed = errors.New("no TenantConfig confirms it")
+
+// errRefused makes the desk read afresh before a claim is refused.
+var errRefused = errors.New("claims were refused")
+
+// Adopt reserves what networks say that they were assigned, each where a TenantConfig
+// is for the namespace, offers the place and has the annotation danm.io/take-over: a
+// netadmin restored it without its status. It returns by token why others are not
+// believed: ErrUnconfirmed, or tenant.ErrTaken when another network has the place. The
+// error is that of Release.
+func (d *Desk) Adopt(ctx context.Context, claims []Claim) (map[string]error, error) {
+	refused := map[string]error{}
+	err := d.do(ctx, func(configs []*held) error {
+		clear(refused)
+		for _, c := range claims {
+			if err := adopt(configs, c); err != nil {
+				refused[c.Owner.Token] = err
+			}
+		}
+		if len(refused) > 0 {
+			return errRefused
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		return nil, nil
+	case errors.Is(err, errRefused):
+		return refused, nil
+	}
+	return nil, err
+}
+
+func adopt(configs []*held, c Claim) error {
+	for _, h := range configs {
+		place, ok := h.book.Of(c.Owner.Token)
+		switch {
+		case ok && place == c.Place:
+			return nil // another replica was first
+		case ok:
+			return fmt.Errorf("adopt %s for %s: its token has %s: %w", c.Place, c.Owner, place, ErrUnconfirmed)
+		}
+	}
+	for _, h := range configs {
+		if h.takesOver(c) {
+			return add(configs, h.model.Name, c.Reservation)
+		}
+	}
+	return fmt.Errorf("adopt %s for %s: %w: want one that is for namespace %s, offers %s and has the annotation %s: %q",
+		c.Place, c.Owner, ErrUnconfirmed, c.Owner.Namespace, c.Place, v1.TakeOverAnnotation, takeOver)
+}
+
+// takeOver is the annotation's value.
+const takeOver = "true"
+
+func (h *held) takesOver(c Claim) bool {
+	return h.object.Annotations[v1.TakeOverAnnotation] == takeOver && h.closed == nil &&
+		h.model.Serves(c.NamespaceLabels) && tenant.Offers(h.model, c.Place)
+}
+
+// held is a TenantConfig as it was last read or written, with what was decided since.
+type held struct {
+	object  *v1.TenantConfig
+	model   *network.Tenancy
+	book    *tenant.Book
+	changed bool
+	// closed says why nothing more is given of it; what is reserved stays.
+	closed error
+}
+
+func (h *held) config() tenant.Config { return tenant.Config{Tenancy: h.model, Book: h.book} }
+
+// views are the TenantConfigs as package tenant knows them, but for those that give
+// nothing.
+func views(configs []*held) []tenant.Config {
+	list := make([]tenant.Config, 0, len(configs))
+	for _, h := range configs {
+		if h.closed == nil {
+			list = append(list, h.config())
+		}
+	}
+	return list
+}
+
+// add reserves a place of the TenantConfig of that name.
+func add(configs []*held, name string, r tenant.Reservation) error {
+	for _, h := range configs {
+		if h.model.Name != name {
+			continue
+		}
+		before := h.book.Len()
+		if err := h.book.Add(r); err != nil {
+			return err
+		}
+		h.changed = h.changed || h.book.Len() != before
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/objects"
+)
+
+// How often the referee looks: soon after a change, and again after a failure.
+const (
+	refereeRest  = time.Second
+	refereeAgain = 10 * time.Second
+)
+
+// referee says on networks which older one is in their way, in one replica at a time.
+// Few are let in like that: those that were created at the same moment through two
+// replicas, while admission was away, or before it was there. The node daemons judge
+// by the same function, so they refuse the same ones, with the same words.
+type referee struct {
+	client  client.Client
+	catalog *catalog
+	log     logr.Logger
+	// told is what the networks' conditions say.
+	told map[network.Ref]string
+}
+
+// NeedLeaderElection says that one replica writes conditions.
+func (r *referee) NeedLeaderElection() bool { return true }
+
+// Start judges until ctx ends.
+func (r *referee) Start(ctx context.Context) error {
+	wait := refereeRest
+	for pause(ctx, wait) {
+		wait = refereeAgain
+		switch err := r.judge(ctx); {
+		case err != nil && ctx.Err() == nil:
+			r.log.Error(err, "Say which networks are in each other's way")
+			continue
+		case err == nil:
+			wait = refereeRest
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.catalog.moved:
+		}
+	}
+	return nil
+}
+
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// judge brings the conditions up to what the networks are now.
+func (r *referee) judge(ctx context.Context) error {
+	if ready := r.catalog.ready() == nil; !ready {
+		return nil // it moves when it is
+	}
+	if r.told == nil {
+		if err := r.recall(ctx); err != nil {
+			return err
+		}
+	}
+	conflicts := network.Conflicts(r.catalog.networks())
+	var failed []error
+	for ref := range r.told {
+		if conflicts[ref] == nil {
+			failed = append(failed, r.tell(ctx, ref, nil))
+		}
+	}
+	for ref, err := range conflicts {
+		if r.told[ref] != err.Error() {
+			failed = append(failed, r.tell(ctx, ref, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// recall reads what a former leader has told.
+func (r *referee) recall(ctx context.Context) error {
+	told := map[network.Ref]string{}
+	for _, kind := range objects.Kinds() {
+		fresh := func() client.ObjectList {
+			list, _ := objects.NewList(kind) // it is one of objects.Kinds
+			return list
+		}
+		err := eachPage(ctx, r.client, fresh, func(obj client.Object) {
+			if c := meta.FindStatusCondition(objects.StatusOf(obj).Conditions, v1.ConditionConflict); c != nil {
+				told[objects.RefOf(kind, obj)] = c.Message
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("list conditions of kind %s: %w", kind, err)
+		}
+	}
+	r.told = told
+	return nil
+}
+
+// tell writes the condition of one network, or takes it off.
+func (r *referee) tell(ctx context.Context, ref network.Ref, conflict error) error {
+	obj, err := objects.New(ref.Kind)
+	if err != nil {
+		return err
+	}
+	err = r.client.Get(ctx, objects.Key(ref), obj)
+	if err == nil {
+		err = r.apply(ctx, ref, obj, conflict)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write condition of %s: %w", ref, err)
+	}
+	if conflict == nil || err != nil {
+		delete(r.told, ref)
+	} else {
+		r.told[ref] = conflict.Error()
+	}
+	return nil
+}
+
+// refereeManager owns the condition for server-side apply, and no other field.
+const refereeManager = "patchbay-controller-referee"
+
+// apply makes the condition the one that the network has, or takes it off. It names
+// the UID and no resourceVersion: it never fails because somebody claims addresses.
+func (r *referee) apply(ctx context.Context, ref network.Ref, obj client.Object, conflict error) error {
+	all := []any{}
+	if conflict != nil {
+		c := conflictCondition(obj, conflict)
+		u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c)
+		if err != nil {
+			return fmt.Errorf("encode condition: %w", err)
+		}
+		all = append(all, u)
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": all}}}
+	u.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(ref.Kind))
+	u.SetNamespace(ref.Namespace)
+	u.SetName(ref.Name)
+	u.SetUID(obj.GetUID())
+	return r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(refereeManager), client.ForceOwnership)
+}
+
+// conflictCondition is what to say.
+func conflictCondition(obj client.Object, conflict error) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1.ConditionConflict, Status: metav1.ConditionTrue, Reason: v1.ReasonLinkTaken,
+		Message: conflict.Error(), ObservedGeneration: obj.GetGeneration(), LastTransitionTime: metav1.Now(),
+	}
+	switch {
+	case errors.Is(conflict, network.ErrParentShared):
+		c.Reason = v1.ReasonParentShared
+	case errors.Is(conflict, network.ErrPoolOverlap):
+		c.Reason = v1.ReasonPoolOverlap
+	}
+	if old := meta.FindStatusCondition(objects.StatusOf(obj).Conditions, c.Type); old != nil {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	return c
+}
