@@ -20,18 +20,18 @@ func NewCache(ctx context.Context) cache.NewCacheFunc {
 		if err != nil {
 			return nil, fmt.Errorf("make cache: %w", err)
 		}
-		return &endable{Cache: c, ended: ctx.Err}, nil
+		return &stoppableCache{Cache: c, stopped: ctx.Err}, nil
 	}
 }
 
-// endable is a cache whose wait ends.
-type endable struct {
+// stoppableCache is a cache whose wait ends.
+type stoppableCache struct {
 	cache.Cache
 
-	ended func() error
+	stopped func() error
 }
 
 // WaitForCacheSync is true at the end, too: the manager goes on, and sees that it is over.
-func (c *endable) WaitForCacheSync(ctx context.Context) bool {
-	return c.Cache.WaitForCacheSync(ctx) || c.ended() != nil
+func (c *stoppableCache) WaitForCacheSync(ctx context.Context) bool {
+	return c.Cache.WaitForCacheSync(ctx) || c.stopped() != nil
 }

@@ -13,12 +13,12 @@ func slash16(b *testing.B, percent int, packed bool) *Pool {
 	b.Helper()
 	p := pool(b, "10.0.0.0/16", "", "")
 	free := 1 << 16 * (100 - percent) / 100
-	p.NextN(nil, 1<<16)
+	p.AllocateN(nil, 1<<16)
 	r := rand.New(rand.NewPCG(1, 2))
-	for p.InUse() > p.Capacity()-int64(free) {
+	for p.AllocatedDynamic() > p.Capacity()-int64(free) {
 		off := r.Uint64N(1<<16-2) + 1
 		if packed {
-			off = uint64(p.InUse())
+			off = uint64(p.AllocatedDynamic())
 		}
 		p.Release(p.addr(u128{lo: off}))
 	}
@@ -28,8 +28,8 @@ func slash16(b *testing.B, percent int, packed bool) *Pool {
 // linear is what Next is compared with: bit after bit from the cursor on.
 func linear(p *Pool) (u128, bool) {
 	for off := p.cursor; !p.end.less(off); off = off.inc() {
-		pg := p.index.get(off.page())
-		if pg == nil || !pg.has(bitOf(off)) && pg.off[bitOf(off)/64]>>(bitOf(off)%64)&1 == 0 {
+		pg := p.index.get(off.pageNumber())
+		if pg == nil || !pg.has(bitOf(off)) && pg.reserved[bitOf(off)/64]>>(bitOf(off)%64)&1 == 0 {
 			return off, true
 		}
 	}
@@ -63,7 +63,7 @@ func BenchmarkNextRelease(b *testing.B) {
 	p := slash16(b, 99, false)
 	b.ReportAllocs()
 	for b.Loop() {
-		a, ok := p.Next()
+		a, ok := p.AllocateNext()
 		if !ok || !p.Release(a) {
 			b.Fatal("exhausted")
 		}
@@ -91,7 +91,7 @@ func BenchmarkEncode(b *testing.B) {
 	b.ReportAllocs()
 	bytes := 0
 	for b.Loop() {
-		a, _ := p.Next()
+		a, _ := p.AllocateNext()
 		s := p.Encode()
 		p.Release(a)
 		bytes = len(s.Pages)

@@ -37,7 +37,7 @@ func FuzzDecode(f *testing.F) {
 		if p.Allocated() != want {
 			t.Errorf("Allocated() = %d, want %d", p.Allocated(), want)
 		}
-		p.NextN(nil, 3)
+		p.AllocateN(nil, 3)
 		out := p.Encode()
 		back, err := Decode(Config{CIDR: prefix}, out)
 		if err != nil {
@@ -97,8 +97,8 @@ func FuzzPageText(f *testing.F) {
 				set++
 			}
 		}
-		if p.inUse != set || p.busy != set {
-			t.Errorf("%d in use, %d busy, want %d", p.inUse, p.busy, set)
+		if p.inUse != set || p.unavailable != set {
+			t.Errorf("%d in use, %d busy, want %d", p.inUse, p.unavailable, set)
 		}
 		if p.text = ""; p.encode() != text { // written anew, not remembered
 			t.Errorf("read %q, wrote %q", text, p.encode())
@@ -164,7 +164,7 @@ func FuzzDecodePool(f *testing.F) {
 		for a := range p.All() {
 			used[a] = true
 		}
-		for _, a := range p.NextN(nil, 3000) {
+		for _, a := range p.AllocateN(nil, 3000) {
 			switch {
 			case used[a], a == cfg.Reserved[0], !cfg.CIDR.Contains(a):
 				t.Errorf("%v is handed out: used %v, reserved %v", a, used[a], a == cfg.Reserved[0])

@@ -41,28 +41,28 @@ func (x *index) change(key u128, f func(*page)) {
 	if !ok {
 		x.keys = slices.Insert(x.keys, i, key)
 		x.pages = slices.Insert(x.pages, i, &page{})
-		x.summarise(i + 1)
+		x.updateFullFrom(i + 1)
 	}
 	f(x.pages[i])
-	x.note(i)
+	x.updateFull(i)
 }
 
-// note brings the summary up to date for one page.
-func (x *index) note(i int) {
+// updateFull brings the summary up to date for one page.
+func (x *index) updateFull(i int) {
 	mask := uint64(1) << (i % 64)
 	x.full[i/64] &^= mask
-	if x.pages[i].busy == pageBits {
+	if x.pages[i].unavailable == pageBits {
 		x.full[i/64] |= mask
 	}
 }
 
-// summarise does the same for all pages from a position on.
-func (x *index) summarise(from int) {
+// updateFullFrom does the same for all pages from a position on.
+func (x *index) updateFullFrom(from int) {
 	for len(x.full)*64 < len(x.pages) {
 		x.full = append(x.full, 0)
 	}
 	for i := from; i < len(x.pages); i++ {
-		x.note(i)
+		x.updateFull(i)
 	}
 }
 

@@ -23,12 +23,12 @@ const (
 type page struct {
 	// used are the addresses in use, bit 0 of word 0 first.
 	used [pageWords]uint64
-	// off are addresses that are never handed out dynamically.
-	off [pageWords]uint64
+	// reserved are addresses that are never handed out dynamically.
+	reserved [pageWords]uint64
 	// text is used as it was decoded, empty once it has changed.
 	text string
 	// inUse counts used, busy counts used or off.
-	inUse, busy int
+	inUse, unavailable int
 }
 
 func (p *page) has(bit uint) bool { return p.used[bit/64]>>(bit%64)&1 != 0 }
@@ -38,8 +38,8 @@ func (p *page) set(bit uint) {
 	p.used[bit/64] |= 1 << (bit % 64)
 	p.text = ""
 	p.inUse++
-	if p.off[bit/64]>>(bit%64)&1 == 0 {
-		p.busy++
+	if p.reserved[bit/64]>>(bit%64)&1 == 0 {
+		p.unavailable++
 	}
 }
 
@@ -47,52 +47,52 @@ func (p *page) clear(bit uint) {
 	p.used[bit/64] &^= 1 << (bit % 64)
 	p.text = ""
 	p.inUse--
-	if p.off[bit/64]>>(bit%64)&1 == 0 {
-		p.busy--
+	if p.reserved[bit/64]>>(bit%64)&1 == 0 {
+		p.unavailable--
 	}
 }
 
-// bar keeps a bit from being handed out dynamically and reports whether it was
+// reserve keeps a bit from being handed out dynamically and reports whether it was
 // not barred before.
-func (p *page) bar(bit uint) bool {
+func (p *page) reserve(bit uint) bool {
 	mask := uint64(1) << (bit % 64)
-	if p.off[bit/64]&mask != 0 {
+	if p.reserved[bit/64]&mask != 0 {
 		return false
 	}
-	p.off[bit/64] |= mask
+	p.reserved[bit/64] |= mask
 	if p.used[bit/64]&mask == 0 {
-		p.busy++
+		p.unavailable++
 	}
 	return true
 }
 
-// barAll bars what another page has barred.
-func (p *page) barAll(other *page) {
-	p.busy = 0
-	for i := range p.off {
-		p.off[i] |= other.off[i]
-		p.busy += bits.OnesCount64(p.used[i] | p.off[i])
+// reserveAll bars what another page has barred.
+func (p *page) reserveAll(other *page) {
+	p.unavailable = 0
+	for i := range p.reserved {
+		p.reserved[i] |= other.reserved[i]
+		p.unavailable += bits.OnesCount64(p.used[i] | p.reserved[i])
 	}
 }
 
-// free returns the first bit from on that can be handed out, or pageBits.
-func (p *page) free(from uint) uint {
+// firstFree returns the first bit from on that can be handed out, or pageBits.
+func (p *page) firstFree(from uint) uint {
 	word := from / 64
-	open := ^(p.used[word] | p.off[word]) &^ lowMask64(int(from%64))
+	open := ^(p.used[word] | p.reserved[word]) &^ lowMask64(int(from%64))
 	for open == 0 {
 		if word++; word == pageWords {
 			return pageBits
 		}
-		open = ^(p.used[word] | p.off[word])
+		open = ^(p.used[word] | p.reserved[word])
 	}
 	return word*64 + uint(bits.TrailingZeros64(open))
 }
 
-// countTaken counts the bits in [from, to] that are used and not barred.
-func (p *page) countTaken(from, to uint) int {
+// countDynamic counts the bits in [from, to] that are used and not barred.
+func (p *page) countDynamic(from, to uint) int {
 	n := 0
 	for w := from / 64; w <= to/64; w++ {
-		word := p.used[w] &^ p.off[w]
+		word := p.used[w] &^ p.reserved[w]
 		if w == from/64 {
 			word &^= lowMask64(int(from % 64))
 		}
@@ -104,9 +104,9 @@ func (p *page) countTaken(from, to uint) int {
 	return n
 }
 
-// strict refuses base64 whose unused last bits are not zero, so that one page
+// strictBase64 refuses base64 whose unused last bits are not zero, so that one page
 // has one text only.
-var strict = base64.StdEncoding.Strict()
+var strictBase64 = base64.StdEncoding.Strict()
 
 // encode returns used in standard base64, bit 0 of byte 0 first.
 func (p *page) encode() string {
@@ -115,7 +115,7 @@ func (p *page) encode() string {
 		for i, w := range p.used {
 			binary.LittleEndian.PutUint64(raw[8*i:], w)
 		}
-		p.text = strict.EncodeToString(raw[:])
+		p.text = strictBase64.EncodeToString(raw[:])
 	}
 	return p.text
 }
@@ -130,7 +130,7 @@ func (p *page) decode(text string) error {
 		raw [pageBytes + 2]byte
 	)
 	copy(in[:], text)
-	n, err := strict.Decode(raw[:], in[:])
+	n, err := strictBase64.Decode(raw[:], in[:])
 	if err != nil {
 		return fmt.Errorf("decode page: %w", err)
 	}
@@ -141,7 +141,7 @@ func (p *page) decode(text string) error {
 		p.used[i] = binary.LittleEndian.Uint64(raw[8*i:])
 		p.inUse += bits.OnesCount64(p.used[i])
 	}
-	p.busy = p.inUse
+	p.unavailable = p.inUse
 	p.text = text
 	return nil
 }

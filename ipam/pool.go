@@ -13,15 +13,15 @@ import (
 
 // Errors that a Pool answers with; errors.Is holds through wrapping.
 var (
-	// ErrOutside says that an address is not in the subnet.
-	ErrOutside = errors.New("address is outside of the subnet")
+	// ErrOutsideSubnet says that an address is not in the subnet.
+	ErrOutsideSubnet = errors.New("address is outside of the subnet")
 	// ErrUnusable says that an address is the subnet's network or broadcast
 	// address.
 	ErrUnusable = errors.New("address is the subnet's network or broadcast address")
-	// ErrTaken says that an address is in use.
-	ErrTaken = errors.New("address is in use")
-	// ErrSubnet says that a State was written for another subnet.
-	ErrSubnet = errors.New("bitmap is of another subnet")
+	// ErrAllocated says that an address is in use.
+	ErrAllocated = errors.New("address is in use")
+	// ErrSubnetMismatch says that a State was written for another subnet.
+	ErrSubnetMismatch = errors.New("bitmap is of another subnet")
 )
 
 // Config describes a pool.
@@ -43,10 +43,10 @@ type Pool struct {
 	base u128 // the subnet's first address
 	last u128 // offset of the subnet's last address
 
-	start, end u128 // offsets of the dynamic range
-	cursor     u128 // offset where the next search starts
-	barred     int64
-	index      index
+	start, end    u128 // offsets of the dynamic range
+	cursor        u128 // offset where the next search starts
+	reservedCount int64
+	index         index
 }
 
 // New returns an empty pool.
@@ -71,7 +71,7 @@ func New(cfg Config) (*Pool, error) {
 		}
 		off, ok := p.offset(bound.addr)
 		if !ok {
-			return nil, fmt.Errorf("make pool: %s %v: %w %v", bound.name, bound.addr, ErrOutside, cidr)
+			return nil, fmt.Errorf("make pool: %s %v: %w %v", bound.name, bound.addr, ErrOutsideSubnet, cidr)
 		}
 		*bound.off = off
 	}
@@ -79,32 +79,32 @@ func New(cfg Config) (*Pool, error) {
 		return nil, fmt.Errorf("make pool: end %v is before start %v", cfg.End, cfg.Start)
 	}
 	p.cursor = p.start
-	p.barEnds()
+	p.reserveEnds()
 	for _, a := range cfg.Reserved {
 		if off, ok := p.offset(a); ok {
-			p.bar(off)
+			p.reserve(off)
 		}
 	}
 	return p, nil
 }
 
-// barEnds reserves the network and the broadcast address (RFC 950; for IPv6 the
+// reserveEnds reserves the network and the broadcast address (RFC 950; for IPv6 the
 // subnet-router anycast address of RFC 4291, 2.6.1, and for symmetry the last).
 // Subnets of one or two addresses have neither (RFC 3021, RFC 6164).
-func (p *Pool) barEnds() {
-	if p.hasEnds() {
-		p.bar(u128{})
-		p.bar(p.last)
+func (p *Pool) reserveEnds() {
+	if p.reservesEnds() {
+		p.reserve(u128{})
+		p.reserve(p.last)
 	}
 }
 
-func (p *Pool) hasEnds() bool { return u128{lo: 1}.less(p.last) }
+func (p *Pool) reservesEnds() bool { return u128{lo: 1}.less(p.last) }
 
-// bar keeps an offset from being handed out dynamically.
-func (p *Pool) bar(off u128) {
-	p.index.change(off.page(), func(pg *page) {
-		if pg.bar(bitOf(off)) && p.dynamic(off) {
-			p.barred++
+// reserve keeps an offset from being handed out dynamically.
+func (p *Pool) reserve(off u128) {
+	p.index.change(off.pageNumber(), func(pg *page) {
+		if pg.reserve(bitOf(off)) && p.inDynamicRange(off) {
+			p.reservedCount++
 		}
 	})
 }
@@ -112,17 +112,17 @@ func (p *Pool) bar(off u128) {
 // CIDR returns the subnet, masked.
 func (p *Pool) CIDR() netip.Prefix { return p.cidr }
 
-// Next takes the next free address of the dynamic range after the one handed
+// AllocateNext takes the next free address of the dynamic range after the one handed
 // out last, so that a freed address rests as long as possible. It reports false
 // when none is left.
-func (p *Pool) Next() (netip.Addr, bool) {
+func (p *Pool) AllocateNext() (netip.Addr, bool) {
 	off, ok := p.search(p.cursor, p.end)
 	if !ok {
 		if off, ok = p.search(p.start, p.cursor); !ok {
 			return netip.Addr{}, false
 		}
 	}
-	p.index.change(off.page(), func(pg *page) { pg.set(bitOf(off)) })
+	p.index.change(off.pageNumber(), func(pg *page) { pg.set(bitOf(off)) })
 	p.cursor = p.start
 	if off.less(p.end) {
 		p.cursor = off.inc()
@@ -130,10 +130,10 @@ func (p *Pool) Next() (netip.Addr, bool) {
 	return p.addr(off), true
 }
 
-// NextN appends up to n addresses, as Next gives them, to dst.
-func (p *Pool) NextN(dst []netip.Addr, n int) []netip.Addr {
+// AllocateN appends up to n addresses, as Next gives them, to dst.
+func (p *Pool) AllocateN(dst []netip.Addr, n int) []netip.Addr {
 	for range n {
-		a, ok := p.Next()
+		a, ok := p.AllocateNext()
 		if !ok {
 			break
 		}
@@ -144,51 +144,51 @@ func (p *Pool) NextN(dst []netip.Addr, n int) []netip.Addr {
 
 // search returns the first offset in [from, to] that can be handed out.
 func (p *Pool) search(from, to u128) (u128, bool) {
-	i, ok := p.index.find(from.page())
+	i, ok := p.index.find(from.pageNumber())
 	if !ok {
 		return from, !to.less(from)
 	}
 	off := u128{from.hi, from.lo &^ (pageBits - 1)}
-	bit := p.index.pages[i].free(bitOf(from))
+	bit := p.index.pages[i].firstFree(bitOf(from))
 	if bit == pageBits {
 		key := p.index.openAfter(i)
-		if to.page().less(key) {
+		if to.pageNumber().less(key) {
 			return u128{}, false
 		}
-		off, bit = key.first(), 0
+		off, bit = key.firstOffset(), 0
 		if pg := p.index.get(key); pg != nil {
-			bit = pg.free(0)
+			bit = pg.firstFree(0)
 		}
 	}
 	off.lo |= uint64(bit)
 	return off, !to.less(off)
 }
 
-// Claim takes one address by name. It may be anywhere in the subnet, reserved
+// Allocate takes one address by name. It may be anywhere in the subnet, reserved
 // or not, but for the network and the broadcast address.
-func (p *Pool) Claim(a netip.Addr) error {
+func (p *Pool) Allocate(a netip.Addr) error {
 	off, ok := p.offset(a)
 	switch {
 	case !ok:
-		return fmt.Errorf("claim %v: %w %v", a, ErrOutside, p.cidr)
-	case p.hasEnds() && (off == u128{} || off == p.last):
+		return fmt.Errorf("claim %v: %w %v", a, ErrOutsideSubnet, p.cidr)
+	case p.reservesEnds() && (off == u128{} || off == p.last):
 		return fmt.Errorf("claim %v of %v: %w", a, p.cidr, ErrUnusable)
 	case p.Has(a):
-		return fmt.Errorf("claim %v of %v: %w", a, p.cidr, ErrTaken)
+		return fmt.Errorf("claim %v of %v: %w", a, p.cidr, ErrAllocated)
 	}
-	p.index.change(off.page(), func(pg *page) { pg.set(bitOf(off)) })
+	p.index.change(off.pageNumber(), func(pg *page) { pg.set(bitOf(off)) })
 	return nil
 }
 
-// Mark sets an address as in use whatever it is, for a bitmap that is rebuilt
+// MarkAllocated sets an address as in use whatever it is, for a bitmap that is rebuilt
 // from what is in use, and reports whether it was not. Addresses outside of the
 // subnet are ignored.
-func (p *Pool) Mark(a netip.Addr) bool {
+func (p *Pool) MarkAllocated(a netip.Addr) bool {
 	off, ok := p.offset(a)
 	if !ok || p.Has(a) {
 		return false
 	}
-	p.index.change(off.page(), func(pg *page) { pg.set(bitOf(off)) })
+	p.index.change(off.pageNumber(), func(pg *page) { pg.set(bitOf(off)) })
 	return true
 }
 
@@ -199,7 +199,7 @@ func (p *Pool) Release(a netip.Addr) bool {
 	if !ok || !p.Has(a) {
 		return false
 	}
-	p.index.change(off.page(), func(pg *page) { pg.clear(bitOf(off)) })
+	p.index.change(off.pageNumber(), func(pg *page) { pg.clear(bitOf(off)) })
 	return true
 }
 
@@ -209,7 +209,7 @@ func (p *Pool) Has(a netip.Addr) bool {
 	if !ok {
 		return false
 	}
-	pg := p.index.get(off.page())
+	pg := p.index.get(off.pageNumber())
 	return pg != nil && pg.has(bitOf(off))
 }
 
@@ -218,7 +218,7 @@ func (p *Pool) Has(a netip.Addr) bool {
 func (p *Pool) All() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for i, pg := range p.index.pages {
-			first := p.index.keys[i].first()
+			first := p.index.keys[i].firstOffset()
 			for w, word := range pg.used {
 				for ; word != 0; word &= word - 1 {
 					bit := uint64(w*64 + bits.TrailingZeros64(word))
@@ -240,12 +240,12 @@ func (p *Pool) Allocated() int64 {
 	return n
 }
 
-// InUse counts the addresses in use in the dynamic range, without reserved ones
+// AllocatedDynamic counts the addresses in use in the dynamic range, without reserved ones
 // that were claimed by name: what Capacity is to be compared with.
-func (p *Pool) InUse() int64 {
+func (p *Pool) AllocatedDynamic() int64 {
 	var n int64
 	for i, pg := range p.index.pages {
-		first := p.index.keys[i].first()
+		first := p.index.keys[i].firstOffset()
 		from, to := first, first.add(u128{lo: pageBits - 1})
 		if from.less(p.start) {
 			from = p.start
@@ -254,7 +254,7 @@ func (p *Pool) InUse() int64 {
 			to = p.end
 		}
 		if !to.less(from) {
-			n += int64(pg.countTaken(bitOf(from), bitOf(to)))
+			n += int64(pg.countDynamic(bitOf(from), bitOf(to)))
 		}
 	}
 	return n
@@ -267,32 +267,32 @@ func (p *Pool) Capacity() int64 {
 	if span.hi != 0 || span.lo >= math.MaxInt64 {
 		return math.MaxInt64
 	}
-	return span.saturate() + 1 - p.barred
+	return span.saturate() + 1 - p.reservedCount
 }
 
-// Gives reports whether Next can hand the address out once it is free: it is in
+// IsAllocatable reports whether Next can hand the address out once it is free: it is in
 // the dynamic range and not reserved.
-func (p *Pool) Gives(a netip.Addr) bool {
+func (p *Pool) IsAllocatable(a netip.Addr) bool {
 	off, ok := p.offset(a)
-	if !ok || !p.dynamic(off) {
+	if !ok || !p.inDynamicRange(off) {
 		return false
 	}
-	pg := p.index.get(off.page())
-	return pg == nil || pg.off[bitOf(off)/64]>>(bitOf(off)%64)&1 == 0
+	pg := p.index.get(off.pageNumber())
+	return pg == nil || pg.reserved[bitOf(off)/64]>>(bitOf(off)%64)&1 == 0
 }
 
 // Cursor is the address where the next search starts.
 func (p *Pool) Cursor() netip.Addr { return p.addr(p.cursor) }
 
-// Seek has the next search start at an address, if that is in the dynamic range.
-func (p *Pool) Seek(a netip.Addr) {
-	if off, ok := p.offset(a); ok && p.dynamic(off) {
+// SetCursor has the next search start at an address, if that is in the dynamic range.
+func (p *Pool) SetCursor(a netip.Addr) {
+	if off, ok := p.offset(a); ok && p.inDynamicRange(off) {
 		p.cursor = off
 	}
 }
 
-// dynamic reports whether an offset is in the dynamic range.
-func (p *Pool) dynamic(off u128) bool { return !off.less(p.start) && !p.end.less(off) }
+// inDynamicRange reports whether an offset is in the dynamic range.
+func (p *Pool) inDynamicRange(off u128) bool { return !off.less(p.start) && !p.end.less(off) }
 
 // offset returns where an address is in the subnet.
 func (p *Pool) offset(a netip.Addr) (u128, bool) {

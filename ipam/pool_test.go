@@ -45,7 +45,7 @@ func text(addrs []netip.Addr) []string {
 	return out
 }
 
-func TestNextGivesEachAddressOnce(t *testing.T) {
+func TestAllocateNextGivesEachAddressOnce(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason           string
@@ -108,11 +108,11 @@ func TestNextGivesEachAddressOnce(t *testing.T) {
 			if got := p.Capacity(); got != int64(len(tc.want)) {
 				t.Errorf("%s: Capacity() = %d, want %d", tc.reason, got, len(tc.want))
 			}
-			got := p.NextN(nil, len(tc.want)+1)
+			got := p.AllocateN(nil, len(tc.want)+1)
 			if diff := cmp.Diff(tc.want, text(got)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
-			if got := p.InUse(); got != int64(len(tc.want)) {
+			if got := p.AllocatedDynamic(); got != int64(len(tc.want)) {
 				t.Errorf("%s: InUse() = %d, want %d", tc.reason, got, len(tc.want))
 			}
 			if diff := cmp.Diff(text(slices.Collect(p.All())), text(got)); diff != "" {
@@ -122,20 +122,20 @@ func TestNextGivesEachAddressOnce(t *testing.T) {
 	}
 }
 
-func TestNextLetsFreedAddressesRest(t *testing.T) {
+func TestAllocateNextReusesFreedAddressesLast(t *testing.T) {
 	t.Parallel()
 	p := pool(t, "10.0.0.0/29", "", "")
-	got := p.NextN(nil, 3)
+	got := p.AllocateN(nil, 3)
 	p.Release(got[0])
 	p.Release(got[1])
-	got = p.NextN(got, 5)
+	got = p.AllocateN(got, 5)
 	want := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.1", "10.0.0.2"}
 	if diff := cmp.Diff(want, text(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
-func TestClaim(t *testing.T) {
+func TestAllocate(t *testing.T) {
 	t.Parallel()
 	p := pool(t, "10.0.0.0/24", "10.0.0.100", "10.0.0.109", "10.0.0.100", "10.0.0.1")
 	cases := map[string]struct {
@@ -147,30 +147,30 @@ func TestClaim(t *testing.T) {
 		"Gateway":        {"a reserved address can be had by name", "10.0.0.1", nil},
 		"Network":        {"not the network address", "10.0.0.0", ErrUnusable},
 		"Broadcast":      {"not the broadcast address", "10.0.0.255", ErrUnusable},
-		"Outside":        {"not an address of another subnet", "10.0.1.0", ErrOutside},
-		"OtherFamily":    {"nor of the other family", "fd00::1", ErrOutside},
-		"Mapped":         {"nor an IPv4 address in IPv6's clothes", "::ffff:10.0.0.8", ErrOutside},
+		"Outside":        {"not an address of another subnet", "10.0.1.0", ErrOutsideSubnet},
+		"OtherFamily":    {"nor of the other family", "fd00::1", ErrOutsideSubnet},
+		"Mapped":         {"nor an IPv4 address in IPv6's clothes", "::ffff:10.0.0.8", ErrOutsideSubnet},
 	}
 	for name, tc := range cases {
-		if err := p.Claim(addr(tc.addr)); !errors.Is(err, tc.want) {
+		if err := p.Allocate(addr(tc.addr)); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %s: Claim(%s) = %v, want %v", name, tc.reason, tc.addr, err, tc.want)
 		}
 	}
-	if err := p.Claim(addr("10.0.0.105")); !errors.Is(err, ErrTaken) {
-		t.Errorf("second claim: %v, want %v", err, ErrTaken)
+	if err := p.Allocate(addr("10.0.0.105")); !errors.Is(err, ErrAllocated) {
+		t.Errorf("second claim: %v, want %v", err, ErrAllocated)
 	}
-	if got := p.NextN(nil, 20); len(got) != 8 {
+	if got := p.AllocateN(nil, 20); len(got) != 8 {
 		t.Errorf("Next gave %v, want the range without 10.0.0.100 (reserved) and 10.0.0.105 (taken)", got)
 	}
-	if p.Allocated() != 11 || p.InUse() != 9 || p.Capacity() != 9 {
-		t.Errorf("allocated %d, in use %d of %d; want 11, 9 of 9", p.Allocated(), p.InUse(), p.Capacity())
+	if p.Allocated() != 11 || p.AllocatedDynamic() != 9 || p.Capacity() != 9 {
+		t.Errorf("allocated %d, in use %d of %d; want 11, 9 of 9", p.Allocated(), p.AllocatedDynamic(), p.Capacity())
 	}
 }
 
 func TestReleaseTwiceIsANoop(t *testing.T) {
 	t.Parallel()
 	p := pool(t, "fd00::/64", "", "")
-	a, _ := p.Next()
+	a, _ := p.AllocateNext()
 	if !p.Release(a) || p.Release(a) || p.Release(addr("fd01::1")) || p.Release(addr("fd00::77")) {
 		t.Error("want true once and for the address in use only")
 	}
@@ -179,13 +179,13 @@ func TestReleaseTwiceIsANoop(t *testing.T) {
 	}
 }
 
-func TestMark(t *testing.T) {
+func TestMarkAllocated(t *testing.T) {
 	t.Parallel()
 	p := pool(t, "10.0.0.0/29", "", "")
-	if !p.Mark(addr("10.0.0.0")) || p.Mark(addr("10.0.0.0")) || p.Mark(addr("10.0.1.0")) {
+	if !p.MarkAllocated(addr("10.0.0.0")) || p.MarkAllocated(addr("10.0.0.0")) || p.MarkAllocated(addr("10.0.1.0")) {
 		t.Error("Mark takes any address of the subnet, once")
 	}
-	if p.Allocated() != 1 || p.InUse() != 0 || !p.Release(addr("10.0.0.0")) {
+	if p.Allocated() != 1 || p.AllocatedDynamic() != 0 || !p.Release(addr("10.0.0.0")) {
 		t.Error("a marked network address counts as allocated and can be released")
 	}
 }

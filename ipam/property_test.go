@@ -63,7 +63,7 @@ func TestPoolIsASet(t *testing.T) {
 		used := map[netip.Addr]bool{}
 		t.Repeat(map[string]func(*rapid.T){
 			"next": func(t *rapid.T) {
-				got := p.NextN(nil, rapid.SampledFrom([]int{1, 5, 20, 20, 1100}).Draw(t, "n"))
+				got := p.AllocateN(nil, rapid.SampledFrom([]int{1, 5, 20, 20, 1100}).Draw(t, "n"))
 				for _, a := range got {
 					if used[a] || !cfg.CIDR.Contains(a) || slices.Contains(cfg.Reserved, a) ||
 						cfg.Start.IsValid() && (a.Less(cfg.Start) || cfg.End.Less(a)) {
@@ -74,8 +74,8 @@ func TestPoolIsASet(t *testing.T) {
 			},
 			"claim": func(t *rapid.T) {
 				a := genAddr(t, cfg.CIDR, "addr")
-				err := p.Claim(a)
-				if errors.Is(err, ErrTaken) != used[a] {
+				err := p.Allocate(a)
+				if errors.Is(err, ErrAllocated) != used[a] {
 					t.Fatalf("Claim(%v) = %v, used %v", a, err, used[a])
 				}
 				used[a] = used[a] || err == nil
@@ -116,16 +116,16 @@ func checkPool(t *rapid.T, cfg Config, p *Pool, used map[netip.Addr]bool) {
 	if p.Allocated() != int64(len(want)) {
 		t.Fatalf("Allocated() = %d, want %d", p.Allocated(), len(want))
 	}
-	if p.InUse() > p.Capacity() {
-		t.Fatalf("%d in use of %d", p.InUse(), p.Capacity())
+	if p.AllocatedDynamic() > p.Capacity() {
+		t.Fatalf("%d in use of %d", p.AllocatedDynamic(), p.Capacity())
 	}
 	if p.Capacity() < 100 {
 		probe, err := Decode(cfg, p.Encode())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := int64(len(probe.NextN(nil, 200))); got != p.Capacity()-p.InUse() {
-			t.Fatalf("%d can be had, want %d - %d", got, p.Capacity(), p.InUse())
+		if got := int64(len(probe.AllocateN(nil, 200))); got != p.Capacity()-p.AllocatedDynamic() {
+			t.Fatalf("%d can be had, want %d - %d", got, p.Capacity(), p.AllocatedDynamic())
 		}
 	}
 }

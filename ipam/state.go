@@ -45,7 +45,7 @@ func Decode(cfg Config, s State) (*Pool, error) {
 		return nil, err
 	}
 	if s.CIDR != p.cidr.String() {
-		return nil, fmt.Errorf("decode bitmap: %w: want %v, got %.50q", ErrSubnet, p.cidr, s.CIDR)
+		return nil, fmt.Errorf("decode bitmap: %w: want %v, got %.50q", ErrSubnetMismatch, p.cidr, s.CIDR)
 	}
 	if err := p.decodeCursor(s.Cursor); err != nil {
 		return nil, err
@@ -68,9 +68,9 @@ func (p *Pool) decodeCursor(text string) error {
 	}
 	off, ok := p.offset(a)
 	if !ok {
-		return fmt.Errorf("decode cursor of %v: %v: %w", p.cidr, a, ErrOutside)
+		return fmt.Errorf("decode cursor of %v: %v: %w", p.cidr, a, ErrOutsideSubnet)
 	}
-	if p.dynamic(off) {
+	if p.inDynamicRange(off) {
 		p.cursor = off
 	}
 	return nil
@@ -102,24 +102,24 @@ func (p *Pool) decodePages(texts map[string]string) error {
 			}
 		}
 		if old := barred.get(key); old != nil {
-			pages[i].barAll(old)
+			pages[i].reserveAll(old)
 		}
 		x.pages = append(x.pages, &pages[i])
 	}
-	x.summarise(0)
+	x.updateFullFrom(0)
 	p.index = x
 	return nil
 }
 
 func (p *Pool) decodePage(key u128, pg *page, text string) error {
-	if p.last.page().less(key) {
+	if p.last.pageNumber().less(key) {
 		return fmt.Errorf("page %v is outside of the subnet", key)
 	}
 	if err := pg.decode(text); err != nil {
 		return fmt.Errorf("page %v: %w", key, err)
 	}
 	// Only a subnet of less than a page can have bits outside of it.
-	if p.last.less(u128{lo: pageBits - 1}) && pg.countTaken(uint(p.last.lo)+1, pageBits-1) > 0 {
+	if p.last.less(u128{lo: pageBits - 1}) && pg.countDynamic(uint(p.last.lo)+1, pageBits-1) > 0 {
 		return fmt.Errorf("page %v has bits outside of the subnet", key)
 	}
 	return nil

@@ -19,7 +19,7 @@ func TestEncodeIsTheDocumentedFormat(t *testing.T) {
 	t.Parallel()
 	p := pool(t, "10.0.0.0/16", "", "")
 	for _, a := range []string{"10.0.4.0", "10.0.8.1", "10.0.8.63"} {
-		if err := p.Claim(addr(a)); err != nil {
+		if err := p.Allocate(addr(a)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestDecodeRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Decode(config("10.0.0.0/24", "", ""), State{CIDR: "10.0.1.0/24"}); !errors.Is(err, ErrSubnet) {
+	if _, err := Decode(config("10.0.0.0/24", "", ""), State{CIDR: "10.0.1.0/24"}); !errors.Is(err, ErrSubnetMismatch) {
 		t.Errorf("other subnet: %v, want ErrSubnet", err)
 	}
 }
@@ -87,11 +87,11 @@ func TestDecodeKeepsReservedFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"10.0.0.5", "10.0.0.6", "10.0.0.1", "10.0.0.3", "10.0.0.4"}
-	if diff := cmp.Diff(want, text(p.NextN(nil, 9))); diff != "" {
+	if diff := cmp.Diff(want, text(p.AllocateN(nil, 9))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if p.Capacity() != 5 || p.InUse() != 5 || p.Allocated() != 6 {
-		t.Errorf("capacity %d, in use %d, allocated %d; want 5, 5, 6", p.Capacity(), p.InUse(), p.Allocated())
+	if p.Capacity() != 5 || p.AllocatedDynamic() != 5 || p.Allocated() != 6 {
+		t.Errorf("capacity %d, in use %d, allocated %d; want 5, 5, 6", p.Capacity(), p.AllocatedDynamic(), p.Allocated())
 	}
 }
 
@@ -101,7 +101,7 @@ func TestCursorOutsideOfTheRangeStartsAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, _ := p.Next(); a != addr("10.0.0.9") {
+	if a, _ := p.AllocateNext(); a != addr("10.0.0.9") {
 		t.Errorf("Next() = %v, want the first of the changed range", a)
 	}
 }
@@ -117,16 +117,16 @@ func TestSizes(t *testing.T) {
 		return len(b)
 	}
 	full := pool(t, "10.0.0.0/16", "", "")
-	full.NextN(nil, 1<<16)
+	full.AllocateN(nil, 1<<16)
 	packed := pool(t, "10.0.0.0/16", "", "")
-	packed.NextN(nil, 655)
+	packed.AllocateN(nil, 655)
 	random := pool(t, "10.0.0.0/16", "", "")
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 655 {
-		random.Mark(random.addr(u128{lo: r.Uint64N(1 << 16)}))
+		random.MarkAllocated(random.addr(u128{lo: r.Uint64N(1 << 16)}))
 	}
 	wide := pool(t, "fd00::/8", "", "")
-	wide.NextN(nil, 5)
+	wide.AllocateN(nil, 5)
 	cases := map[string]struct {
 		pool *Pool
 		max  int

@@ -42,13 +42,13 @@ func (a u128) cmp(b u128) int {
 	return 1
 }
 
-// first returns the first offset of the page with that number.
-func (a u128) first() u128 {
+// firstOffset returns the first offset of the page with that number.
+func (a u128) firstOffset() u128 {
 	return u128{a.hi<<pageShift | a.lo>>(64-pageShift), a.lo << pageShift}
 }
 
-// page returns the number of the page that an offset is in.
-func (a u128) page() u128 {
+// pageNumber returns the number of the page that an offset is in.
+func (a u128) pageNumber() u128 {
 	return u128{a.hi >> pageShift, a.lo>>pageShift | a.hi<<(64-pageShift)}
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// Hold is a bounded set of addresses of one family that are ready to be taken.
+// WarmPool is a bounded set of addresses of one family that are ready to be taken.
 // Any goroutine may call its methods: it is made of words and compare-and-swap,
 // without a mutex, and nothing allocates but All's iteration. Some goroutine
 // always gets on: a lost race means that another one won.
@@ -19,18 +19,18 @@ import (
 //
 // An address lies in a slot. Each slot is in one of three states: empty, ready,
 // or owned by the one goroutine that switched its empty or ready bit off.
-type Hold struct {
-	groups []group
+type WarmPool struct {
+	groups []slotGroup
 	// cursor is where the next search for a ready or an empty slot starts. Both
 	// go round, so that addresses are taken in the order in which they were put.
 	// Goroutines at the same time may set it back by a few slots.
-	cursor [kinds]atomic.Uint64
+	cursor [slotKinds]atomic.Uint64
 }
 
-// NewHold returns an empty Hold with room for size addresses, rounded up to a
+// NewWarmPool returns an empty Hold with room for size addresses, rounded up to a
 // multiple of 64. With a size below 1 there is room for none.
-func NewHold(size int) *Hold {
-	h := &Hold{groups: make([]group, (max(size, 0)+groupSize-1)/groupSize)}
+func NewWarmPool(size int) *WarmPool {
+	h := &WarmPool{groups: make([]slotGroup, (max(size, 0)+groupSize-1)/groupSize)}
 	for i := range h.groups {
 		h.groups[i].bits[empty].Store(^uint64(0))
 	}
@@ -39,14 +39,14 @@ func NewHold(size int) *Hold {
 
 // Put adds an address. It reports false when the Hold is full, or when the
 // address is invalid or has a zone: a slot has no room for names.
-func (h *Hold) Put(a netip.Addr) bool {
+func (h *WarmPool) Put(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false
 	}
-	g, bit, ok := h.win(empty)
+	g, bit, ok := h.acquireSlot(empty)
 	if ok {
 		g.slots[bit].store(a)
-		g.give(ready, bit)
+		g.release(ready, bit)
 	}
 	return ok
 }
@@ -54,19 +54,19 @@ func (h *Hold) Put(a netip.Addr) bool {
 // Take takes an address out: of those that are there about the one put longest
 // ago, and exactly that one as long as nobody calls Remove or calls at the same
 // time. It reports false when it finds none.
-func (h *Hold) Take() (netip.Addr, bool) {
-	g, bit, ok := h.win(ready)
+func (h *WarmPool) Take() (netip.Addr, bool) {
+	g, bit, ok := h.acquireSlot(ready)
 	if !ok {
 		return netip.Addr{}, false
 	}
 	a := g.slots[bit].load()
-	g.give(empty, bit)
+	g.release(empty, bit)
 	return a, true
 }
 
 // Remove takes this address out. It reports false when it is not there; to the
 // others it is as if it had been taken.
-func (h *Hold) Remove(a netip.Addr) bool {
+func (h *WarmPool) Remove(a netip.Addr) bool {
 	for i := range h.groups {
 		if h.groups[i].remove(a) {
 			return true
@@ -76,7 +76,7 @@ func (h *Hold) Remove(a netip.Addr) bool {
 }
 
 // Len returns how many addresses are there.
-func (h *Hold) Len() int {
+func (h *WarmPool) Len() int {
 	n := 0
 	for i := range h.groups {
 		n += bits.OnesCount64(h.groups[i].bits[ready].Load())
@@ -85,11 +85,11 @@ func (h *Hold) Len() int {
 }
 
 // Cap returns how many addresses there is room for.
-func (h *Hold) Cap() int { return len(h.groups) * groupSize }
+func (h *WarmPool) Cap() int { return len(h.groups) * groupSize }
 
 // All yields the addresses that are there, in no order. It takes none: each was
 // there at some moment of the iteration, and may have been taken since.
-func (h *Hold) All() iter.Seq[netip.Addr] {
+func (h *WarmPool) All() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for i := range h.groups {
 			if !h.groups[i].each(yield) {
@@ -99,9 +99,9 @@ func (h *Hold) All() iter.Seq[netip.Addr] {
 	}
 }
 
-// win makes the caller the owner of a slot that was of that kind: the first one
+// acquireSlot makes the caller the owner of a slot that was of that kind: the first one
 // from the cursor on, round to just before it.
-func (h *Hold) win(kind int) (*group, int, bool) {
+func (h *WarmPool) acquireSlot(kind int) (*slotGroup, int, bool) {
 	n := uint64(len(h.groups))
 	from := h.cursor[kind].Load()
 	first, mask := from/groupSize, ^uint64(0)<<(from%groupSize)
@@ -114,7 +114,7 @@ func (h *Hold) win(kind int) (*group, int, bool) {
 			mask = ^uint64(0)
 		}
 		at := (first + i) % n
-		if bit, ok := h.groups[at].win(kind, mask); ok {
+		if bit, ok := h.groups[at].acquire(kind, mask); ok {
 			h.cursor[kind].Store((at*groupSize + uint64(bit) + 1) % (n * groupSize))
 			return &h.groups[at], bit, true
 		}
@@ -128,20 +128,20 @@ const (
 	ready = iota
 	// empty slots may be written.
 	empty
-	kinds
+	slotKinds
 )
 
 // groupSize is how many slots one word has bits for.
 const groupSize = 64
 
-// group is the slots of one word per kind.
-type group struct {
-	bits  [kinds]atomic.Uint64
+// slotGroup is the slots of one word per kind.
+type slotGroup struct {
+	bits  [slotKinds]atomic.Uint64
 	slots [groupSize]slot
 }
 
-// win makes the caller the owner of the first slot of that kind in mask.
-func (g *group) win(kind int, mask uint64) (int, bool) {
+// acquire makes the caller the owner of the first slot of that kind in mask.
+func (g *slotGroup) acquire(kind int, mask uint64) (int, bool) {
 	for w := &g.bits[kind]; ; {
 		old := w.Load()
 		if old&mask == 0 {
@@ -154,31 +154,31 @@ func (g *group) win(kind int, mask uint64) (int, bool) {
 	}
 }
 
-// give ends the caller's ownership: the slot is of that kind from now on.
-func (g *group) give(kind, bit int) { g.bits[kind].Or(1 << bit) }
+// release ends the caller's ownership: the slot is of that kind from now on.
+func (g *slotGroup) release(kind, bit int) { g.bits[kind].Or(1 << bit) }
 
 // remove takes this address out, if it is in the group.
-func (g *group) remove(a netip.Addr) bool {
+func (g *slotGroup) remove(a netip.Addr) bool {
 	want := fromAddr(a)
 	for left := g.bits[ready].Load(); left != 0; left &= left - 1 {
 		bit := bits.TrailingZeros64(left)
-		if !g.slots[bit].seems(want) {
+		if !g.slots[bit].mayContain(want) {
 			continue
 		}
-		if _, won := g.win(ready, 1<<bit); !won {
+		if _, won := g.acquire(ready, 1<<bit); !won {
 			continue
 		}
 		if g.slots[bit].load() == a {
-			g.give(empty, bit)
+			g.release(empty, bit)
 			return true
 		}
-		g.give(ready, bit) // it was taken, and another one put, just now
+		g.release(ready, bit) // it was taken, and another one put, just now
 	}
 	return false
 }
 
 // each yields the addresses of the ready slots until yield reports false.
-func (g *group) each(yield func(netip.Addr) bool) bool {
+func (g *slotGroup) each(yield func(netip.Addr) bool) bool {
 	for left := g.bits[ready].Load(); left != 0; left &= left - 1 {
 		bit := bits.TrailingZeros64(left)
 		if a, ok := g.peek(bit); ok && !yield(a) {
@@ -190,7 +190,7 @@ func (g *group) each(yield func(netip.Addr) bool) bool {
 
 // peek reads the address of a slot that others own or may win, if it is ready.
 // An address is two words: a new tag says that they may not belong together.
-func (g *group) peek(bit int) (netip.Addr, bool) {
+func (g *slotGroup) peek(bit int) (netip.Addr, bool) {
 	for s := &g.slots[bit]; ; {
 		tag := s.tag.Load()
 		if g.bits[ready].Load()>>bit&1 == 0 {
@@ -228,5 +228,5 @@ func (s *slot) load() netip.Addr {
 	return u128{hi: s.hi.Load(), lo: s.lo.Load()}.addr(is4)
 }
 
-// seems reports whether the slot has that address, or half of it and another.
-func (s *slot) seems(n u128) bool { return s.lo.Load() == n.lo && s.hi.Load() == n.hi }
+// mayContain reports whether the slot has that address, or half of it and another.
+func (s *slot) mayContain(n u128) bool { return s.lo.Load() == n.lo && s.hi.Load() == n.hi }

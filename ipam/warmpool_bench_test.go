@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// filledHold has room for 64 addresses, and n addresses from the first one on.
-func filledHold(tb testing.TB, n int, first netip.Addr) *Hold {
+// filledWarmPool has room for 64 addresses, and n addresses from the first one on.
+func filledWarmPool(tb testing.TB, n int, first netip.Addr) *WarmPool {
 	tb.Helper()
 	const size = 64
-	h := NewHold(size)
+	h := NewWarmPool(size)
 	for range n {
 		if !h.Put(first) {
 			tb.Fatalf("no room for %d of %d", n, size)
@@ -22,9 +22,9 @@ func filledHold(tb testing.TB, n int, first netip.Addr) *Hold {
 }
 
 // The path of every Pod's address allocates nothing.
-func TestHoldAllocatesNothing(t *testing.T) {
+func TestWarmPoolAllocatesNoMemory(t *testing.T) {
 	for _, first := range []string{"10.0.0.1", "fd00::1"} {
-		h := filledHold(t, 40, addr(first))
+		h := filledWarmPool(t, 40, addr(first))
 		got := testing.AllocsPerRun(100, func() {
 			a, ok := h.Take()
 			if !ok || !h.Put(a) || !h.Remove(a) || !h.Put(a) || h.Len() != 40 {
@@ -37,13 +37,13 @@ func TestHoldAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkHold: an address taken from a hold and put back, by one goroutine
+// BenchmarkWarmPool: an address taken from a hold and put back, by one goroutine
 // and by as many as there are processors; and one removed by name, the last of
 // a full group, and put back.
-func BenchmarkHold(b *testing.B) {
+func BenchmarkWarmPool(b *testing.B) {
 	for _, family := range []struct{ name, first string }{{"v4", "10.0.0.1"}, {"v6", "fd00::1"}} {
 		b.Run(family.name+"/take+put", func(b *testing.B) {
-			h := filledHold(b, 32, addr(family.first))
+			h := filledWarmPool(b, 32, addr(family.first))
 			b.ReportAllocs()
 			for b.Loop() {
 				a, _ := h.Take()
@@ -51,7 +51,7 @@ func BenchmarkHold(b *testing.B) {
 			}
 		})
 		b.Run(family.name+"/take+put/parallel", func(b *testing.B) {
-			h := filledHold(b, 32, addr(family.first))
+			h := filledWarmPool(b, 32, addr(family.first))
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
@@ -62,7 +62,7 @@ func BenchmarkHold(b *testing.B) {
 			})
 		})
 		b.Run(family.name+"/remove+put", func(b *testing.B) {
-			h := filledHold(b, 63, addr("fd01::"))
+			h := filledWarmPool(b, 63, addr("fd01::"))
 			last := addr(family.first)
 			h.Put(last)
 			b.ReportAllocs()

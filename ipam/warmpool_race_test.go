@@ -38,7 +38,7 @@ func (r *registry) got(t *testing.T, how string, a netip.Addr) {
 }
 
 // put gives an address to the hold and reports whether it had room.
-func (r *registry) put(h *Hold, a netip.Addr) bool {
+func (r *registry) put(h *WarmPool, a netip.Addr) bool {
 	flag := &r.inHand[r.index[a]]
 	flag.Store(false) // whoever takes it may be faster than Put's return
 	if h.Put(a) {
@@ -50,14 +50,14 @@ func (r *registry) put(h *Hold, a netip.Addr) bool {
 
 // Each address is in one goroutine's hand or in the hold, whatever they do, and
 // none gets lost: with fewer addresses than slots, and with more.
-func TestHoldUnderManyHands(t *testing.T) {
+func TestWarmPoolConcurrentUse(t *testing.T) {
 	t.Parallel()
 	for name, n := range map[string]int{"Scarce": 5, "AlmostFull": 63, "TooMany": 150} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, r := NewHold(128), newRegistry(n)
+			h, r := NewWarmPool(128), newRegistry(n)
 			if n < 64 {
-				h = NewHold(64)
+				h = NewWarmPool(64)
 			}
 			const hands = 12
 			var wg sync.WaitGroup
@@ -68,7 +68,7 @@ func TestHoldUnderManyHands(t *testing.T) {
 					r.got(t, "the start", r.addrs[j])
 					mine = append(mine, r.addrs[j])
 				}
-				wg.Go(func() { left[i] = juggle(t, h, r, mine, uint64(i)) })
+				wg.Go(func() { left[i] = takeAndPutRandomly(t, h, r, mine, uint64(i)) })
 			}
 			wg.Wait()
 			checkNothingLost(t, h, r, left)
@@ -76,8 +76,8 @@ func TestHoldUnderManyHands(t *testing.T) {
 	}
 }
 
-// juggle moves addresses between a hand and the hold, and returns what is left.
-func juggle(t *testing.T, h *Hold, r *registry, mine []netip.Addr, seed uint64) []netip.Addr {
+// takeAndPutRandomly moves addresses between a hand and the hold, and returns what is left.
+func takeAndPutRandomly(t *testing.T, h *WarmPool, r *registry, mine []netip.Addr, seed uint64) []netip.Addr {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 7))
 	for range 12000 {
@@ -107,7 +107,7 @@ func juggle(t *testing.T, h *Hold, r *registry, mine []netip.Addr, seed uint64) 
 	return mine
 }
 
-func checkNothingLost(t *testing.T, h *Hold, r *registry, left [][]netip.Addr) {
+func checkNothingLost(t *testing.T, h *WarmPool, r *registry, left [][]netip.Addr) {
 	t.Helper()
 	seen := map[netip.Addr]int{}
 	for _, hand := range left {
@@ -137,9 +137,9 @@ func checkNothingLost(t *testing.T, h *Hold, r *registry, left [][]netip.Addr) {
 
 // One that is alone with an address finds it, whatever others do to theirs: a
 // Take must not fail because the search began behind the address.
-func TestHoldFindsTheOnlyOne(t *testing.T) {
+func TestWarmPoolFindsTheOnlyAddress(t *testing.T) {
 	t.Parallel()
-	h, a := NewHold(256), addr("10.0.0.1")
+	h, a := NewWarmPool(256), addr("10.0.0.1")
 	for i := range 1000 {
 		if !h.Put(a) {
 			t.Fatalf("round %d: no room", i)

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestHold(t *testing.T) {
+func TestWarmPool(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		do, addr string
@@ -83,9 +83,9 @@ func TestHold(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := NewHold(tc.size)
+			h := NewWarmPool(tc.size)
 			for i, s := range tc.steps {
-				if got := doHold(h, s.do, s.addr); got != s.want {
+				if got := doWarmPool(h, s.do, s.addr); got != s.want {
 					t.Errorf("%s\nstep %d, %s %s: got %s, want %s", tc.reason, i, s.do, s.addr, got, s.want)
 				}
 			}
@@ -96,8 +96,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// doHold calls one method and returns its answer as text.
-func doHold(h *Hold, do, a string) string {
+// doWarmPool calls one method and returns its answer as text.
+func doWarmPool(h *WarmPool, do, a string) string {
 	switch do {
 	case "put":
 		return fmt.Sprint(h.Put(addr(a)))
@@ -110,10 +110,10 @@ func doHold(h *Hold, do, a string) string {
 	return "none"
 }
 
-func TestHoldSize(t *testing.T) {
+func TestWarmPoolSize(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]int{-64: 0, 0: 0, 1: 64, 64: 64, 65: 128, 1000: 1024} {
-		h, a := NewHold(size), addr("fd00::")
+		h, a := NewWarmPool(size), addr("fd00::")
 		for h.Put(a) {
 			a = a.Next()
 		}
@@ -124,9 +124,9 @@ func TestHoldSize(t *testing.T) {
 }
 
 // All must be able to end early, and take nothing.
-func TestHoldAllEndsEarly(t *testing.T) {
+func TestWarmPoolAllEndsEarly(t *testing.T) {
 	t.Parallel()
-	h := NewHold(1)
+	h := NewWarmPool(1)
 	h.Put(addr("10.0.0.1"))
 	h.Put(addr("10.0.0.2"))
 	for a := range h.All() {
@@ -142,10 +142,10 @@ func TestHoldAllEndsEarly(t *testing.T) {
 
 // For one goroutine a Hold is a bounded set, and a queue until a Put goes into
 // the hole that a Remove left: then no order is promised.
-func TestHoldIsAQueue(t *testing.T) {
+func TestWarmPoolIsAQueue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m := heldModel{h: NewHold(rapid.IntRange(0, 130).Draw(t, "size"))}
+		m := warmPoolModel{h: NewWarmPool(rapid.IntRange(0, 130).Draw(t, "size"))}
 		base := rapid.SampledFrom([]string{"10.0.0.0", "fd00::ffff:ffff:ffff:fff0"}).Draw(t, "family")
 		m.next = addr(base)
 		t.Repeat(map[string]func(*rapid.T){
@@ -159,9 +159,9 @@ func TestHoldIsAQueue(t *testing.T) {
 	})
 }
 
-// heldModel is a queue beside a Hold.
-type heldModel struct {
-	h    *Hold
+// warmPoolModel is a queue beside a Hold.
+type warmPoolModel struct {
+	h    *WarmPool
 	next netip.Addr
 	// queue has the addresses in the order in which they were put; slot is the
 	// number of the Put for each.
@@ -174,13 +174,13 @@ type heldModel struct {
 	torn bool
 }
 
-func (m *heldModel) many(t *rapid.T, f func(*rapid.T)) {
+func (m *warmPoolModel) many(t *rapid.T, f func(*rapid.T)) {
 	for range rapid.IntRange(1, 2*groupSize).Draw(t, "n") {
 		f(t)
 	}
 }
 
-func (m *heldModel) put(t *rapid.T) {
+func (m *warmPoolModel) put(t *rapid.T) {
 	m.next = m.next.Next()
 	if ok := m.h.Put(m.next); ok != (len(m.queue) < m.h.Cap()) {
 		t.Fatalf("Put: %v with %d of %d", ok, len(m.queue), m.h.Cap())
@@ -192,7 +192,7 @@ func (m *heldModel) put(t *rapid.T) {
 	m.puts++
 }
 
-func (m *heldModel) take(t *rapid.T) {
+func (m *warmPoolModel) take(t *rapid.T) {
 	a, ok := m.h.Take()
 	i := slices.Index(m.queue, a)
 	if ok != (len(m.queue) > 0) || ok && (i < 0 || i > 0 && !m.torn) {
@@ -204,7 +204,7 @@ func (m *heldModel) take(t *rapid.T) {
 	m.drop(i)
 }
 
-func (m *heldModel) remove(t *rapid.T) {
+func (m *warmPoolModel) remove(t *rapid.T) {
 	a := m.next.Next()
 	if len(m.queue) > 0 && rapid.Bool().Draw(t, "there") {
 		a = rapid.SampledFrom(m.queue).Draw(t, "address")
@@ -216,14 +216,14 @@ func (m *heldModel) remove(t *rapid.T) {
 	m.drop(i)
 }
 
-func (m *heldModel) drop(i int) {
+func (m *warmPoolModel) drop(i int) {
 	if i < 0 {
 		return
 	}
 	m.queue, m.slot = slices.Delete(m.queue, i, i+1), slices.Delete(m.slot, i, i+1)
 }
 
-func (m *heldModel) check(t *rapid.T) {
+func (m *warmPoolModel) check(t *rapid.T) {
 	got := slices.SortedFunc(m.h.All(), netip.Addr.Compare)
 	want := slices.SortedFunc(slices.Values(m.queue), netip.Addr.Compare)
 	if !slices.Equal(got, want) || m.h.Len() != len(want) {

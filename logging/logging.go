@@ -17,20 +17,20 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Into returns a context that carries a logger to out, and a function that ends
+// NewContext returns a context that carries a logger to out, and a function that ends
 // that: afterwards nothing is written there any more, whoever still runs. The
 // libraries log there, too, until then or until the next call. With debug it says
 // more.
-func Into(ctx context.Context, debug bool, out io.Writer) (context.Context, func()) {
+func NewContext(ctx context.Context, debug bool, out io.Writer) (context.Context, func()) {
 	level := zapcore.InfoLevel
 	if debug {
 		level = zapcore.DebugLevel
 	}
-	own := &gate{out: out}
-	libraries.follow(own, level)
+	own := &switchableWriter{out: out}
+	libraryOutput.redirectTo(own, level)
 	return logr.NewContext(ctx, newLogger(own, level)), func() {
-		libraries.leave(own)
-		own.to(nil)
+		libraryOutput.detach(own)
+		own.setOutput(nil)
 	}
 }
 
@@ -43,32 +43,32 @@ func newLogger(out io.Writer, level zapcore.LevelEnabler) logr.Logger {
 	return zapr.NewLogger(zap.New(core))
 }
 
-// libraries is where the libraries log. They have one logger per process, which must
+// libraryOutput is where the libraries log. They have one logger per process, which must
 // not be exchanged while anything of theirs runs, and some of it outlives the program
 // that started it, if that is called from a test. So they keep the first.
-var libraries = &shared{level: zap.NewAtomicLevel()}
+var libraryOutput = &libraryLog{level: zap.NewAtomicLevel()}
 
-// shared is a gate for a logger that stays.
-type shared struct {
-	gate
+// libraryLog is a gate for a logger that stays.
+type libraryLog struct {
+	switchableWriter
 
 	level zap.AtomicLevel
 	once  sync.Once
 }
 
-// follow has the libraries log to out.
-func (s *shared) follow(out *gate, level zapcore.Level) {
+// redirectTo has the libraries log to out.
+func (s *libraryLog) redirectTo(out *switchableWriter, level zapcore.Level) {
 	s.level.SetLevel(level)
-	s.to(out)
+	s.setOutput(out)
 	s.once.Do(func() {
-		log := newLogger(&s.gate, s.level)
+		log := newLogger(&s.switchableWriter, s.level)
 		klog.SetLogger(log.WithName("client-go"))
 		ctrllog.SetLogger(log.WithName("controller-runtime"))
 	})
 }
 
-// leave has them log nowhere, if that is to out.
-func (s *shared) leave(out *gate) {
+// detach has them log nowhere, if that is to out.
+func (s *libraryLog) detach(out *switchableWriter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.out == out {
@@ -76,14 +76,14 @@ func (s *shared) leave(out *gate) {
 	}
 }
 
-// gate passes on what is written, until it is told of no writer.
-type gate struct {
+// switchableWriter passes on what is written, until it is told of no writer.
+type switchableWriter struct {
 	mu  sync.Mutex
 	out io.Writer
 }
 
 // Write implements io.Writer.
-func (g *gate) Write(p []byte) (int, error) {
+func (g *switchableWriter) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.out == nil {
@@ -92,8 +92,8 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.out.Write(p)
 }
 
-// to changes the writer; when it returns, the one before is not in use.
-func (g *gate) to(out io.Writer) {
+// setOutput changes the writer; when it returns, the one before is not in use.
+func (g *switchableWriter) setOutput(out io.Writer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.out = out

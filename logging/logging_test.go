@@ -18,7 +18,7 @@ import (
 func TestLogIsJSON(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	ctx, flush := logging.Into(t.Context(), false, &out)
+	ctx, flush := logging.NewContext(t.Context(), false, &out)
 	log := logr.FromContextOrDiscard(ctx)
 	log.Info("said", "pod", "ns/a")
 	log.V(1).Info("not said without --debug")
@@ -34,11 +34,11 @@ func TestLogIsJSON(t *testing.T) {
 
 // Programs run one after another in the tests of this project, and a library's goroutine
 // that ends late must not write into the log of a test that is over.
-func TestNothingIsLoggedAfterTheEnd(t *testing.T) {
+func TestNothingIsLoggedAfterStop(t *testing.T) {
 	var first, second bytes.Buffer
-	ctx, endFirst := logging.Into(t.Context(), true, &first)
+	ctx, endFirst := logging.NewContext(t.Context(), true, &first)
 	klog.Info("early")
-	_, endSecond := logging.Into(t.Context(), false, &second)
+	_, endSecond := logging.NewContext(t.Context(), false, &second)
 	klog.Info("late")
 	endFirst()
 	klog.Info("later")

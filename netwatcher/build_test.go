@@ -53,7 +53,7 @@ func device(d string) func(*network.Network) {
 func ref(name string) network.Ref { return network.Ref{Kind: "ClusterNetwork", Name: name} }
 
 // host has ens4 with both families and ens5 with IPv6 only.
-func host(links ...Found) *State {
+func host(links ...ObservedLink) *State {
 	return &State{
 		NICs: []NIC{
 			{Name: "ens4", MTU: 1500, Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("2001:db8::1/64")}},
@@ -81,10 +81,10 @@ func ipList(list ...string) []netip.Addr {
 	return all
 }
 
-func ours(s Spec) Found {
-	return Found{Spec: s, Ours: true, Up: true, Sealed: true, Untagged: true}
+func ours(s Spec) ObservedLink {
+	return ObservedLink{Spec: s, Managed: true, Up: true, HostUnreachable: true, TagsFiltered: true}
 }
-func foreign(s Spec) Found { return Found{Spec: s, Up: true} }
+func foreign(s Spec) ObservedLink { return ObservedLink{Spec: s, Up: true} }
 
 // subnet gives the network all addresses of an IPv4 subnet.
 func subnet(cidr string) func(*network.Network) {

@@ -13,9 +13,9 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// ready sums the links up as a condition without times: true when each is up and
+// readyCondition sums the links up as a condition without times: true when each is up and
 // no network is refused, else it names the first that is not, with what is wrong.
-func ready(links []v1.HostLink, refused []v1.RefusedNetwork) metav1.Condition {
+func readyCondition(links []v1.HostLink, refused []v1.RefusedNetwork) metav1.Condition {
 	c := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "LinksUp"}
 	c.Message = fmt.Sprintf("links up: %d", len(links))
 	var bad []string
@@ -37,7 +37,7 @@ func ready(links []v1.HostLink, refused []v1.RefusedNetwork) metav1.Condition {
 		bad = append(bad, r.Network+": "+r.Error)
 	}
 	if len(bad) > 0 {
-		c.Status, c.Message = metav1.ConditionFalse, andMore(bad)
+		c.Status, c.Message = metav1.ConditionFalse, firstAndCount(bad)
 	}
 	return c
 }
@@ -46,40 +46,40 @@ func ready(links []v1.HostLink, refused []v1.RefusedNetwork) metav1.Condition {
 // out of its VXLANs, and Pods in their networks.
 const ConditionIsolated = "Isolated"
 
-// openings say where networks are open: what the Firewall answered, on which links tags of
+// isolationErrors say where networks are open: what the Firewall answered, on which links tags of
 // Pods pass, and what the SourceGuard answered.
-type openings struct{ vxlans, tagged, sources error }
+type isolationErrors struct{ vxlanFilter, tagFilter, sourceGuard error }
 
-// curable joins those that trying again soon may help. The condition says the others.
-func (o *openings) curable() error {
+// retryable joins those that trying again soon may help. The condition says the others.
+func (o *isolationErrors) retryable() error {
 	unless := func(err, hopeless error) error {
 		if errors.Is(err, hopeless) {
 			return nil
 		}
 		return err
 	}
-	return errors.Join(unless(o.vxlans, ErrNoFilter), unless(o.tagged, ErrNoTagFilter), unless(o.sources, ErrNoSourceGuard))
+	return errors.Join(unless(o.vxlanFilter, ErrFilterUnsupported), unless(o.tagFilter, ErrTagFilterUnsupported), unless(o.sourceGuard, ErrSourceGuardUnsupported))
 }
 
-// isolated makes the condition, without times.
-func (f *Filter) isolated(open *openings) metav1.Condition {
+// isolatedCondition makes the condition, without times.
+func (f *VXLANFilter) isolatedCondition(open *isolationErrors) metav1.Condition {
 	c := metav1.Condition{Type: ConditionIsolated, Status: metav1.ConditionTrue}
-	err := open.vxlans
+	err := open.vxlanFilter
 	switch {
-	case err == nil && open.tagged != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "TagsPass", clip(open.tagged.Error())
-	case err == nil && open.sources != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "SourcesPass", clip(open.sources.Error())
+	case err == nil && open.tagFilter != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "TagsPass", truncate(open.tagFilter.Error())
+	case err == nil && open.sourceGuard != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "SourcesPass", truncate(open.sourceGuard.Error())
 	case f.Empty():
 		c.Reason, c.Message = "NoVXLAN", "no network has a VXLAN on this node"
 	case err == nil:
 		c.Reason, c.Message = "FilterInPlace", "VXLAN packets are received from the other nodes' VTEPs only"
-	case errors.Is(err, ErrNoFilter):
+	case errors.Is(err, ErrFilterUnsupported):
 		c.Status, c.Reason = metav1.ConditionFalse, "FilterNotSupported"
-		c.Message = clip("any Pod and any host of the underlay can send into this node's VXLANs: " + err.Error())
+		c.Message = truncate("any Pod and any host of the underlay can send into this node's VXLANs: " + err.Error())
 	default:
 		c.Status, c.Reason = metav1.ConditionFalse, "FilterFailed"
-		c.Message = clip("any Pod and any host of the underlay may be able to send into this node's VXLANs: " + err.Error())
+		c.Message = truncate("any Pod and any host of the underlay may be able to send into this node's VXLANs: " + err.Error())
 	}
 	return c
 }
@@ -88,9 +88,9 @@ func (f *Filter) isolated(open *openings) metav1.Condition {
 // nodes' VTEPs count on this node.
 const ConditionVTEPsAccepted = "VTEPsAccepted"
 
-// vtepsAccepted makes the condition, without times. It names NICs that have VXLANs and no
+// vtepsAcceptedCondition makes the condition, without times. It names NICs that have VXLANs and no
 // address: all nodes would write what one of them says.
-func (p *Plan) vtepsAccepted(refused VTEPs) metav1.Condition {
+func (p *Plan) vtepsAcceptedCondition(refused VTEPs) metav1.Condition {
 	c := metav1.Condition{
 		Type: ConditionVTEPsAccepted, Status: metav1.ConditionTrue, Reason: "InRange",
 		Message: "all VTEPs are where they are expected",
@@ -105,7 +105,7 @@ func (p *Plan) vtepsAccepted(refused VTEPs) metav1.Condition {
 	if len(nics) > 0 {
 		slices.Sort(nics)
 		c.Status, c.Reason = metav1.ConditionFalse, "OutOfRange"
-		c.Message = clip("VXLANs on " + strings.Join(nics, ", ") + " leave nodes out whose address there is not in a subnet of this node's NIC, or not in --vtep-ranges: " +
+		c.Message = truncate("VXLANs on " + strings.Join(nics, ", ") + " leave nodes out whose address there is not in a subnet of this node's NIC, or not in --vtep-ranges: " +
 			"the log of patchbayd names them; set --vtep-ranges if they are right")
 	}
 	return c

@@ -49,7 +49,7 @@ func TestReady(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, ready(tc.links, tc.no)); diff != "" {
+			if diff := cmp.Diff(tc.want, readyCondition(tc.links, tc.no)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

@@ -25,32 +25,32 @@ func TestDesired(t *testing.T) {
 			reason: "the NIC's MTU, whatever less the network asks for its Pods",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500), mtu(1400))},
 			want: Plan{
-				Links: []Wanted{{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("storage")}}},
-				NICs:  []string{"ens4"},
+				Links:        []DesiredLink{{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("storage")}}},
+				RequiredNICs: []string{"ens4"},
 			},
 		},
 		"VXLANOverIPv4": {
 			reason: "50 bytes less, peers of the same family",
 			nets:   []*network.Network{newNet(1, "backend", vxlan(700))},
 			want: Plan{
-				Links: []Wanted{{Spec: vxlanLink("vx_backend", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("backend")}}},
-				NICs:  []string{"ens4"},
+				Links:        []DesiredLink{{Spec: vxlanLink("vx_backend", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("backend")}}},
+				RequiredNICs: []string{"ens4"},
 			},
 		},
 		"VXLANOverIPv6": {
 			reason: "70 bytes less",
 			nets:   []*network.Network{newNet(1, "backend", vxlan(700), device("ens5"))},
 			want: Plan{
-				Links: []Wanted{{Spec: vxlanLink("vx_backend", "ens5", 700, 8930, "2001:db8:5::1", "2001:db8:5::2"), Networks: []network.Ref{ref("backend")}}},
-				NICs:  []string{"ens5"},
+				Links:        []DesiredLink{{Spec: vxlanLink("vx_backend", "ens5", 700, 8930, "2001:db8:5::1", "2001:db8:5::2"), Networks: []network.Ref{ref("backend")}}},
+				RequiredNICs: []string{"ens5"},
 			},
 		},
 		"NICItself": {
 			reason: "a network without VLAN needs its NIC up, and no link",
 			nets:   []*network.Network{newNet(1, "plain", device("ens6"))},
 			want: Plan{
-				NICs:  []string{"ens6"},
-				Cards: []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens6"}, Name: "ens6", Device: "ens6", MTU: 1500}, Networks: []network.Ref{ref("plain")}}},
+				RequiredNICs: []string{"ens6"},
+				DirectNICs:   []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens6"}, Name: "ens6", Device: "ens6", MTU: 1500}, Networks: []network.Ref{ref("plain")}}},
 			},
 		},
 		"NoDevice": {
@@ -62,8 +62,8 @@ func TestDesired(t *testing.T) {
 			reason: "it makes no link, and a netadmin's younger network is not refused because of it",
 			nets:   []*network.Network{newNet(1, "spy", tenants, kind("macvlan"), vlan(500)), newNet(2, "storage", vlan(500))},
 			want: Plan{
-				Links: []Wanted{{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("storage")}}},
-				NICs:  []string{"ens4"},
+				Links:        []DesiredLink{{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("storage")}}},
+				RequiredNICs: []string{"ens4"},
 				Refused: map[network.Ref]error{
 					{Kind: "TenantNetwork", Namespace: "ns", Name: "spy"}: network.ErrInvalid,
 				},
@@ -73,8 +73,8 @@ func TestDesired(t *testing.T) {
 			reason: "what admission gave to a tenant is as good as a netadmin's word",
 			nets:   []*network.Network{newNet(1, "red", tenants, kind("macvlan"), vlan(1003), assigned("vlan/ens4/1003"))},
 			want: Plan{
-				Links: []Wanted{{Spec: vlanLink("vl1003_ens4", "ens4", 1003, 1500), Networks: []network.Ref{{Kind: "TenantNetwork", Namespace: "ns", Name: "red"}}}},
-				NICs:  []string{"ens4"},
+				Links:        []DesiredLink{{Spec: vlanLink("vl1003_ens4", "ens4", 1003, 1500), Networks: []network.Ref{{Kind: "TenantNetwork", Namespace: "ns", Name: "red"}}}},
+				RequiredNICs: []string{"ens4"},
 			},
 		},
 		"VRF": {
@@ -82,8 +82,8 @@ func TestDesired(t *testing.T) {
 			nets:   []*network.Network{newNet(1, "storage", vlan(500))},
 			state:  &State{NICs: []NIC{{Name: "ens4", MTU: 1500, Up: true, Master: "blue", MasterKind: "vrf"}}},
 			want: Plan{
-				Links: []Wanted{{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("storage")}}},
-				NICs:  []string{"ens4"},
+				Links:        []DesiredLink{{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("storage")}}},
+				RequiredNICs: []string{"ens4"},
 			},
 		},
 		"Switch": {
@@ -91,7 +91,7 @@ func TestDesired(t *testing.T) {
 			nets:   []*network.Network{newNet(1, "plain")},
 			state:  &State{NICs: []NIC{{Name: "ens4", MTU: 1500, Up: true, Master: "ovs-system", MasterKind: "openvswitch"}}},
 			want: Plan{
-				Cards: []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"}, Networks: []network.Ref{ref("plain")}, Err: ErrBridgePort}},
+				DirectNICs: []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"}, Networks: []network.Ref{ref("plain")}, Err: ErrBridgePort}},
 			},
 		},
 		"Bond": {
@@ -101,102 +101,102 @@ func TestDesired(t *testing.T) {
 				{Name: "bond0", Kind: "bond", MTU: 9000, Up: true}, {Name: "ens4", MTU: 9000, Up: true, Master: "bond0", MasterKind: "bond"},
 			}},
 			want: Plan{
-				Links: []Wanted{
+				Links: []DesiredLink{
 					{Spec: vlanLink("both.5", "bond0", 5, 9000), Networks: []network.Ref{ref("both")}},
 					{Spec: Spec{Identity: network.Link{Device: "ens4", VLAN: 5}, Name: "port.5", Device: "ens4"}, Networks: []network.Ref{ref("port")}, Err: ErrBridgePort},
 				},
-				NICs: []string{"bond0"},
+				RequiredNICs: []string{"bond0"},
 			},
 		},
 		"Delegate": {
 			reason: "a delegate's master may be our link",
 			nets:   []*network.Network{newNet(1, "bridged", kind("bridge"), vlan(5))},
 			want: Plan{
-				Links: []Wanted{{Spec: vlanLink("bridged.5", "ens4", 5, 1500), Networks: []network.Ref{ref("bridged")}, Tagged: true}},
-				NICs:  []string{"ens4"},
+				Links:        []DesiredLink{{Spec: vlanLink("bridged.5", "ens4", 5, 1500), Networks: []network.Ref{ref("bridged")}, AllowsTags: true}},
+				RequiredNICs: []string{"ens4"},
 			},
 		},
 		"OldestNames": {
 			reason: "the younger rides, in whatever order they are listed",
 			nets:   []*network.Network{newNet(3, "c", vlan(500)), newNet(1, "a", vlan(500)), newNet(2, "b", vlan(500))},
 			want: Plan{
-				Links: []Wanted{{Spec: vlanLink("a.500", "ens4", 500, 1500), Networks: []network.Ref{ref("a"), ref("b"), ref("c")}}},
-				NICs:  []string{"ens4"},
+				Links:        []DesiredLink{{Spec: vlanLink("a.500", "ens4", 500, 1500), Networks: []network.Ref{ref("a"), ref("b"), ref("c")}}},
+				RequiredNICs: []string{"ens4"},
 			},
 		},
 		"SameAge": {
 			reason: "the UID decides",
 			nets:   []*network.Network{newNet(1, "b", vlan(500)), newNet(1, "a", vlan(500))},
 			want: Plan{
-				Links: []Wanted{{Spec: vlanLink("a.500", "ens4", 500, 1500), Networks: []network.Ref{ref("a"), ref("b")}}},
-				NICs:  []string{"ens4"},
+				Links:        []DesiredLink{{Spec: vlanLink("a.500", "ens4", 500, 1500), Networks: []network.Ref{ref("a"), ref("b")}}},
+				RequiredNICs: []string{"ens4"},
 			},
 		},
 		"NameForOtherIdentity": {
 			reason: "the younger is refused, the older is left in peace",
 			nets:   []*network.Network{newNet(1, "x", named("old"), vlan(5)), newNet(2, "x", named("young"), vlan(5), device("ens5"))},
 			want: Plan{
-				Links:   []Wanted{{Spec: vlanLink("x.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old")}}},
-				NICs:    []string{"ens4"},
-				Refused: map[network.Ref]error{ref("young"): ErrTaken},
+				Links:        []DesiredLink{{Spec: vlanLink("x.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old")}}},
+				RequiredNICs: []string{"ens4"},
+				Refused:      map[network.Ref]error{ref("young"): ErrTaken},
 			},
 		},
 		"VNIOnOtherDevice": {
 			reason: "a VNI exists once on a node",
 			nets:   []*network.Network{newNet(2, "young", vxlan(700), device("ens5")), newNet(1, "old", vxlan(700))},
 			want: Plan{
-				Links:   []Wanted{{Spec: vxlanLink("vx_old", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("old")}}},
-				NICs:    []string{"ens4"},
-				Refused: map[network.Ref]error{ref("young"): ErrTaken},
+				Links:        []DesiredLink{{Spec: vxlanLink("vx_old", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("old")}}},
+				RequiredNICs: []string{"ens4"},
+				Refused:      map[network.Ref]error{ref("young"): ErrTaken},
 			},
 		},
 		"OtherSlavesOnTheLink": {
 			reason: "the kernel gives a link's frames to one driver",
 			nets:   []*network.Network{newNet(1, "old", vlan(5)), newNet(2, "young", vlan(5), kind("macvlan")), newNet(3, "delegate", vlan(5), kind("bridge"))},
 			want: Plan{
-				Links:   []Wanted{{Spec: vlanLink("old.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old"), ref("delegate")}}},
-				NICs:    []string{"ens4"},
-				Refused: map[network.Ref]error{ref("young"): ErrTaken},
+				Links:        []DesiredLink{{Spec: vlanLink("old.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old"), ref("delegate")}}},
+				RequiredNICs: []string{"ens4"},
+				Refused:      map[network.Ref]error{ref("young"): ErrTaken},
 			},
 		},
 		"PoolsOverlap": {
 			reason: "one address must not be on two interfaces of a segment",
 			nets:   []*network.Network{newNet(1, "old", vlan(5), subnet("10.0.0.0/24")), newNet(2, "young", vlan(5), subnet("10.0.0.0/25"))},
 			want: Plan{
-				Links:   []Wanted{{Spec: vlanLink("old.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old")}}},
-				NICs:    []string{"ens4"},
-				Refused: map[network.Ref]error{ref("young"): network.ErrPoolOverlap},
+				Links:        []DesiredLink{{Spec: vlanLink("old.5", "ens4", 5, 1500), Networks: []network.Ref{ref("old")}}},
+				RequiredNICs: []string{"ens4"},
+				Refused:      map[network.Ref]error{ref("young"): network.ErrPoolOverlap},
 			},
 		},
 		"NoNIC": {
 			reason: "the link is told of, as an error of this node",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500), device("ens9")), newNet(2, "plain", device("ens9"))},
 			want: Plan{
-				Links: []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens9", VLAN: 500}, Name: "storage.500", Device: "ens9"}, Networks: []network.Ref{ref("storage")}, Err: ErrNoNIC}},
-				Cards: []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens9"}, Name: "ens9", Device: "ens9"}, Networks: []network.Ref{ref("plain")}, Err: ErrNoNIC}},
+				Links:      []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens9", VLAN: 500}, Name: "storage.500", Device: "ens9"}, Networks: []network.Ref{ref("storage")}, Err: ErrNoNIC}},
+				DirectNICs: []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens9"}, Name: "ens9", Device: "ens9"}, Networks: []network.Ref{ref("plain")}, Err: ErrNoNIC}},
 			},
 		},
 		"BridgePort": {
 			reason: "a bridge gets all frames of its ports",
 			nets:   []*network.Network{newNet(1, "storage", vlan(500), device("ens7"))},
 			want: Plan{
-				Links: []Wanted{{Spec: Spec{Identity: network.Link{Device: "ens7", VLAN: 500}, Name: "storage.500", Device: "ens7"}, Networks: []network.Ref{ref("storage")}, Err: ErrBridgePort}},
+				Links: []DesiredLink{{Spec: Spec{Identity: network.Link{Device: "ens7", VLAN: 500}, Name: "storage.500", Device: "ens7"}, Networks: []network.Ref{ref("storage")}, Err: ErrBridgePort}},
 			},
 		},
 		"NoVTEP": {
 			reason: "VXLAN needs an address of the NIC",
 			nets:   []*network.Network{newNet(1, "backend", vxlan(700), device("ens6"))},
 			want: Plan{
-				Links: []Wanted{{Spec: Spec{Identity: network.Link{VXLAN: 700}, Name: "vx_backend", Device: "ens6", MTU: 1500}, Networks: []network.Ref{ref("backend")}, Err: ErrNoAddress}},
+				Links: []DesiredLink{{Spec: Spec{Identity: network.Link{VXLAN: 700}, Name: "vx_backend", Device: "ens6", MTU: 1500}, Networks: []network.Ref{ref("backend")}, Err: ErrNoAddress}},
 			},
 		},
 		"MTUTooLarge": {
 			reason: "the one that asks too much is refused; those who do not, ride",
 			nets:   []*network.Network{newNet(1, "big", vxlan(700), mtu(1500)), newNet(2, "fits", vxlan(700), mtu(1450)), newNet(3, "jumbo", vxlan(700), mtu(9000))},
 			want: Plan{
-				Links:   []Wanted{{Spec: vxlanLink("vx_fits", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("fits")}}},
-				NICs:    []string{"ens4"},
-				Refused: map[network.Ref]error{ref("big"): ErrMTU, ref("jumbo"): ErrMTU},
+				Links:        []DesiredLink{{Spec: vxlanLink("vx_fits", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2", "192.0.2.3"), Networks: []network.Ref{ref("fits")}}},
+				RequiredNICs: []string{"ens4"},
+				Refused:      map[network.Ref]error{ref("big"): ErrMTUTooLarge, ref("jumbo"): ErrMTUTooLarge},
 			},
 		},
 		"ForeignIdentity": {
@@ -236,7 +236,7 @@ func TestMessages(t *testing.T) {
 	t.Parallel()
 	nets := []*network.Network{newNet(1, "old", vxlan(700)), newNet(2, "young", vxlan(700), device("ens5")), newNet(3, "gone", device("ens9"))}
 	plan := Desired(nets, host(), nil)
-	got := map[string]error{"young": plan.Refused[ref("young")], "gone": plan.Cards[0].Err}
+	got := map[string]error{"young": plan.Refused[ref("young")], "gone": plan.DirectNICs[0].Err}
 	for name, want := range map[string]string{
 		"young": "ClusterNetwork/young: spec.Options.host_device: Invalid value: \"ens5\": link is taken: ClusterNetwork/young wants vxlan/700 on ens5, and ClusterNetwork/old has it on ens4: use host_device ens4 or another vxlan",
 		"gone":  "ens9: NIC not found on this node (it has ens4, ens5, ens6, ens7)",

@@ -21,13 +21,13 @@ func TestConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{state: *host(drawLinks(t)...), used: map[network.Link]bool{}, err: map[string]error{}}
 		for _, f := range w.state.Links {
-			if f.Ours && rapid.Bool().Draw(t, "used") {
+			if f.Managed && rapid.Bool().Draw(t, "used") {
 				w.used[f.Identity] = true
 			}
 		}
 		before := slices.Clone(w.state.Links)
 		w.nets = drawNetworks(t)
-		r := New(Config{Node: "self", Kernel: w, Firewall: wall{w}, Sources: guards{w}, Cluster: w, Pods: w, Log: testLog(nil)})
+		r := New(Config{Node: "self", Kernel: w, Firewall: wall{w}, SourceGuard: guards{w}, KubeClient: w, Pods: w, Log: testLog(nil)})
 		// A link may wait for a name that Pods keep from it: that is an error
 		// and no change.
 		_ = r.Reconcile(t.Context())
@@ -37,11 +37,11 @@ func TestConverges(t *testing.T) {
 			t.Fatalf("the second round changed something: -first +second\n%s", diff)
 		}
 		for _, f := range before {
-			if f.Ours && (f.HalfMade || !w.used[f.Identity]) {
+			if f.Managed && (f.Unfinished || !w.used[f.Identity]) {
 				continue
 			}
-			i := slices.IndexFunc(after, func(a Found) bool { return a.Name == f.Name })
-			if i < 0 || after[i].Identity != f.Identity || after[i].Ours != f.Ours {
+			i := slices.IndexFunc(after, func(a ObservedLink) bool { return a.Name == f.Name })
+			if i < 0 || after[i].Identity != f.Identity || after[i].Managed != f.Managed {
 				t.Fatalf("link %+v was lost", f)
 			}
 		}
@@ -67,8 +67,8 @@ func drawNetworks(t *rapid.T) []*network.Network {
 }
 
 // drawLinks has each name and identity once, as a kernel does.
-func drawLinks(t *rapid.T) []Found {
-	var links []Found
+func drawLinks(t *rapid.T) []ObservedLink {
+	var links []ObservedLink
 	for range rapid.IntRange(0, 6).Draw(t, "links") {
 		number := rapid.IntRange(1, 3).Draw(t, "number")
 		id := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id")
@@ -77,9 +77,9 @@ func drawLinks(t *rapid.T) []Found {
 		if rapid.Bool().Draw(t, "vxlan") {
 			spec = vxlanLink("vx_"+id, dev, number, 1450, "192.0.2.1")
 		}
-		f := Found{Spec: spec, Up: rapid.Bool().Draw(t, "up"), Sealed: rapid.Bool().Draw(t, "sealed"), Ours: rapid.Bool().Draw(t, "ours")}
-		f.HalfMade = f.Ours && rapid.Bool().Draw(t, "half")
-		if !slices.ContainsFunc(links, func(l Found) bool { return l.Name == f.Name || l.Identity == f.Identity }) {
+		f := ObservedLink{Spec: spec, Up: rapid.Bool().Draw(t, "up"), HostUnreachable: rapid.Bool().Draw(t, "sealed"), Managed: rapid.Bool().Draw(t, "ours")}
+		f.Unfinished = f.Managed && rapid.Bool().Draw(t, "half")
+		if !slices.ContainsFunc(links, func(l ObservedLink) bool { return l.Name == f.Name || l.Identity == f.Identity }) {
 			links = append(links, f)
 		}
 	}

@@ -16,27 +16,27 @@ var (
 	ErrNoAddress = errors.New("NIC has no global address for VXLAN")
 	// ErrTaken says that a name or an identity is taken for something else.
 	ErrTaken = errors.New("taken")
-	// ErrMTU says that a network asks for more than its link carries.
-	ErrMTU = errors.New("mtu too large")
-	// ErrChanged says that the network asks for another link by now.
-	ErrChanged = errors.New("network was changed meanwhile")
-	// ErrIncomplete says that there may be more networks than are known.
-	ErrIncomplete = errors.New("not all networks are known")
-	// ErrNoFilter says that the kernel cannot filter VXLAN packets.
-	ErrNoFilter = errors.New("the kernel has no nf_tables with the family inet (CONFIG_NF_TABLES_INET)")
-	// ErrNoTagFilter says that the kernel cannot filter VLAN tags.
-	ErrNoTagFilter = errors.New("the kernel has no filter for VLAN tags (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_BPF)")
-	// ErrNoSourceGuard says that the kernel cannot filter what leaves by a link.
-	ErrNoSourceGuard = errors.New("the kernel has no nf_tables with an egress hook (Linux 5.16, CONFIG_NF_TABLES_NETDEV, CONFIG_NETFILTER_EGRESS)")
+	// ErrMTUTooLarge says that a network asks for more than its link carries.
+	ErrMTUTooLarge = errors.New("mtu too large")
+	// ErrNetworkChanged says that the network asks for another link by now.
+	ErrNetworkChanged = errors.New("network was changed meanwhile")
+	// ErrNetworksIncomplete says that there may be more networks than are known.
+	ErrNetworksIncomplete = errors.New("not all networks are known")
+	// ErrFilterUnsupported says that the kernel cannot filter VXLAN packets.
+	ErrFilterUnsupported = errors.New("the kernel has no nf_tables with the family inet (CONFIG_NF_TABLES_INET)")
+	// ErrTagFilterUnsupported says that the kernel cannot filter VLAN tags.
+	ErrTagFilterUnsupported = errors.New("the kernel has no filter for VLAN tags (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_BPF)")
+	// ErrSourceGuardUnsupported says that the kernel cannot filter what leaves by a link.
+	ErrSourceGuardUnsupported = errors.New("the kernel has no nf_tables with an egress hook (Linux 5.16, CONFIG_NF_TABLES_NETDEV, CONFIG_NETFILTER_EGRESS)")
 	// ErrNoLink says that the network has no host device.
 	ErrNoLink = errors.New("network has no host_device")
 )
 
-// errTagsPass marks the failure of an Untag: the link works, and is open.
-var errTagsPass = errors.New("Pods can send VLAN tags")
+// errTagsNotFiltered marks the failure of an Untag: the link works, and is open.
+var errTagsNotFiltered = errors.New("Pods can send VLAN tags")
 
-// errSourcesPass marks the failure of the source guard.
-var errSourcesPass = errors.New("Pods may send with the MAC and address of others")
+// errSourcesNotGuarded marks the failure of the source guard.
+var errSourcesNotGuarded = errors.New("Pods may send with the MAC and address of others")
 
 // conflictError is what older networks have against one, see network.Conflicts; it
 // is an ErrTaken, too.

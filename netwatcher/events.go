@@ -27,9 +27,9 @@ const (
 	ReasonIsolated = "Isolated"
 )
 
-// News is what got better or worse on a node: at most one of each reason in a round,
+// LinkEvent is what got better or worse on a node: at most one of each reason in a round,
 // however many links it is about.
-type News struct {
+type LinkEvent struct {
 	// Reason is one of the above.
 	Reason string
 	// Warning says that it got worse.
@@ -38,9 +38,9 @@ type News struct {
 	Message string
 }
 
-// newsOf compares two rounds. What is wrong from the start is news, what is right is
+// linkEvents compares two rounds. What is wrong from the start is news, what is right is
 // not. Changes are the steps of the later round.
-func newsOf(before, after *v1.NodeNetworkStatus, changes []Change) []News {
+func linkEvents(before, after *v1.NodeNetworkStatus, changes []Change) []LinkEvent {
 	known, refused := map[string]v1.HostLink{}, map[string]string{}
 	if before != nil {
 		for _, l := range before.Links {
@@ -50,7 +50,7 @@ func newsOf(before, after *v1.NodeNetworkStatus, changes []Change) []News {
 			refused[r.Network] = r.Error
 		}
 	}
-	made := restoredBy(changes)
+	made := restoredLinks(changes)
 	var failed, up, restored, no []string
 	for _, l := range after.Links {
 		old, ok := known[l.Name]
@@ -60,7 +60,7 @@ func newsOf(before, after *v1.NodeNetworkStatus, changes []Change) []News {
 		case l.State == v1.LinkUp && ok && made[l.Name]:
 			restored = append(restored, l.Name+" was gone, and was made again")
 		case l.State != v1.LinkUp && (old.State != l.State || old.Error != l.Error):
-			failed = append(failed, l.Name+": "+orDown(l.Error))
+			failed = append(failed, l.Name+": "+orDefault(l.Error))
 		}
 	}
 	for _, r := range after.Refused {
@@ -68,8 +68,8 @@ func newsOf(before, after *v1.NodeNetworkStatus, changes []Change) []News {
 			no = append(no, r.Network+": "+r.Error)
 		}
 	}
-	open, shut := isolationNews(before, after)
-	var all []News
+	open, shut := isolationChanges(before, after)
+	var all []LinkEvent
 	for _, n := range []struct {
 		reason  string
 		warning bool
@@ -79,14 +79,14 @@ func newsOf(before, after *v1.NodeNetworkStatus, changes []Change) []News {
 		{ReasonLinkRestored, true, restored}, {ReasonLinkUp, false, up}, {ReasonIsolated, false, shut},
 	} {
 		if len(n.lines) > 0 {
-			all = append(all, News{Reason: n.reason, Warning: n.warning, Message: andMore(n.lines)})
+			all = append(all, LinkEvent{Reason: n.reason, Warning: n.warning, Message: firstAndCount(n.lines)})
 		}
 	}
 	return all
 }
 
-// isolationNews compares the condition Isolated.
-func isolationNews(before, after *v1.NodeNetworkStatus) (open, shut []string) {
+// isolationChanges compares the condition Isolated.
+func isolationChanges(before, after *v1.NodeNetworkStatus) (open, shut []string) {
 	now := meta.FindStatusCondition(after.Conditions, ConditionIsolated)
 	var old *metav1.Condition
 	if before != nil {
@@ -102,31 +102,31 @@ func isolationNews(before, after *v1.NodeNetworkStatus) (open, shut []string) {
 	return open, shut
 }
 
-// restoredBy are the names of links that were made without being removed in the same
+// restoredLinks are the names of links that were made without being removed in the same
 // round: that was no one else's doing.
-func restoredBy(changes []Change) map[string]bool {
+func restoredLinks(changes []Change) map[string]bool {
 	made := map[string]bool{}
 	for i := range changes {
-		if changes[i].Op == Create {
+		if changes[i].Op == OpCreate {
 			made[changes[i].Link.Name] = true
 		}
 	}
 	for i := range changes {
-		if changes[i].Op == Delete {
+		if changes[i].Op == OpDelete {
 			delete(made, changes[i].Link.Name)
 		}
 	}
 	return made
 }
 
-func orDown(text string) string {
+func orDefault(text string) string {
 	if text == "" {
 		return "it is down"
 	}
 	return text
 }
 
-func andMore(lines []string) string {
+func firstAndCount(lines []string) string {
 	if len(lines) == 1 {
 		return lines[0]
 	}

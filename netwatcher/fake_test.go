@@ -25,7 +25,7 @@ type world struct {
 	used    map[network.Link]bool
 	written []v1.NodeNetworkStatus
 	steps   []Change
-	filter  Filter
+	filter  VXLANFilter
 	guarded []string
 	reads   int
 	err     map[string]error // by the name of the link, or of the method
@@ -40,7 +40,7 @@ func newWorld(nets ...*network.Network) *world {
 
 func (w *world) reconciler(tb testing.TB) *Reconciler {
 	tb.Helper()
-	return New(Config{Node: "self", Version: "v1", Kernel: w, Firewall: wall{w}, Sources: guards{w}, Cluster: w, Pods: w, Log: testLog(tb)})
+	return New(Config{Node: "self", Version: "v1", Kernel: w, Firewall: wall{w}, SourceGuard: guards{w}, KubeClient: w, Pods: w, Log: testLog(tb)})
 }
 
 func (w *world) State(context.Context) (*State, error) {
@@ -58,24 +58,24 @@ func (w *world) Apply(_ context.Context, c Change) error {
 	if err := cmp.Or(w.err[c.Link.Name], w.err[string(c.Op)]); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(w.state.Links, func(f Found) bool { return f.Name == c.Link.Name })
-	if i >= 0 && !w.state.Links[i].Ours {
+	i := slices.IndexFunc(w.state.Links, func(f ObservedLink) bool { return f.Name == c.Link.Name })
+	if i >= 0 && !w.state.Links[i].Managed {
 		return fmt.Errorf("%s is foreign", c.Link.Name)
 	}
 	switch c.Op {
-	case Raise:
+	case OpSetUp:
 		nic, _ := w.state.nic(c.Link.Device)
 		nic.Up = true
-	case Create:
-		if i >= 0 || slices.ContainsFunc(w.state.Links, func(f Found) bool { return f.Identity == c.Link.Identity }) {
+	case OpCreate:
+		if i >= 0 || slices.ContainsFunc(w.state.Links, func(f ObservedLink) bool { return f.Identity == c.Link.Identity }) {
 			return fmt.Errorf("%s exists", c.Link.Name)
 		}
 		f := ours(c.Link)
-		f.Untagged = false
+		f.TagsFiltered = false
 		w.state.Links = append(w.state.Links, f)
-	case Delete:
-		if c.HalfMade {
-			if w.state.Links[i].HalfMade {
+	case OpDelete:
+		if c.OnlyUnfinished {
+			if w.state.Links[i].Unfinished {
 				w.state.Links = slices.Delete(w.state.Links, i, i+1)
 			}
 			return nil
@@ -87,27 +87,27 @@ func (w *world) Apply(_ context.Context, c Change) error {
 			panic("a link with slaves on it was deleted")
 		}
 		w.state.Links = slices.Delete(w.state.Links, i, i+1)
-	case Update:
+	case OpUpdate:
 		was := w.state.Links[i]
 		w.state.Links[i] = ours(c.Link)
-		w.state.Links[i].Peers, w.state.Links[i].Untagged = was.Peers, was.Untagged
-	case Untag, Trunk:
+		w.state.Links[i].Peers, w.state.Links[i].TagsFiltered = was.Peers, was.TagsFiltered
+	case OpFilterTags, OpAllowTags:
 		if nic, ok := w.state.nic(c.Link.Name); ok {
-			nic.Untagged = c.Op == Untag
+			nic.TagsFiltered = c.Op == OpFilterTags
 		} else {
-			w.state.Links[i].Untagged = c.Op == Untag
+			w.state.Links[i].TagsFiltered = c.Op == OpFilterTags
 		}
-	case Forget:
+	case OpFlushLearned:
 		f := &w.state.Links[i]
 		f.Learned = slices.DeleteFunc(slices.Clone(f.Learned), contained(c.Drop))
-	case Peer:
+	case OpUpdatePeers:
 		f := &w.state.Links[i]
 		f.Peers = append(slices.DeleteFunc(slices.Clone(f.Peers), contained(c.Drop)), c.Add...)
 	}
 	return nil
 }
 
-func (w *world) Slaves(context.Context) (map[string]bool, error) {
+func (w *world) LinksInUse(context.Context) (map[string]bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.slaves), w.err["Slaves"]
@@ -116,7 +116,7 @@ func (w *world) Slaves(context.Context) (map[string]bool, error) {
 // wall is the world's packet filter.
 type wall struct{ *world }
 
-func (w wall) Apply(_ context.Context, f Filter) (bool, error) {
+func (w wall) Apply(_ context.Context, f VXLANFilter) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.err["Firewall"]; err != nil {
@@ -139,7 +139,7 @@ func (g guards) Apply(_ context.Context, links []GuardedLink) (bool, error) {
 	was := g.guarded
 	g.guarded = nil
 	for _, l := range links {
-		if !l.Keep || slices.Contains(was, l.Name) {
+		if !l.OnlyIfGuarded || slices.Contains(was, l.Name) {
 			g.guarded = append(g.guarded, l.Name)
 		}
 	}

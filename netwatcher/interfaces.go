@@ -21,9 +21,9 @@ type Kernel interface {
 	// Watch calls changed with the name of every link that appears, changes or
 	// goes, until ctx ends; with "" when it may have missed some.
 	Watch(ctx context.Context, changed func(link string)) error
-	// Slaves returns the names of the host's links that another link is on, in
+	// LinksInUse returns the names of the host's links that another link is on, in
 	// whatever namespace it is: also those of Pods that the journal has nothing of.
-	Slaves(ctx context.Context) (map[string]bool, error)
+	LinksInUse(ctx context.Context) (map[string]bool, error)
 }
 
 // Firewall keeps strangers out of the host's VXLANs. VXLAN itself takes a packet from
@@ -31,7 +31,7 @@ type Kernel interface {
 type Firewall interface {
 	// Apply makes the packet filter of Patchbay what f says, in one step, and reports
 	// whether it had to change. The error wraps ErrNoFilter when the kernel cannot.
-	Apply(ctx context.Context, f Filter) (changed bool, err error)
+	Apply(ctx context.Context, f VXLANFilter) (changed bool, err error)
 }
 
 // SourceGuard drops what Pods send into a network with the MAC or address of another.
@@ -48,12 +48,12 @@ type GuardedLink struct {
 	Name string
 	// MAC of the link, which its IPVLAN slaves share.
 	MAC net.HardwareAddr
-	// Keep says that it is guarded only if it is already.
-	Keep bool
+	// OnlyIfGuarded says that it is guarded only if it is already.
+	OnlyIfGuarded bool
 }
 
-// Cluster tells what the networks and the other nodes need.
-type Cluster interface {
+// KubeClient tells what the networks and the other nodes need.
+type KubeClient interface {
 	// Networks returns all valid networks, also those being deleted. An error
 	// says that they are not known yet: then nothing is changed. One that wraps
 	// ErrIncomplete comes with those that are known: then nothing is removed.
@@ -65,8 +65,8 @@ type Cluster interface {
 	WriteStatus(ctx context.Context, status v1.NodeNetworkStatus) error
 }
 
-// Pods tells what Pods are on.
-type Pods interface {
+// PodLinks tells what Pods are on.
+type PodLinks interface {
 	// Links returns the identities of all links that the journal's Pods use or
 	// are about to use; of NICs those with slaves of ours that may send no VLAN tags.
 	Links() (map[network.Link]bool, error)
@@ -74,10 +74,10 @@ type Pods interface {
 
 // Observer is told what the Reconciler does. Its methods must not block.
 type Observer interface {
-	// Step says that a step was taken, and how it went.
-	Step(op Op, err error)
-	// Round says how long a round took and how it went, and what is there after it.
-	Round(took time.Duration, err error, status *v1.NodeNetworkStatus)
-	// News says what got better or worse, for people to read.
-	News(n News)
+	// ObserveStep says that a step was taken, and how it went.
+	ObserveStep(op Op, err error)
+	// ObserveReconcile says how long a round took and how it went, and what is there after it.
+	ObserveReconcile(took time.Duration, err error, status *v1.NodeNetworkStatus)
+	// RecordEvent says what got better or worse, for people to read.
+	RecordEvent(n LinkEvent)
 }

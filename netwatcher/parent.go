@@ -17,12 +17,12 @@ import (
 func (r *Reconciler) Parent(ctx context.Context, n *network.Network) (string, error) {
 	id, ok := n.Link()
 	if !ok {
-		return "", noLink(n)
+		return "", noLinkError(n)
 	}
-	if name, ok := r.ready(id, n.Ref); ok {
+	if name, ok := r.cachedLink(id, n.Ref); ok {
 		return name, nil
 	}
-	name, err := r.ensure(ctx, id, n)
+	name, err := r.ensureLink(ctx, id, n)
 	if err != nil {
 		return "", fmt.Errorf("network %s: %w", n.Ref, err)
 	}
@@ -34,16 +34,16 @@ func (r *Reconciler) Parent(ctx context.Context, n *network.Network) (string, er
 func (r *Reconciler) Check(ctx context.Context, n *network.Network) error {
 	id, ok := n.Link()
 	if !ok {
-		return noLink(n)
+		return noLinkError(n)
 	}
-	if _, ok := r.ready(id, n.Ref); ok {
+	if _, ok := r.cachedLink(id, n.Ref); ok {
 		return nil
 	}
-	r.apply.Lock()
-	defer r.apply.Unlock()
-	in, err := r.read(ctx, n)
+	r.applyMu.Lock()
+	defer r.applyMu.Unlock()
+	in, err := r.newScope(ctx, n)
 	if err == nil {
-		err = in.rejected(id, n.Ref)
+		err = in.rejection(id, n.Ref)
 	}
 	if err != nil {
 		return fmt.Errorf("network %s: %w", n.Ref, err)
@@ -51,8 +51,8 @@ func (r *Reconciler) Check(ctx context.Context, n *network.Network) error {
 	return nil
 }
 
-// noLink says what would give the network a parent.
-func noLink(n *network.Network) error {
+// noLinkError says what would give the network a parent.
+func noLinkError(n *network.Network) error {
 	if n.Ref.Kind == v1.KindTenantNetwork {
 		return fmt.Errorf("network %s: %w: none was assigned from a TenantConfig: make the network anew, or ask for a ClusterNetwork", n.Ref, ErrNoLink)
 	}
@@ -62,54 +62,54 @@ func noLink(n *network.Network) error {
 	return fmt.Errorf("network %s: %w: set spec.Options.host_device", n.Ref, ErrNoLink)
 }
 
-// ready answers from the last round, which link events keep true.
-func (r *Reconciler) ready(id network.Link, ref network.Ref) (string, bool) {
+// cachedLink answers from the last round, which link events keep true.
+func (r *Reconciler) cachedLink(id network.Link, ref network.Ref) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rides, ok := r.view.riders[ref]; !ok || rides != id {
+	if rides, ok := r.cache.linkByNetwork[ref]; !ok || rides != id {
 		return "", false // new, changed or refused: a fresh look decides
 	}
-	name, ok := r.view.ready[id]
+	name, ok := r.cache.ready[id]
 	return name, ok
 }
 
-// ensure takes the steps that one link needs, not those of all others. A round
+// ensureLink takes the steps that one link needs, not those of all others. A round
 // that makes the same link meanwhile is no failure: the second look finds it.
-func (r *Reconciler) ensure(ctx context.Context, id network.Link, n *network.Network) (string, error) {
-	r.ensuring.Lock()
-	defer r.ensuring.Unlock()
-	if name, ok := r.ready(id, n.Ref); ok {
+func (r *Reconciler) ensureLink(ctx context.Context, id network.Link, n *network.Network) (string, error) {
+	r.ensureMu.Lock()
+	defer r.ensureMu.Unlock()
+	if name, ok := r.cachedLink(id, n.Ref); ok {
 		return name, nil // the Pod before this one waited for it too
 	}
 	defer r.Trigger() // a round reports what came of it
-	name, err := r.try(ctx, id, n)
+	name, err := r.tryEnsureLink(ctx, id, n)
 	if err == nil || ctx.Err() != nil {
 		return name, err
 	}
-	return r.try(ctx, id, n)
+	return r.tryEnsureLink(ctx, id, n)
 }
 
-func (r *Reconciler) try(ctx context.Context, id network.Link, n *network.Network) (string, error) {
-	r.apply.Lock() // a link that is about to go is not given out
-	defer r.apply.Unlock()
-	in, err := r.read(ctx, n)
+func (r *Reconciler) tryEnsureLink(ctx context.Context, id network.Link, n *network.Network) (string, error) {
+	r.applyMu.Lock() // a link that is about to go is not given out
+	defer r.applyMu.Unlock()
+	in, err := r.newScope(ctx, n)
 	if err != nil {
 		return "", err
 	}
-	if err := in.rejected(id, n.Ref); err != nil {
+	if err := in.rejection(id, n.Ref); err != nil {
 		return "", err
 	}
 	var mine []Change
-	for _, c := range Diff(in.plan, in.state, in.used) {
-		if c.Op == Raise && c.Link.Device == n.Device || c.Op != Raise && c.Link.Identity == id {
+	for _, c := range Diff(in.plan, in.state, in.inUse) {
+		if c.Op == OpSetUp && c.Link.Device == n.Device || c.Op != OpSetUp && c.Link.Identity == id {
 			mine = append(mine, c)
 		}
 	}
-	if err := r.guard(ctx, in); err != nil {
+	if err := r.applyFirewall(ctx, in); err != nil {
 		r.Log.Error(err, "A Pod gets a link that may not be guarded", "link", id.String()) // the round that follows reports it
 	}
-	failed := r.take(ctx, mine, r.step)
-	if err := failed.tagged(); err != nil {
+	failed := r.applyAll(ctx, mine, r.applyChange)
+	if err := failed.takeTagFailures(); err != nil {
 		r.Log.Error(err, "A Pod gets a link that passes VLAN tags", "link", id.String())
 	}
 	if err := failed.join(); err != nil {
@@ -120,7 +120,7 @@ func (r *Reconciler) try(ctx context.Context, id network.Link, n *network.Networ
 			return "", fmt.Errorf("read the host's links: %w", err)
 		}
 	}
-	if err := r.guardSources(ctx, in, true); err != nil {
+	if err := r.applySourceGuard(ctx, in, true); err != nil {
 		// SourceGuard does not permit the Pod, but where the kernel cannot guard.
 		r.Log.Error(err, "A Pod asks for a link that may not be guarded", "link", id.String())
 	}
@@ -130,24 +130,24 @@ func (r *Reconciler) try(ctx context.Context, id network.Link, n *network.Networ
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.view.ready != nil {
-		r.view.ready[id], r.view.riders[n.Ref] = name, id
+	if r.cache.ready != nil {
+		r.cache.ready[id], r.cache.linkByNetwork[n.Ref] = name, id
 	}
 	return name, nil
 }
 
 // linkName is the name that the link has now.
-func linkName(in *input, id network.Link, taken []Change) (string, error) {
+func linkName(in *scope, id network.Link, taken []Change) (string, error) {
 	if id.IsNIC() {
 		return id.Device, nil
 	}
 	for _, c := range taken {
-		if c.Op == Create {
+		if c.Op == OpCreate {
 			return c.Link.Name, nil
 		}
 	}
 	if f := in.state.link(id); f != nil {
 		return f.Name, nil
 	}
-	return "", fmt.Errorf("%s: %w", id, ErrChanged)
+	return "", fmt.Errorf("%s: %w", id, ErrNetworkChanged)
 }

@@ -24,13 +24,13 @@ type Config struct {
 	// Version of the daemon and KernelVersion of the node, for the status.
 	Version, KernelVersion string
 	// Kernel, Firewall, Sources, Cluster and Pods are the world outside.
-	Kernel   Kernel
-	Firewall Firewall
-	Sources  SourceGuard
-	Cluster  Cluster
-	Pods     Pods
-	// Ranges are where VTEPs may be; on NICs without, in this node's subnets.
-	Ranges Ranges
+	Kernel      Kernel
+	Firewall    Firewall
+	SourceGuard SourceGuard
+	KubeClient  KubeClient
+	Pods        PodLinks
+	// VTEPRanges are where VTEPs may be; on NICs without, in this node's subnets.
+	VTEPRanges VTEPRanges
 	// Log gets what changes and what fails.
 	Log logr.Logger
 	// Observer may be nil.
@@ -41,79 +41,79 @@ type Config struct {
 // concurrent use.
 type Reconciler struct {
 	Config
-	wake chan struct{}
+	trigger chan struct{}
 
-	// apply serialises steps and packet filters: between the look whether Pods use a
+	// applyMu serialises steps and packet filters: between the look whether Pods use a
 	// link and its removal, no Pod may get it.
-	apply sync.Mutex
-	// ensuring lets Pods that wait for the same link make it once.
-	ensuring sync.Mutex
+	applyMu sync.Mutex
+	// ensureMu lets Pods that wait for the same link make it once.
+	ensureMu sync.Mutex
 
-	mu   sync.Mutex // guards what follows
-	view view
-	// heard are the links that changed since the round's last look at them.
-	heard  map[string]bool
-	failed Failures
-	wrote  written
-	// refused are the VTEPs that the last round left out.
-	refused VTEPs
+	mu    sync.Mutex // guards what follows
+	cache linkCache
+	// changedLinks are the links that changed since the round's last look at them.
+	changedLinks map[string]bool
+	failures     Failures
+	reported     reportState
+	// refusedVTEPs are the VTEPs that the last round left out.
+	refusedVTEPs VTEPs
 }
 
 // New returns a Reconciler that does nothing before Run or Parent.
 func New(c Config) *Reconciler {
-	return &Reconciler{Config: c, wake: make(chan struct{}, 1), failed: Failures{}}
+	return &Reconciler{Config: c, trigger: make(chan struct{}, 1), failures: Failures{}}
 }
 
 // Trigger asks for a round; it does not wait. To be called when a network or
 // another node's NodeNetwork changed.
 func (r *Reconciler) Trigger() {
 	select {
-	case r.wake <- struct{}{}:
+	case r.trigger <- struct{}{}:
 	default:
 	}
 }
 
 const (
-	// settle gathers what comes in one go, such as a list of networks.
-	settle = 50 * time.Millisecond
-	// resync is the round that nothing asked for.
-	resync = time.Minute
-	// firstRetry doubles up to resync.
-	firstRetry = time.Second
+	// batchDelay gathers what comes in one go, such as a list of networks.
+	batchDelay = 50 * time.Millisecond
+	// resyncInterval is the round that nothing asked for.
+	resyncInterval = time.Minute
+	// initialBackoff doubles up to resync.
+	initialBackoff = time.Second
 )
 
 // Run makes rounds until ctx ends: at once, when something changes, after
 // failures with growing pauses, and now and then.
 func (r *Reconciler) Run(ctx context.Context) error {
-	go r.watch(ctx)
-	retry := firstRetry
+	go r.watchKernel(ctx)
+	retry := initialBackoff
 	for {
-		pause := resync
+		pause := resyncInterval
 		if err := r.Reconcile(ctx); err != nil && ctx.Err() == nil {
 			r.Log.Error(err, "host links are not as they should be", "retry", retry)
-			pause, retry = retry, min(2*retry, resync)
+			pause, retry = retry, min(2*retry, resyncInterval)
 		} else {
-			retry = firstRetry
+			retry = initialBackoff
 		}
-		if !r.wait(ctx, pause) {
+		if !r.waitForTrigger(ctx, pause) {
 			return nil
 		}
 	}
 }
 
-// watch listens to the kernel, again and again.
-func (r *Reconciler) watch(ctx context.Context) {
+// watchKernel listens to the kernel, again and again.
+func (r *Reconciler) watchKernel(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := r.Kernel.Watch(ctx, r.changed); err != nil && ctx.Err() == nil {
+		if err := r.Kernel.Watch(ctx, r.linkChanged); err != nil && ctx.Err() == nil {
 			r.Log.Error(err, "link events are lost until they are watched again")
 		}
-		r.changed("") // whatever happened meanwhile
-		sleep(ctx, firstRetry)
+		r.linkChanged("") // whatever happened meanwhile
+		sleep(ctx, initialBackoff)
 	}
 }
 
-// wait returns false when ctx ended.
-func (r *Reconciler) wait(ctx context.Context, pause time.Duration) bool {
+// waitForTrigger returns false when ctx ended.
+func (r *Reconciler) waitForTrigger(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -121,11 +121,11 @@ func (r *Reconciler) wait(ctx context.Context, pause time.Duration) bool {
 		return false
 	case <-timer.C:
 		return true
-	case <-r.wake:
+	case <-r.trigger:
 	}
-	sleep(ctx, settle)
+	sleep(ctx, batchDelay)
 	select { // what came while it settled is seen by the coming round
-	case <-r.wake:
+	case <-r.trigger:
 	default:
 	}
 	return ctx.Err() == nil
@@ -146,52 +146,52 @@ func (r *Reconciler) Reconcile(ctx context.Context) (err error) {
 	start := time.Now()
 	var status *v1.NodeNetworkStatus
 	if r.Observer != nil {
-		defer func() { r.Observer.Round(time.Since(start), err, status) }()
+		defer func() { r.Observer.ObserveReconcile(time.Since(start), err, status) }()
 	}
-	r.listen()
-	in, open, err := r.readAndGuard(ctx)
+	r.startRecording()
+	in, open, err := r.readAndFilter(ctx)
 	if err != nil {
 		return err
 	}
-	changes := Diff(in.plan, in.state, in.used)
-	failed := r.take(ctx, changes, r.lockedStep)
+	changes := Diff(in.plan, in.state, in.inUse)
+	failed := r.applyAll(ctx, changes, r.lockAndApply)
 	if len(changes) > 0 {
-		r.listen()
-		if err := r.lookAgain(ctx, in, open); err != nil {
+		r.startRecording()
+		if err := r.refreshState(ctx, in, open); err != nil {
 			return errors.Join(failed.join(), err)
 		}
-		in.settled(failed)
+		in.dropResolved(failed)
 	}
-	open.tagged = failed.tagged()
-	r.show(in, failed)
-	r.logRefused(in.refused)
+	open.tagFilter = failed.takeTagFailures()
+	r.publishCache(in, failed)
+	r.logRefused(in.refusedVTEPs)
 	now := Status(in.plan, in.state, failed)
-	now.Conditions = append(now.Conditions, in.filter.isolated(open), in.plan.vtepsAccepted(in.refused))
+	now.Conditions = append(now.Conditions, in.filter.isolatedCondition(open), in.plan.vtepsAcceptedCondition(in.refusedVTEPs))
 	now.Version, now.KernelVersion = r.Version, r.KernelVersion
 	status = &now
-	return errors.Join(failed.join(), open.curable(), r.report(ctx, in.reported, status, changes))
+	return errors.Join(failed.join(), open.retryable(), r.report(ctx, in.statusExists, status, changes))
 }
 
-// readAndGuard holds the lock for both: a filter from before a Pod's link was made must not
+// readAndFilter holds the lock for both: a filter from before a Pod's link was made must not
 // replace the one that the link was made behind.
-func (r *Reconciler) readAndGuard(ctx context.Context) (in *input, open *openings, err error) {
-	r.apply.Lock()
-	defer r.apply.Unlock()
-	if in, err = r.read(ctx, nil); err != nil {
+func (r *Reconciler) readAndFilter(ctx context.Context) (in *scope, open *isolationErrors, err error) {
+	r.applyMu.Lock()
+	defer r.applyMu.Unlock()
+	if in, err = r.newScope(ctx, nil); err != nil {
 		return nil, nil, err
 	}
-	return in, &openings{vxlans: r.guard(ctx, in), sources: r.guardSources(ctx, in, true)}, nil
+	return in, &isolationErrors{vxlanFilter: r.applyFirewall(ctx, in), sourceGuard: r.applySourceGuard(ctx, in, true)}, nil
 }
 
-// lookAgain reads the links after the steps, and guards those that were made. The lock keeps
+// refreshState reads the links after the steps, and guards those that were made. The lock keeps
 // out a Pod that is given a link meanwhile, and with it a network that the plan may not have.
-func (r *Reconciler) lookAgain(ctx context.Context, in *input, open *openings) (err error) {
-	r.apply.Lock()
-	defer r.apply.Unlock()
+func (r *Reconciler) refreshState(ctx context.Context, in *scope, open *isolationErrors) (err error) {
+	r.applyMu.Lock()
+	defer r.applyMu.Unlock()
 	if in.state, err = r.Kernel.State(ctx); err != nil {
 		return fmt.Errorf("read the host's links: %w", err)
 	}
-	open.sources = r.guardSources(ctx, in, false)
+	open.sourceGuard = r.applySourceGuard(ctx, in, false)
 	return nil
 }
 
@@ -199,27 +199,27 @@ func (r *Reconciler) lookAgain(ctx context.Context, in *input, open *openings) (
 func (r *Reconciler) logRefused(refused VTEPs) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(refused) > 0 && !maps.EqualFunc(refused, r.refused, slices.Equal) {
+	if len(refused) > 0 && !maps.EqualFunc(refused, r.refusedVTEPs, slices.Equal) {
 		r.Log.Info("VXLANs leave VTEPs out that are neither in this node's subnets nor in --vtep-ranges", "vteps", refused)
 	}
-	r.refused = refused
+	r.refusedVTEPs = refused
 }
 
-// lockedStep is step for who has no lock.
-func (r *Reconciler) lockedStep(ctx context.Context, c Change) error {
-	r.apply.Lock()
-	defer r.apply.Unlock()
-	return r.step(ctx, c)
+// lockAndApply is step for who has no lock.
+func (r *Reconciler) lockAndApply(ctx context.Context, c Change) error {
+	r.applyMu.Lock()
+	defer r.applyMu.Unlock()
+	return r.applyChange(ctx, c)
 }
 
-// read collects it; extra is a network that the cluster's cache may not have yet.
-func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, error) {
-	nets, err := r.Cluster.Networks(ctx)
-	partly := errors.Is(err, ErrIncomplete)
+// newScope collects it; extra is a network that the cluster's cache may not have yet.
+func (r *Reconciler) newScope(ctx context.Context, extra *network.Network) (*scope, error) {
+	nets, err := r.KubeClient.Networks(ctx)
+	partly := errors.Is(err, ErrNetworksIncomplete)
 	if err != nil && !partly {
 		return nil, fmt.Errorf("list networks: %w", err)
 	}
-	nets = with(nets, extra)
+	nets = withNetwork(nets, extra)
 	links, err := r.Pods.Links()
 	if err != nil {
 		return nil, fmt.Errorf("list links that Pods use: %w", err)
@@ -228,34 +228,34 @@ func (r *Reconciler) read(ctx context.Context, extra *network.Network) (*input, 
 	if err != nil {
 		return nil, fmt.Errorf("read the host's links: %w", err)
 	}
-	in := &input{nets: nets, state: state, used: r.used(ctx, links), reported: true, partly: partly}
+	in := &scope{networks: nets, state: state, inUse: r.inUseFunc(ctx, links), statusExists: true, incomplete: partly}
 	var peers VTEPs
-	if nodes, err := r.Cluster.NodeNetworks(ctx); err == nil {
-		peers, in.refused = PeerVTEPs(nodes, r.Node).accepted(state, r.Ranges)
-		in.reported = slices.ContainsFunc(nodes, func(n v1.NodeNetwork) bool { return n.Name == r.Node })
+	if nodes, err := r.KubeClient.NodeNetworks(ctx); err == nil {
+		peers, in.refusedVTEPs = PeerVTEPs(nodes, r.Node).splitAccepted(state, r.VTEPRanges)
+		in.statusExists = slices.ContainsFunc(nodes, func(n v1.NodeNetwork) bool { return n.Name == r.Node })
 	} else {
 		r.Log.Info("other nodes are not known; forwarding entries stay", "error", err)
 	}
 	in.plan = Desired(nets, state, peers)
-	in.filter = in.plan.filter(state, peers)
+	in.filter = in.plan.vxlanFilter(state, peers)
 	if partly {
-		in.spare()
+		in.keepUnknown()
 	}
 	return in, nil
 }
 
-// used tells links that Pods of the journal or anything else is on. The kernel is
+// inUseFunc tells links that Pods of the journal or anything else is on. The kernel is
 // asked at most once, and only when there is a link to remove or to make narrower:
 // that is a look into every namespace. If it does not answer, all are in use.
-func (r *Reconciler) used(ctx context.Context, byPods map[network.Link]bool) Used {
+func (r *Reconciler) inUseFunc(ctx context.Context, byPods map[network.Link]bool) InUseFunc {
 	slaves := sync.OnceValues(func() (map[string]bool, error) {
-		on, err := r.Kernel.Slaves(ctx)
+		on, err := r.Kernel.LinksInUse(ctx)
 		if err != nil {
 			r.Log.Error(err, "what is on the host's links is not known: none is removed")
 		}
 		return on, err
 	})
-	return func(f *Found) bool {
+	return func(f *ObservedLink) bool {
 		if byPods[f.Identity] || f.Identity.IsNIC() {
 			return byPods[f.Identity]
 		}
@@ -264,8 +264,8 @@ func (r *Reconciler) used(ctx context.Context, byPods map[network.Link]bool) Use
 	}
 }
 
-// guard sets the packet filter before a link is made: no VXLAN is open for a moment.
-func (r *Reconciler) guard(ctx context.Context, in *input) error {
+// applyFirewall sets the packet filter before a link is made: no VXLAN is open for a moment.
+func (r *Reconciler) applyFirewall(ctx context.Context, in *scope) error {
 	changed, err := r.Firewall.Apply(ctx, in.filter)
 	if err != nil {
 		return fmt.Errorf("filter VXLAN packets: %w", err)
@@ -277,12 +277,12 @@ func (r *Reconciler) guard(ctx context.Context, in *input) error {
 	return nil
 }
 
-// guardSources guards the links whose networks all want it. Unless the plan is of all
+// applySourceGuard guards the links whose networks all want it. Unless the plan is of all
 // networks as they are now, links that it does not guard stay as they are.
-func (r *Reconciler) guardSources(ctx context.Context, in *input, current bool) error {
-	changed, err := r.Sources.Apply(ctx, in.guarded(current))
+func (r *Reconciler) applySourceGuard(ctx context.Context, in *scope, current bool) error {
+	changed, err := r.SourceGuard.Apply(ctx, in.guardedLinks(current))
 	if err != nil {
-		return fmt.Errorf("%w: %w", errSourcesPass, err)
+		return fmt.Errorf("%w: %w", errSourcesNotGuarded, err)
 	}
 	if changed {
 		r.Log.Info("Changed the source guard")
@@ -290,12 +290,12 @@ func (r *Reconciler) guardSources(ctx context.Context, in *input, current bool) 
 	return nil
 }
 
-// take takes the steps, and goes on after one that fails. A failed link's later
+// applyAll takes the steps, and goes on after one that fails. A failed link's later
 // steps are left out.
-func (r *Reconciler) take(ctx context.Context, changes []Change, step func(context.Context, Change) error) Failures {
+func (r *Reconciler) applyAll(ctx context.Context, changes []Change, step func(context.Context, Change) error) Failures {
 	failed := Failures{}
 	for _, c := range changes {
-		id := c.id()
+		id := c.identity()
 		if failed[id] != nil {
 			continue
 		}
@@ -306,13 +306,13 @@ func (r *Reconciler) take(ctx context.Context, changes []Change, step func(conte
 	return failed
 }
 
-// step takes one step, and looks again before it removes a link. A Pod that was
+// applyChange takes one step, and looks again before it removes a link. A Pod that was
 // given the link has its record by then; one that comes later waits for the lock. No
 // Pod was given a half-made one: a record of one that wants it does not keep it.
-func (r *Reconciler) step(ctx context.Context, c Change) error {
-	if c.Op == Delete && !c.HalfMade {
+func (r *Reconciler) applyChange(ctx context.Context, c Change) error {
+	if c.Op == OpDelete && !c.OnlyUnfinished {
 		r.mu.Lock()
-		delete(r.view.ready, c.Link.Identity)
+		delete(r.cache.ready, c.Link.Identity)
 		r.mu.Unlock()
 		links, err := r.Pods.Links()
 		if err != nil {
@@ -324,15 +324,15 @@ func (r *Reconciler) step(ctx context.Context, c Change) error {
 	}
 	err := r.Kernel.Apply(ctx, c)
 	if r.Observer != nil {
-		r.Observer.Step(c.Op, err)
+		r.Observer.ObserveStep(c.Op, err)
 	}
-	if err != nil && c.Op == Untag {
-		return fmt.Errorf("%w on %s: %w", errTagsPass, c.name(), err)
+	if err != nil && c.Op == OpFilterTags {
+		return fmt.Errorf("%w on %s: %w", errTagsNotFiltered, c.linkName(), err)
 	}
 	if err != nil {
-		return fmt.Errorf("%s link %s: %w", c.Op, c.name(), err)
+		return fmt.Errorf("%s link %s: %w", c.Op, c.linkName(), err)
 	}
-	r.Log.Info("changed the host's links", "op", c.Op, "link", c.name(), "device", c.Link.Device,
+	r.Log.Info("changed the host's links", "op", c.Op, "link", c.linkName(), "device", c.Link.Device,
 		"add", c.Add, "drop", c.Drop)
 	return nil
 }

@@ -15,9 +15,9 @@ func TestSomeNetworksAreNotKnown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(newNet(1, "a", vlan(5)))
 	half := ours(vlanLink("half.7", "ens4", 7, 1500))
-	half.HalfMade = true
-	w.state.Links = []Found{ours(vlanLink("ens4.6", "ens4", 6, 1500)), half}
-	w.err["Networks"] = fmt.Errorf("list: %w", ErrIncomplete)
+	half.Unfinished = true
+	w.state.Links = []ObservedLink{ours(vlanLink("ens4.6", "ens4", 6, 1500)), half}
+	w.err["Networks"] = fmt.Errorf("list: %w", ErrNetworksIncomplete)
 	r := w.reconciler(t)
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func TestRun(t *testing.T) {
 }
 
 // Links that come and go with Pods are none of its business.
-func TestOtherLinksCostNothing(t *testing.T) {
+func TestUnrelatedLinkEventsAreIgnored(t *testing.T) {
 	t.Parallel()
 	n := newNet(1, "a", vlan(5))
 	w := newWorld(n)
@@ -85,11 +85,11 @@ func TestOtherLinksCostNothing(t *testing.T) {
 	}
 	id, _ := n.Link()
 	for name, want := range map[string]bool{"veth1234": false, "ens4": true, "a.5": true, "": true} {
-		r.changed(name)
-		_, ready := r.ready(id, n.Ref)
+		r.linkChanged(name)
+		_, ready := r.cachedLink(id, n.Ref)
 		woken := false
 		select {
-		case <-r.wake:
+		case <-r.trigger:
 			woken = true
 		default:
 		}

@@ -55,7 +55,7 @@ func TestOneFailure(t *testing.T) {
 		t.Errorf("status of the failed link: %+v", s)
 	}
 	w.change(func(w *world) { delete(w.err, "bad.5") })
-	r.wrote.at = time.Time{} // long ago
+	r.reported.writtenAt = time.Time{} // long ago
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestOneFailure(t *testing.T) {
 }
 
 // Without knowing what is wanted or used, nothing is changed.
-func TestUnknown(t *testing.T) {
+func TestNetworksUnknown(t *testing.T) {
 	t.Parallel()
 	for method, reason := range map[string]string{
 		"Networks": "an empty cache is not a cluster without networks",
@@ -75,7 +75,7 @@ func TestUnknown(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld()
-			w.state.Links = []Found{ours(vlanLink("a.5", "ens4", 5, 1500))}
+			w.state.Links = []ObservedLink{ours(vlanLink("a.5", "ens4", 5, 1500))}
 			w.err[method] = errBroken
 			if err := w.reconciler(t).Reconcile(t.Context()); !errors.Is(err, errBroken) {
 				t.Errorf("got %v, want %v", err, errBroken)
@@ -90,7 +90,7 @@ func TestUnknown(t *testing.T) {
 func TestNodesUnknown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(newNet(1, "b", vxlan(700)))
-	w.state.Links = []Found{ours(vxlanLink("vx_b", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2"))}
+	w.state.Links = []ObservedLink{ours(vxlanLink("vx_b", "ens4", 700, 1450, "192.0.2.1", "192.0.2.2"))}
 	w.err["NodeNetworks"] = errBroken
 	if err := w.reconciler(t).Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
@@ -105,10 +105,10 @@ func TestPodComesFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	link := vlanLink("a.5", "ens4", 5, 1500)
-	w.state.Links = []Found{ours(link)}
+	w.state.Links = []ObservedLink{ours(link)}
 	r := w.reconciler(t)
 	w.used[link.Identity] = true
-	if err := r.step(t.Context(), Change{Op: Delete, Link: link}); err != nil {
+	if err := r.applyChange(t.Context(), Change{Op: OpDelete, Link: link}); err != nil {
 		t.Fatal(err)
 	}
 	if w.taken() > 0 {
@@ -149,7 +149,7 @@ func TestSlavesKeepALink(t *testing.T) {
 			t.Parallel()
 			w := newWorld(nets...)
 			w.state.NICs[0].Name = "other"
-			w.state.Links = []Found{ours(vlanLink("a.5", "other", 5, 1500))}
+			w.state.Links = []ObservedLink{ours(vlanLink("a.5", "other", 5, 1500))}
 			w.slaves = map[string]bool{"a.5": true}
 			for _, err := range []error{nil, errBroken} {
 				w.err["Slaves"] = err
@@ -161,7 +161,7 @@ func TestSlavesKeepALink(t *testing.T) {
 				}
 			}
 			links := w.written[0].Links
-			i := slices.IndexFunc(links, func(l v1.HostLink) bool { return l.State == v1.LinkKept })
+			i := slices.IndexFunc(links, func(l v1.HostLink) bool { return l.State == v1.LinkChangePending })
 			if i < 0 || !strings.Contains(links[i].Error, "it goes when nothing is on it") {
 				t.Errorf("nobody is told why the link is still there: %+v", links)
 			}
@@ -186,8 +186,8 @@ func TestParentWaitsForARemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := w.state.Links[0].Spec
-	r.apply.Lock() // the removal is under way
-	if err := r.step(t.Context(), Change{Op: Delete, Link: link}); err != nil {
+	r.applyMu.Lock() // the removal is under way
+	if err := r.applyChange(t.Context(), Change{Op: OpDelete, Link: link}); err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan error, 1)
@@ -198,7 +198,7 @@ func TestParentWaitsForARemoval(t *testing.T) {
 		}
 		got <- err
 	}()
-	r.apply.Unlock()
+	r.applyMu.Unlock()
 	if err := <-got; err != nil || !slices.Equal(w.links(), []string{"a.5"}) {
 		t.Errorf("got %v, links %v, want the link made again", err, w.links())
 	}
@@ -210,7 +210,7 @@ func TestParent(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		net    *network.Network
-		links  []Found
+		links  []ObservedLink
 		used   bool
 		err    map[string]error
 		want   string
@@ -220,7 +220,7 @@ func TestParent(t *testing.T) {
 		"NICDown":     {reason: "set up first", net: newNet(2, "n", device("ens6")), want: "ens6"},
 		"Made":        {reason: "the cache does not have the network yet", net: newNet(2, "n", vlan(7)), want: "n.7"},
 		"Rides":       {reason: "the older one's link", net: newNet(2, "n", vlan(5)), want: "old.5"},
-		"Kept":        {reason: "a link that Pods are on has another name", net: newNet(2, "n", vlan(5)), used: true, links: []Found{ours(vlanLink("gone.5", "ens4", 5, 1500))}, want: "gone.5"},
+		"Kept":        {reason: "a link that Pods are on has another name", net: newNet(2, "n", vlan(5)), used: true, links: []ObservedLink{ours(vlanLink("gone.5", "ens4", 5, 1500))}, want: "gone.5"},
 		"NoNIC":       {reason: "named in the error", net: newNet(2, "n", device("ens9")), is: ErrNoNIC},
 		"NoNICVLAN":   {reason: "named in the error", net: newNet(2, "n", vlan(7), device("ens9")), is: ErrNoNIC},
 		"BridgePort":  {reason: "the bridge gets the frames", net: newNet(2, "n", vlan(7), device("ens7")), is: ErrBridgePort},

@@ -10,7 +10,7 @@ import (
 // woken reports whether a round was asked for, and takes the wish back.
 func (r *Reconciler) woken() bool {
 	select {
-	case <-r.wake:
+	case <-r.trigger:
 		return true
 	default:
 		return false
@@ -18,18 +18,18 @@ func (r *Reconciler) woken() bool {
 }
 
 // The last Pod on a link that no network asks for has gone: nobody waits a minute.
-func TestReleasedLinkGoes(t *testing.T) {
+func TestPodDetachedRemovesLink(t *testing.T) {
 	t.Parallel()
 	n := newNet(1, "a", vlan(5))
 	w := newWorld(n)
 	id, _ := n.Link()
 	w.used[id] = true
 	r := w.reconciler(t)
-	r.Released() // before the first round
+	r.PodDetached() // before the first round
 	if err := r.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r.Released(); r.woken() {
+	if r.PodDetached(); r.woken() {
 		t.Error("a round was asked for although all links are as planned")
 	}
 	w.change(func(w *world) { w.nets = nil })
@@ -37,10 +37,10 @@ func TestReleasedLinkGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.change(func(w *world) { delete(w.used, id) })
-	if r.Released(); !r.woken() {
+	if r.PodDetached(); !r.woken() {
 		t.Error("the link waits for the next round that something else asks for")
 	}
-	r.wrote.at = time.Time{}
+	r.reported.writtenAt = time.Time{}
 	if err := r.Reconcile(t.Context()); err != nil || len(w.links()) > 0 {
 		t.Errorf("links %v, %v", w.links(), err)
 	}
@@ -55,26 +55,26 @@ func TestChangeDuringARound(t *testing.T) {
 			t.Parallel()
 			old, n := newNet(1, "old", vlan(4)), newNet(2, "a", vlan(5))
 			w := newWorld(old)
-			w.state.Links = []Found{ours(vlanLink("old.4", "ens4", 4, 1500)), ours(vlanLink("a.5", "ens4", 5, 1500))}
+			w.state.Links = []ObservedLink{ours(vlanLink("old.4", "ens4", 4, 1500)), ours(vlanLink("a.5", "ens4", 5, 1500))}
 			id, _ := n.Link()
 			oldID, _ := old.Link()
 			w.used[id] = true
 			kernel := &meanwhile{world: w}
-			r := New(Config{Node: "self", Kernel: kernel, Firewall: wall{w}, Sources: guards{w}, Cluster: w, Pods: w, Log: testLog(t)})
+			r := New(Config{Node: "self", Kernel: kernel, Firewall: wall{w}, SourceGuard: guards{w}, KubeClient: w, Pods: w, Log: testLog(t)})
 			for range rounds {
 				if err := r.Reconcile(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
 			w.nets = append(w.nets, n)
-			kernel.do = func(*world) { r.changed("a.5"); r.changed("veth7"); r.woken() }
+			kernel.do = func(*world) { r.linkChanged("a.5"); r.linkChanged("veth7"); r.woken() }
 			if err := r.Reconcile(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, ready := r.ready(id, n.Ref); ready || !r.woken() {
+			if _, ready := r.cachedLink(id, n.Ref); ready || !r.woken() {
 				t.Errorf("ready %v; want it looked at again, by a round and by the next Pod", ready)
 			}
-			if name, ready := r.ready(oldID, old.Ref); !ready || name != "old.4" {
+			if name, ready := r.cachedLink(oldID, old.Ref); !ready || name != "old.4" {
 				t.Error("another link must be looked at again, too")
 			}
 		})

@@ -17,21 +17,21 @@ import (
 type observer struct {
 	steps  map[Op]int
 	rounds int
-	news   []News
+	news   []LinkEvent
 	last   *v1.NodeNetworkStatus
 }
 
-func (o *observer) Step(op Op, _ error) { o.steps[op]++ }
-func (o *observer) Round(_ time.Duration, _ error, s *v1.NodeNetworkStatus) {
+func (o *observer) ObserveStep(op Op, _ error) { o.steps[op]++ }
+func (o *observer) ObserveReconcile(_ time.Duration, _ error, s *v1.NodeNetworkStatus) {
 	o.rounds++
 	o.last = s
 }
-func (o *observer) News(n News) { o.news = append(o.news, n) }
+func (o *observer) RecordEvent(n LinkEvent) { o.news = append(o.news, n) }
 
 // Hundreds of networks that are applied one after the other are a few writes, the
 // last of which has them all; a NIC's new address, which other nodes need, waits for
 // nothing.
-func TestReportPaces(t *testing.T) {
+func TestStatusWritesAreThrottled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const networks = 300
@@ -55,7 +55,7 @@ func TestReportPaces(t *testing.T) {
 		if n, took := writes(), time.Since(start); n > 10 {
 			t.Errorf("%d writes in %v while networks were applied", n, took)
 		}
-		time.Sleep(pace + networks*pacePerLink + time.Second)
+		time.Sleep(minWriteInterval + networks*writeIntervalPerLink + time.Second)
 		n := writes()
 		if last := w.written[n-1]; len(last.Links) != networks {
 			t.Errorf("the last write has %d links, want %d", len(last.Links), networks)
@@ -66,7 +66,7 @@ func TestReportPaces(t *testing.T) {
 				nic.Addresses = append([]netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("192.0.2.%d/24", 9+len(nic.Addresses)))}, nic.Addresses...)
 			})
 			r.Trigger()
-			time.Sleep(2 * settle)
+			time.Sleep(2 * batchDelay)
 		}
 		if got := writes(); got != n+2 {
 			t.Errorf("%d writes of two new addresses, want 2 at once", got-n)
@@ -80,7 +80,7 @@ func TestReportPaces(t *testing.T) {
 
 // What other nodes have no use for waits, however often it changes: the speed of a card
 // whose cable flaps, virtual functions that come and go with Pods.
-func TestReportHoldsBackWhatNobodyNeeds(t *testing.T) {
+func TestStatusWriteIsDeferred(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world, i int){
 		"Speed": func(w *world, i int) { w.state.NICs[0].Speed = i % 2 * 1000 },
@@ -116,7 +116,7 @@ func TestObserver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(newNet(1, "a", vlan(5)))
 	o := &observer{steps: map[Op]int{}}
-	r := New(Config{Node: "self", Version: "v1", KernelVersion: "6.1", Kernel: w, Firewall: wall{w}, Sources: guards{w}, Cluster: w, Pods: w, Log: testLog(t), Observer: o})
+	r := New(Config{Node: "self", Version: "v1", KernelVersion: "6.1", Kernel: w, Firewall: wall{w}, SourceGuard: guards{w}, KubeClient: w, Pods: w, Log: testLog(t), Observer: o})
 	for range 2 {
 		if err := r.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)
@@ -127,7 +127,7 @@ func TestObserver(t *testing.T) {
 	if err := r.Reconcile(t.Context()); err == nil {
 		t.Error("an error was to come")
 	}
-	if o.rounds != 3 || o.steps[Create] != 2 || len(o.news) != 1 || o.news[0].Reason != ReasonLinkRestored {
+	if o.rounds != 3 || o.steps[OpCreate] != 2 || len(o.news) != 1 || o.news[0].Reason != ReasonLinkRestored {
 		t.Errorf("got %+v, want three rounds, two links made, one of them again", o)
 	}
 	if w.written[0].KernelVersion != "6.1" || w.written[0].Version != "v1" {

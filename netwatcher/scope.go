@@ -8,24 +8,24 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// input is what one round works on.
-type input struct {
-	nets  []*network.Network
-	plan  *Plan
-	state *State
-	used  Used
+// scope is what one round works on.
+type scope struct {
+	networks []*network.Network
+	plan     *Plan
+	state    *State
+	inUse    InUseFunc
 	// filter is for the plan's links and those that are there.
-	filter Filter
-	// refused are VTEPs that other nodes claim, and that do not count.
-	refused VTEPs
-	// reported is false when this node's object is known to be missing.
-	reported bool
-	// partly says that there may be networks that are not known.
-	partly bool
+	filter VXLANFilter
+	// refusedVTEPs are VTEPs that other nodes claim, and that do not count.
+	refusedVTEPs VTEPs
+	// statusExists is false when this node's object is known to be missing.
+	statusExists bool
+	// incomplete says that there may be networks that are not known.
+	incomplete bool
 }
 
-// with adds a network that is not among nets, or is newer than there.
-func with(nets []*network.Network, extra *network.Network) []*network.Network {
+// withNetwork adds a network that is not among nets, or is newer than there.
+func withNetwork(nets []*network.Network, extra *network.Network) []*network.Network {
 	if extra == nil {
 		return nets
 	}
@@ -41,21 +41,21 @@ func with(nets []*network.Network, extra *network.Network) []*network.Network {
 	return all
 }
 
-// spare keeps what networks that are not known may need.
-func (in *input) spare() {
-	used := in.used
-	in.used = func(f *Found) bool { return outdated(f, in.plan) || used(f) }
+// keepUnknown keeps what networks that are not known may need.
+func (in *scope) keepUnknown() {
+	used := in.inUse
+	in.inUse = func(f *ObservedLink) bool { return mustDelete(f, in.plan) || used(f) }
 }
 
-// settled drops the failures of what is as planned by now: a Pod's ADD made the link
+// dropResolved drops the failures of what is as planned by now: a Pod's ADD made the link
 // between the look and the step. State is that after the steps.
-func (in *input) settled(failed Failures) {
+func (in *scope) dropResolved(failed Failures) {
 	if len(failed) == 0 {
 		return
 	}
 	left := map[network.Link]bool{}
-	for _, c := range Diff(in.plan, in.state, in.used) {
-		left[c.id()] = true
+	for _, c := range Diff(in.plan, in.state, in.inUse) {
+		left[c.identity()] = true
 	}
 	maps.DeleteFunc(failed, func(id network.Link, _ error) bool {
 		if nic, ok := in.state.nic(id.Device); id.IsNIC() && (!ok || !nic.Up) {
@@ -65,10 +65,10 @@ func (in *input) settled(failed Failures) {
 	})
 }
 
-// riders are the networks that were not refused.
-func (in *input) riders() map[network.Ref]network.Link {
+// linkByNetwork are the networks that were not refused.
+func (in *scope) linkByNetwork() map[network.Ref]network.Link {
 	riders := map[network.Ref]network.Link{}
-	for _, n := range in.nets {
+	for _, n := range in.networks {
 		if id, ok := n.Link(); ok && in.plan.Refused[n.Ref] == nil {
 			riders[n.Ref] = id
 		}
@@ -76,26 +76,26 @@ func (in *input) riders() map[network.Ref]network.Link {
 	return riders
 }
 
-// guarded are the links of ours that are there, and what becomes of them.
-func (in *input) guarded(current bool) []GuardedLink {
+// guardedLinks are the links of ours that are there, and what becomes of them.
+func (in *scope) guardedLinks(current bool) []GuardedLink {
 	var links []GuardedLink
 	for i := range in.state.Links {
 		f := &in.state.Links[i]
-		if !f.Ours || f.HalfMade {
+		if !f.Managed || f.Unfinished {
 			continue
 		}
 		w := in.plan.link(f.Identity)
-		wanted := w != nil && w.Guarded
+		wanted := w != nil && w.SourceGuarded
 		// A link that no network needs has Pods on it: theirs may have been refused since.
-		if wanted || w == nil || !current || in.partly {
-			links = append(links, GuardedLink{Name: f.Name, MAC: f.MAC, Keep: !wanted})
+		if wanted || w == nil || !current || in.incomplete {
+			links = append(links, GuardedLink{Name: f.Name, MAC: f.MAC, OnlyIfGuarded: !wanted})
 		}
 	}
 	return links
 }
 
-// rejected returns why the plan has no link for the network.
-func (in *input) rejected(id network.Link, ref network.Ref) error {
+// rejection returns why the plan has no link for the network.
+func (in *scope) rejection(id network.Link, ref network.Ref) error {
 	if err := in.plan.Refused[ref]; err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func TestGuardStaysWhileNetworksAreUnknown(t *testing.T) {
 	if err := r.Reconcile(t.Context()); err != nil || len(w.guarded) != 1 {
 		t.Fatalf("guarded %v, %v", w.guarded, err)
 	}
-	w.nets, w.err["Networks"] = nil, ErrIncomplete
+	w.nets, w.err["Networks"] = nil, ErrNetworksIncomplete
 	if err := r.Reconcile(t.Context()); err != nil || len(w.guarded) != 1 {
 		t.Errorf("not all networks are known: guarded %v, %v", w.guarded, err)
 	}
@@ -125,7 +125,7 @@ func TestNoSourceGuard(t *testing.T) {
 	n := newNet(1, "storage", vlan(500))
 	n.SourceGuard = true
 	w := newWorld(n)
-	w.err["Sources"] = ErrNoSourceGuard
+	w.err["Sources"] = ErrSourceGuardUnsupported
 	r := w.reconciler(t)
 	if _, err := r.Parent(t.Context(), n); err != nil {
 		t.Fatal(err)

@@ -28,16 +28,16 @@ func TestStatus(t *testing.T) {
 			{Name: "ens4v0", VF: true},
 			{Name: "ens4v1", VF: true, MTU: 1500, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.9/24")}},
 		},
-		Links: []Found{
+		Links: []ObservedLink{
 			ours(vlanLink("storage.500", "ens4", 500, 1500)),
 			ours(vlanLink("old.6", "ens4", 6, 1400)),
-			{Spec: vlanLink("down.7", "ens4", 7, 1500), Ours: true},
-			{Spec: vlanLink("half.8", "ens4", 8, 1500), Ours: true, HalfMade: true},
+			{Spec: vlanLink("down.7", "ens4", 7, 1500), Managed: true},
+			{Spec: vlanLink("half.8", "ens4", 8, 1500), Managed: true, Unfinished: true},
 		},
 	}
-	plan := &Plan{NICs: []string{"dummy0", "ens4"}, Refused: map[network.Ref]error{ref("young"): ErrTaken}, Cards: []Wanted{
+	plan := &Plan{RequiredNICs: []string{"dummy0", "ens4"}, Refused: map[network.Ref]error{ref("young"): ErrTaken}, DirectNICs: []DesiredLink{
 		{Spec: Spec{Identity: network.Link{Device: "dummy0"}, Name: "dummy0", Device: "dummy0"}, Networks: []network.Ref{ref("plain")}},
-	}, Links: []Wanted{
+	}, Links: []DesiredLink{
 		{Spec: vlanLink("storage.500", "ens4", 500, 1500), Networks: []network.Ref{ref("b"), ref("a")}},
 		{Spec: vlanLink("new.6", "ens4", 6, 1500)},
 		{Spec: vlanLink("down.7", "ens4", 7, 1500)},
@@ -78,8 +78,8 @@ func TestStatus(t *testing.T) {
 // The list's key is the name: two rows may not have the same.
 func TestStatusNamesAreUnique(t *testing.T) {
 	t.Parallel()
-	state := &State{Links: []Found{ours(vlanLink("x.5", "ens4", 5, 1500))}}
-	plan := &Plan{Links: []Wanted{
+	state := &State{Links: []ObservedLink{ours(vlanLink("x.5", "ens4", 5, 1500))}}
+	plan := &Plan{Links: []DesiredLink{
 		{Spec: vlanLink("x.5", "ens5", 5, 1500)}, // waits for the name
 		{Spec: vlanLink("y.5", "ens4", 5, 1500)}, // has it, with Pods on it
 	}}

@@ -34,8 +34,8 @@ type NIC struct {
 	MasterKind string
 	// Addresses are the global ones, in the kernel's order.
 	Addresses []netip.Prefix
-	// Untagged says that no slave on it can send frames with a VLAN tag.
-	Untagged bool
+	// TagsFiltered says that no slave on it can send frames with a VLAN tag.
+	TagsFiltered bool
 	// VF says that it is a virtual function of a card: it comes and goes with Pods.
 	VF bool
 	// TotalVFs and NumVFs are the virtual functions that a card can make and has.
@@ -58,23 +58,23 @@ type Spec struct {
 	Peers []netip.Addr
 }
 
-// Found is a link that is there.
-type Found struct {
+// ObservedLink is a link that is there.
+type ObservedLink struct {
 	Spec
 	// Learned are the VTEPs that single addresses were learned from; only of a VXLAN.
 	Learned []netip.Addr
-	// Ours says that it has our mark. Others are here for their names and
+	// Managed says that it has our mark. Others are here for their names and
 	// identities only.
-	Ours bool
-	// HalfMade says that it is ours and that its making was interrupted.
-	HalfMade bool
+	Managed bool
+	// Unfinished says that it is ours and that its making was interrupted.
+	Unfinished bool
 	// Up says that it is set up.
 	Up bool
-	// Sealed says that it has no address, and IPv6 off: nobody on the network
+	// HostUnreachable says that it has no address, and IPv6 off: nobody on the network
 	// can reach the node through it.
-	Sealed bool
-	// Untagged says that no slave on it can send frames with a VLAN tag.
-	Untagged bool
+	HostUnreachable bool
+	// TagsFiltered says that no slave on it can send frames with a VLAN tag.
+	TagsFiltered bool
 	// MAC of the link.
 	MAC net.HardwareAddr
 }
@@ -84,7 +84,7 @@ type State struct {
 	// NICs are the links that are not ours, without loopback.
 	NICs []NIC
 	// Links are ours, and VLAN and VXLAN links of others.
-	Links []Found
+	Links []ObservedLink
 }
 
 // nic finds a NIC by name.
@@ -98,9 +98,9 @@ func (s *State) nic(name string) (*NIC, bool) {
 }
 
 // link finds a whole link of ours.
-func (s *State) link(id network.Link) *Found {
+func (s *State) link(id network.Link) *ObservedLink {
 	for i := range s.Links {
-		if f := &s.Links[i]; f.Ours && !f.HalfMade && f.Identity == id {
+		if f := &s.Links[i]; f.Managed && !f.Unfinished && f.Identity == id {
 			return f
 		}
 	}

@@ -57,14 +57,14 @@ func firstAddress(prefixes []string) (netip.Addr, bool) {
 	return p.Addr().Unmap(), true
 }
 
-// Ranges are where a netadmin says that VTEPs are, by the name of their NIC.
-type Ranges map[string][]netip.Prefix
+// VTEPRanges are where a netadmin says that VTEPs are, by the name of their NIC.
+type VTEPRanges map[string][]netip.Prefix
 
-// accepted splits off the VTEPs that do not count: a node writes its own NodeNetwork, and
+// splitAccepted splits off the VTEPs that do not count: a node writes its own NodeNetwork, and
 // one that was taken over could have the others send to any address. On a NIC with ranges
 // they decide, on another the subnets that this node has there. VTEPs on NICs that this node
 // does not have are nothing that it sends to.
-func (v VTEPs) accepted(state *State, ranges Ranges) (accepted, refused VTEPs) {
+func (v VTEPs) splitAccepted(state *State, ranges VTEPRanges) (accepted, refused VTEPs) {
 	if v == nil {
 		return nil, nil
 	}
@@ -87,8 +87,8 @@ func (v VTEPs) accepted(state *State, ranges Ranges) (accepted, refused VTEPs) {
 	return accepted, refused
 }
 
-// of returns the peers on a device that local can send to, or nil when unknown.
-func (v VTEPs) of(device string, local netip.Addr) []netip.Addr {
+// reachableFrom returns the peers on a device that local can send to, or nil when unknown.
+func (v VTEPs) reachableFrom(device string, local netip.Addr) []netip.Addr {
 	if v == nil {
 		return nil
 	}

@@ -41,15 +41,15 @@ func TestClaimOnAnothersAddress(t *testing.T) {
 	t.Parallel()
 	victim := node("victim", v1.NIC{Name: "ens4", Addresses: []string{"192.0.2.2/24"}})
 	thief := node("a-thief", v1.NIC{Name: "ens4", Addresses: []string{"192.0.2.2/24"}}, v1.NIC{Name: "ens5", Addresses: []string{"192.0.2.2/24"}})
-	accepted, refused := PeerVTEPs([]v1.NodeNetwork{thief, victim}, "self").accepted(host(), nil)
+	accepted, refused := PeerVTEPs([]v1.NodeNetwork{thief, victim}, "self").splitAccepted(host(), nil)
 	if diff := cmp.Diff([]VTEPs{{"ens4": ipList("192.0.2.2")}, {"ens5": ipList("192.0.2.2")}}, []VTEPs{accepted, refused}, opts); diff != "" {
 		t.Errorf("accepted and refused: -want +got\n%s", diff)
 	}
 }
 
-func TestAccepted(t *testing.T) {
+func TestSplitAcceptedVTEPs(t *testing.T) {
 	t.Parallel()
-	ranges := Ranges{"ens5": {netip.MustParsePrefix("10.50.0.0/16")}, "ens8": {netip.MustParsePrefix("10.80.0.0/16")}, "ens7": {netip.MustParsePrefix("10.70.0.1/32")}}
+	ranges := VTEPRanges{"ens5": {netip.MustParsePrefix("10.50.0.0/16")}, "ens8": {netip.MustParsePrefix("10.80.0.0/16")}, "ens7": {netip.MustParsePrefix("10.70.0.1/32")}}
 	cases := map[string]struct {
 		reason          string
 		vtep, nic       string
@@ -71,7 +71,7 @@ func TestAccepted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			claims := VTEPs{tc.nic: ipList(tc.vtep)}
-			accepted, refused := claims.accepted(host(), ranges)
+			accepted, refused := claims.splitAccepted(host(), ranges)
 			want, none := accepted, refused
 			if !tc.accept {
 				want, none = refused, accepted
@@ -81,7 +81,7 @@ func TestAccepted(t *testing.T) {
 			}
 		})
 	}
-	if accepted, _ := VTEPs(nil).accepted(host(), ranges); accepted != nil {
+	if accepted, _ := VTEPs(nil).splitAccepted(host(), ranges); accepted != nil {
 		t.Errorf("VTEPs that are not known: got %v, want nil", accepted)
 	}
 }
@@ -114,13 +114,13 @@ func TestStrangeVTEP(t *testing.T) {
 func TestPeersOfDevice(t *testing.T) {
 	t.Parallel()
 	v := VTEPs{"ens4": ipList("192.0.2.1", "192.0.2.2", "2001:db8::2")}
-	if got := VTEPs(nil).of("ens4", ipList("192.0.2.1")[0]); got != nil {
+	if got := VTEPs(nil).reachableFrom("ens4", ipList("192.0.2.1")[0]); got != nil {
 		t.Errorf("peers that are not known: got %v, want nil", got)
 	}
-	if got := v.of("ens9", ipList("192.0.2.1")[0]); got == nil || len(got) > 0 {
+	if got := v.reachableFrom("ens9", ipList("192.0.2.1")[0]); got == nil || len(got) > 0 {
 		t.Errorf("no peers: got %#v, want an empty list", got)
 	}
-	if diff := cmp.Diff(ipList("192.0.2.2"), v.of("ens4", ipList("192.0.2.1")[0]), opts); diff != "" {
+	if diff := cmp.Diff(ipList("192.0.2.2"), v.reachableFrom("ens4", ipList("192.0.2.1")[0]), opts); diff != "" {
 		t.Errorf("the own family, not the node itself: -want +got\n%s", diff)
 	}
 }

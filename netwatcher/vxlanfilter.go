@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// Filter says which VXLAN packets pass on this node. A packet with one of VNIs is
+// VXLANFilter says which VXLAN packets pass on this node. A packet with one of VNIs is
 // received when both its Receiver and its Sender are listed, and is forwarded to none of
 // VTEPs but by a Sender. Other VNIs are other programs' and always pass. All lists are in
 // order and without duplicates.
-type Filter struct {
+type VXLANFilter struct {
 	// VNIs are the IDs of all VXLANs of Patchbay.
 	VNIs []int
 	// Receivers are where this node receives them.
@@ -36,19 +36,19 @@ type Sender struct {
 }
 
 // Empty reports whether there is no VXLAN to guard.
-func (f *Filter) Empty() bool { return len(f.VNIs) == 0 }
+func (f *VXLANFilter) Empty() bool { return len(f.VNIs) == 0 }
 
 // Equal reports whether two filters pass the same packets.
-func (f *Filter) Equal(o *Filter) bool {
+func (f *VXLANFilter) Equal(o *VXLANFilter) bool {
 	return slices.Equal(f.VNIs, o.VNIs) && slices.Equal(f.Receivers, o.Receivers) &&
 		slices.Equal(f.Senders, o.Senders) && slices.Equal(f.VTEPs, o.VTEPs)
 }
 
-// filter computes what passes from the plan, and from links that wait to be changed
+// vxlanFilter computes what passes from the plan, and from links that wait to be changed
 // or removed: Pods are on them. Of a link whose peers are not known, those count that it
 // sends to now.
-func (p *Plan) filter(state *State, peers VTEPs) Filter {
-	var f Filter
+func (p *Plan) vxlanFilter(state *State, peers VTEPs) VXLANFilter {
+	var f VXLANFilter
 	for i := range p.Links {
 		w := &p.Links[i]
 		if w.Identity.VXLAN == 0 {
@@ -57,18 +57,18 @@ func (p *Plan) filter(state *State, peers VTEPs) Filter {
 		f.VNIs = append(f.VNIs, w.Identity.VXLAN)
 		f.VTEPs = append(f.VTEPs, peers[w.Device]...)
 		if w.Err == nil {
-			f.receive(state, &w.Spec)
+			f.allowPeers(state, &w.Spec)
 		}
 	}
 	for i := range state.Links {
 		found := &state.Links[i]
-		if !found.Ours || found.Identity.VXLAN == 0 {
+		if !found.Managed || found.Identity.VXLAN == 0 {
 			continue
 		}
 		w := p.link(found.Identity)
-		if w == nil || w.Err != nil || w.Peers == nil || w.elsewhere(found) {
+		if w == nil || w.Err != nil || w.Peers == nil || w.needsRecreation(found) {
 			f.VNIs = append(f.VNIs, found.Identity.VXLAN)
-			f.receive(state, &found.Spec)
+			f.allowPeers(state, &found.Spec)
 		}
 	}
 	slices.Sort(f.VNIs)
@@ -82,8 +82,8 @@ func (p *Plan) filter(state *State, peers VTEPs) Filter {
 	return f
 }
 
-// receive lets the VXLAN of s in from its peers.
-func (f *Filter) receive(state *State, s *Spec) {
+// allowPeers lets the VXLAN of s in from its peers.
+func (f *VXLANFilter) allowPeers(state *State, s *Spec) {
 	link := s.Device
 	if nic, ok := state.nic(s.Device); ok && nic.MasterKind == "vrf" {
 		link = nic.Master // packets of a VRF's NIC arrive on the VRF

@@ -30,7 +30,7 @@ func TestFilter(t *testing.T) {
 		}
 		return all
 	}
-	four := Filter{
+	four := VXLANFilter{
 		VNIs: []int{700}, Receivers: []Receiver{{700, "ens4"}}, Senders: senders("ens4", "192.0.2.2"),
 		VTEPs: ipList("192.0.2.2", "2001:db8::9"),
 	}
@@ -39,33 +39,33 @@ func TestFilter(t *testing.T) {
 		nets   []*network.Network
 		state  *State
 		peers  VTEPs
-		want   Filter
+		want   VXLANFilter
 	}{
 		"NoVXLAN": {reason: "nothing to guard", nets: []*network.Network{newNet(1, "storage", vlan(5)), newNet(2, "plain")}, peers: peers},
 		"IPv4":    {reason: "known VTEPs of its family, on its NIC", nets: []*network.Network{newNet(1, "backend", vxlan(700))}, peers: peers, want: four},
 		"IPv6": {
 			reason: "the NIC decides on the family",
 			nets:   []*network.Network{newNet(1, "six", vxlan(800), device("ens5"))}, peers: peers,
-			want: Filter{VNIs: []int{800}, Receivers: []Receiver{{800, "ens5"}}, Senders: senders("ens5", "2001:db8:5::2"), VTEPs: ipList("2001:db8:5::2")},
+			want: VXLANFilter{VNIs: []int{800}, Receivers: []Receiver{{800, "ens5"}}, Senders: senders("ens5", "2001:db8:5::2"), VTEPs: ipList("2001:db8:5::2")},
 		},
 		"NoNICHere": {
 			reason: "the node has no such NIC, and its Pods must not reach the others' VXLAN through it",
 			nets:   []*network.Network{newNet(1, "far", vxlan(900), device("ens9"))}, peers: peers,
-			want: Filter{VNIs: []int{900}, VTEPs: ipList("203.0.113.2")},
+			want: VXLANFilter{VNIs: []int{900}, VTEPs: ipList("203.0.113.2")},
 		},
 		"PeersUnknown": {
 			reason: "the API server has not answered yet: those that the link sends to",
 			nets:   []*network.Network{newNet(1, "backend", vxlan(700))}, state: host(ours(backend)),
-			want: Filter{VNIs: []int{700}, Receivers: []Receiver{{700, "ens4"}}, Senders: senders("ens4", "192.0.2.7"), VTEPs: ipList("192.0.2.7")},
+			want: VXLANFilter{VNIs: []int{700}, Receivers: []Receiver{{700, "ens4"}}, Senders: senders("ens4", "192.0.2.7"), VTEPs: ipList("192.0.2.7")},
 		},
 		"NotWanted": {
 			reason: "a link that stays under Pods, or whose network is not known yet", state: host(ours(backend)), peers: peers,
-			want: Filter{VNIs: []int{700}, Receivers: []Receiver{{700, "ens4"}}, Senders: senders("ens4", "192.0.2.7"), VTEPs: ipList("192.0.2.7")},
+			want: VXLANFilter{VNIs: []int{700}, Receivers: []Receiver{{700, "ens4"}}, Senders: senders("ens4", "192.0.2.7"), VTEPs: ipList("192.0.2.7")},
 		},
 		"Moving": {
 			reason: "the link stays on its NIC while Pods are on it",
 			nets:   []*network.Network{newNet(1, "backend", vxlan(700), device("ens5"))}, state: host(ours(backend)), peers: peers,
-			want: Filter{
+			want: VXLANFilter{
 				VNIs: []int{700}, Receivers: []Receiver{{700, "ens4"}, {700, "ens5"}},
 				Senders: slices.Concat(senders("ens4", "192.0.2.7"), senders("ens5", "2001:db8:5::2")),
 				VTEPs:   ipList("192.0.2.7", "2001:db8:5::2"),
@@ -85,7 +85,7 @@ func TestFilter(t *testing.T) {
 			state: &State{NICs: []NIC{{
 				Name: "ens4", MTU: 1500, Up: true, Master: "blue", MasterKind: "vrf", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")},
 			}}},
-			want: Filter{VNIs: []int{700}, Receivers: []Receiver{{700, "blue"}}, Senders: senders("blue", "192.0.2.2"), VTEPs: four.VTEPs},
+			want: VXLANFilter{VNIs: []int{700}, Receivers: []Receiver{{700, "blue"}}, Senders: senders("blue", "192.0.2.2"), VTEPs: four.VTEPs},
 		},
 	}
 	for name, tc := range cases {
@@ -95,7 +95,7 @@ func TestFilter(t *testing.T) {
 			if state == nil {
 				state = host()
 			}
-			got := Desired(tc.nets, state, tc.peers).filter(state, tc.peers)
+			got := Desired(tc.nets, state, tc.peers).vxlanFilter(state, tc.peers)
 			if diff := cmp.Diff(tc.want, got, opts); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
@@ -131,7 +131,7 @@ type guarded struct {
 
 func (g guarded) Apply(ctx context.Context, c Change) error {
 	g.change(func(w *world) {
-		if c.Op == Create && !slices.Contains(w.filter.VNIs, c.Link.Identity.VXLAN) {
+		if c.Op == OpCreate && !slices.Contains(w.filter.VNIs, c.Link.Identity.VXLAN) {
 			g.tb.Errorf("%s is made while the filter is %+v", c.Link.Name, w.filter)
 		}
 	})
@@ -151,16 +151,16 @@ func TestIsolated(t *testing.T) {
 	}{
 		"NoVXLAN":     {reason: "nobody can get in", status: metav1.ConditionTrue, because: "NoVXLAN"},
 		"Filtered":    {reason: "strangers are kept out", nets: []*network.Network{newNet(1, "a", vxlan(700))}, status: metav1.ConditionTrue, because: "FilterInPlace"},
-		"NoFilter":    {reason: "networks work as before, and the node says that it is open", nets: []*network.Network{newNet(1, "a", vxlan(700))}, err: fmt.Errorf("x: %w", ErrNoFilter), status: metav1.ConditionFalse, because: "FilterNotSupported"},
+		"NoFilter":    {reason: "networks work as before, and the node says that it is open", nets: []*network.Network{newNet(1, "a", vxlan(700))}, err: fmt.Errorf("x: %w", ErrFilterUnsupported), status: metav1.ConditionFalse, because: "FilterNotSupported"},
 		"Transient":   {reason: "it is tried again soon", nets: []*network.Network{newNet(1, "a", vxlan(700))}, err: errBroken, status: metav1.ConditionFalse, because: "FilterFailed", roundFails: true},
-		"NoTagFilter": {reason: "Pods run as before, and the node says that their tags pass", nets: []*network.Network{newNet(1, "a", vlan(5))}, untag: fmt.Errorf("x: %w", ErrNoTagFilter), status: metav1.ConditionFalse, because: "TagsPass"},
+		"NoTagFilter": {reason: "Pods run as before, and the node says that their tags pass", nets: []*network.Network{newNet(1, "a", vlan(5))}, untag: fmt.Errorf("x: %w", ErrTagFilterUnsupported), status: metav1.ConditionFalse, because: "TagsPass"},
 		"TagsPass":    {reason: "it is tried again soon", nets: []*network.Network{newNet(1, "a", vxlan(700))}, untag: errBroken, status: metav1.ConditionFalse, because: "TagsPass", roundFails: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(tc.nets...)
-			w.err["Firewall"], w.err[string(Untag)] = tc.err, tc.untag
+			w.err["Firewall"], w.err[string(OpFilterTags)] = tc.err, tc.untag
 			if err := w.reconciler(t).Reconcile(t.Context()); errors.Is(err, errBroken) != tc.roundFails || err != nil && !tc.roundFails {
 				t.Errorf("%s: the round returned %v", tc.reason, err)
 			}
@@ -194,7 +194,7 @@ func (l *late) State(ctx context.Context) (*State, error) {
 }
 
 // A round that looked before a Pod's network was known does not open its VXLAN again.
-func TestRoundBesideAPod(t *testing.T) {
+func TestReconcileBesideAPod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(newNet(1, "known", vxlan(701)))
 	r := w.reconciler(t)

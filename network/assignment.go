@@ -11,47 +11,47 @@ import (
 
 // Assignment is what admission gave to a TenantNetwork.
 type Assignment struct {
-	// Place is what it may use.
-	Place Place
+	// Slot is what it may use.
+	Slot TenantSlot
 	// Token tells its reservation from others, also from that of a former network
 	// of the same name.
 	Token string
 }
 
-var tokenText = regexp.MustCompile(`^[0-9a-f]{16}$`)
+var tokenPattern = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 // String returns the value of the annotation danm.io/assigned.
-func (a Assignment) String() string { return a.Place.String() + " " + a.Token }
+func (a Assignment) String() string { return a.Slot.String() + " " + a.Token }
 
 // ParseAssignment reads what String writes.
 func ParseAssignment(text string) (Assignment, error) {
 	place, token, _ := strings.Cut(text, " ")
-	p, err := ParsePlace(place)
+	p, err := ParseTenantSlot(place)
 	if err != nil {
 		return Assignment{}, err
 	}
-	if !tokenText.MatchString(token) {
+	if !tokenPattern.MatchString(token) {
 		return Assignment{}, fmt.Errorf("parse assignment %.100q: token is %.50q, want 16 hexadecimal digits", text, token)
 	}
-	return Assignment{Place: p, Token: token}, nil
+	return Assignment{Slot: p, Token: token}, nil
 }
 
 // Kinds of a Place.
 const (
-	// PlaceVLAN is a VLAN ID of a device.
-	PlaceVLAN = "vlan"
-	// PlaceVXLAN is a VXLAN network identifier of a device.
-	PlaceVXLAN = "vxlan"
-	// PlaceNIC is a device that has no IDs to give: its networks share it. The ID
+	// SlotVLAN is a VLAN ID of a device.
+	SlotVLAN = "vlan"
+	// SlotVXLAN is a VXLAN network identifier of a device.
+	SlotVXLAN = "vxlan"
+	// SlotNIC is a device that has no IDs to give: its networks share it. The ID
 	// only tells them apart.
-	PlaceNIC = "nic"
-	// PlaceType is a CNI plugin that networkIds permits; Device is its name, and
+	SlotNIC = "nic"
+	// SlotPlugin is a CNI plugin that networkIds permits; Device is its name, and
 	// the ID only tells its networks apart.
-	PlaceType = "type"
+	SlotPlugin = "type"
 )
 
-// Place is the part of a TenantConfig that one TenantNetwork has. It is comparable.
-type Place struct {
+// TenantSlot is the part of a TenantConfig that one TenantNetwork has. It is comparable.
+type TenantSlot struct {
 	// Kind is PlaceVLAN, PlaceVXLAN, PlaceNIC or PlaceType.
 	Kind string
 	// Device is the NIC or device pool, or the plugin for PlaceType.
@@ -61,42 +61,42 @@ type Place struct {
 }
 
 // String returns kind/device/ID, such as vlan/ens4/1003.
-func (p Place) String() string { return p.Kind + "/" + p.Device + "/" + strconv.Itoa(p.ID) }
+func (p TenantSlot) String() string { return p.Kind + "/" + p.Device + "/" + strconv.Itoa(p.ID) }
 
-// maxPlaceID bounds what only counts: as many as there are VXLANs.
-const maxPlaceID = maxVXLAN
+// maxSlotID bounds what only counts: as many as there are VXLANs.
+const maxSlotID = maxVXLAN
 
-// ParsePlace reads what String writes. A device may have a "/" in its name.
-func ParsePlace(text string) (Place, error) {
+// ParseTenantSlot reads what String writes. A device may have a "/" in its name.
+func ParseTenantSlot(text string) (TenantSlot, error) {
 	kind, rest, _ := strings.Cut(text, "/")
 	at := strings.LastIndexByte(rest, '/')
 	if at <= 0 {
-		return Place{}, fmt.Errorf("parse place %.100q: want kind/device/ID, such as vlan/ens4/1003", text)
+		return TenantSlot{}, fmt.Errorf("parse place %.100q: want kind/device/ID, such as vlan/ens4/1003", text)
 	}
-	limit := maxPlaceID
+	limit := maxSlotID
 	switch kind {
-	case PlaceVLAN:
+	case SlotVLAN:
 		limit = maxVLAN
-	case PlaceVXLAN, PlaceNIC, PlaceType:
+	case SlotVXLAN, SlotNIC, SlotPlugin:
 	default:
-		return Place{}, fmt.Errorf("parse place %.100q: kind is %q, want vlan, vxlan, nic or type", text, kind)
+		return TenantSlot{}, fmt.Errorf("parse place %.100q: kind is %q, want vlan, vxlan, nic or type", text, kind)
 	}
 	id, err := strconv.Atoi(rest[at+1:])
 	if err != nil || id < 1 || id > limit || strconv.Itoa(id) != rest[at+1:] {
-		return Place{}, fmt.Errorf("parse place %.100q: ID is %q, want 1 to %d", text, rest[at+1:], limit)
+		return TenantSlot{}, fmt.Errorf("parse place %.100q: ID is %q, want 1 to %d", text, rest[at+1:], limit)
 	}
-	return Place{Kind: kind, Device: rest[:at], ID: id}, nil
+	return TenantSlot{Kind: kind, Device: rest[:at], ID: id}, nil
 }
 
 // Parent returns the physical attributes of a network at the place.
-func (p Place) Parent() Parent {
+func (p TenantSlot) Parent() Parent {
 	var r Parent
 	switch p.Kind {
-	case PlaceVLAN:
+	case SlotVLAN:
 		r.VLAN = p.ID
-	case PlaceVXLAN:
+	case SlotVXLAN:
 		r.VXLAN = p.ID
-	case PlaceNIC:
+	case SlotNIC:
 	default:
 		return r
 	}

@@ -39,8 +39,8 @@ func TestAssignmentRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		want := network.Assignment{
-			Place: network.Place{
-				Kind:   rapid.SampledFrom([]string{network.PlaceVLAN, network.PlaceVXLAN, network.PlaceNIC, network.PlaceType}).Draw(t, "kind"),
+			Slot: network.TenantSlot{
+				Kind:   rapid.SampledFrom([]string{network.SlotVLAN, network.SlotVXLAN, network.SlotNIC, network.SlotPlugin}).Draw(t, "kind"),
 				Device: rapid.StringMatching(`[a-z.]{1,15}(/[a-z.]{1,15})?`).Draw(t, "device"),
 				ID:     rapid.IntRange(1, 4094).Draw(t, "ID"),
 			},

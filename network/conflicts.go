@@ -22,8 +22,8 @@ var (
 	ErrPoolOverlap = errors.New("pools overlap")
 )
 
-// Conflict returns what is wrong with n beside those of others that are older.
-func Conflict(n *Network, others []*Network) error {
+// CheckConflict returns what is wrong with n beside those of others that are older.
+func CheckConflict(n *Network, others []*Network) error {
 	nets := make([]*Network, 0, len(others)+1)
 	for _, o := range others {
 		if o.Ref != n.Ref {
@@ -50,24 +50,24 @@ func Conflicts(nets []*Network) map[Ref]error {
 		return 0
 	})
 	refused := map[Ref]error{}
-	t := tenancy{names: map[string]holder{}, links: map[Link][]*Network{}, segments: map[segment][]*Network{}}
+	t := conflictIndex{names: map[string]namedLink{}, links: map[Link][]*Network{}, segments: map[segment][]*Network{}}
 	for _, n := range byAge {
-		if err := t.admit(n); err != nil {
+		if err := t.add(n); err != nil {
 			refused[n.Ref] = err
 		}
 	}
 	return refused
 }
 
-// tenancy is who has which link names, links and segments, oldest first.
-type tenancy struct {
-	names    map[string]holder
+// conflictIndex is who has which link names, links and segments, oldest first.
+type conflictIndex struct {
+	names    map[string]namedLink
 	links    map[Link][]*Network
 	segments map[segment][]*Network
 }
 
-// holder is the link that a name is for, and the oldest network on it.
-type holder struct {
+// namedLink is the link that a name is for, and the oldest network on it.
+type namedLink struct {
 	link  Link
 	owner *Network
 }
@@ -79,8 +79,8 @@ type segment struct {
 	vlan, vxlan  int
 }
 
-// admit adds n, or says why it does not go with what is there.
-func (t *tenancy) admit(n *Network) error {
+// add adds n, or says why it does not go with what is there.
+func (t *conflictIndex) add(n *Network) error {
 	link, hasLink := n.Link()
 	if hasLink {
 		if err := t.checkLink(n, link); err != nil {
@@ -90,27 +90,27 @@ func (t *tenancy) admit(n *Network) error {
 	seg, hasSegment := n.segment()
 	if hasSegment {
 		for _, o := range t.segments[seg] {
-			if err := overlap(n, o); err != nil {
+			if err := checkPoolOverlap(n, o); err != nil {
 				return err
 			}
 		}
 		t.segments[seg] = append(t.segments[seg], n)
 	}
 	if hasLink {
-		t.take(n, link)
+		t.record(n, link)
 	}
 	return nil
 }
 
 // checkLink: older networks on the same link come first, then those on another
 // link that has one of the names.
-func (t *tenancy) checkLink(n *Network, link Link) error {
+func (t *conflictIndex) checkLink(n *Network, link Link) error {
 	if !link.IsNIC() && n.LinkName() == n.Device {
-		return n.conflict(ErrLinkTaken, field.NewPath("spec", "NetworkID"), n.ID,
+		return n.conflictError(ErrLinkTaken, field.NewPath("spec", "NetworkID"), n.ID,
 			"%s would name its link %q as the NIC below it: use another NetworkID", n.Ref, n.Device)
 	}
 	for _, o := range t.links[link] {
-		if err := shareParent(n, o, link); err != nil {
+		if err := checkSharedParent(n, o, link); err != nil {
 			return err
 		}
 	}
@@ -125,8 +125,8 @@ func (t *tenancy) checkLink(n *Network, link Link) error {
 			if name == n.Device {
 				path, value = optionPath("host_device"), n.Device
 			}
-			return n.conflict(ErrLinkTaken, path, value, "%s would use %q as %s, and %s has it as %s: use another NetworkID or device",
-				n.Ref, name, want, n.nameOf(taken.owner), taken.link)
+			return n.conflictError(ErrLinkTaken, path, value, "%s would use %q as %s, and %s has it as %s: use another NetworkID or device",
+				n.Ref, name, want, n.visibleName(taken.owner), taken.link)
 		}
 	}
 	return nil
@@ -135,53 +135,53 @@ func (t *tenancy) checkLink(n *Network, link Link) error {
 // modePassthru is the MACVLAN mode that takes the parent for one interface.
 const modePassthru = "passthru"
 
-// shareParent says why n cannot be on the link of the older network o.
-func shareParent(n, o *Network, link Link) error {
+// checkSharedParent says why n cannot be on the link of the older network o.
+func checkSharedParent(n, o *Network, link Link) error {
 	if n.Device != o.Device {
-		return n.conflict(ErrLinkTaken, optionPath("host_device"), n.Device, "%s wants %s on %s, and %s has it on %s: use host_device %s or another vxlan",
-			n.Ref, link, n.Device, n.nameOf(o), o.Device, o.Device)
+		return n.conflictError(ErrLinkTaken, optionPath("host_device"), n.Device, "%s wants %s on %s, and %s has it on %s: use host_device %s or another vxlan",
+			n.Ref, link, n.Device, n.visibleName(o), o.Device, o.Device)
 	}
 	if n.Delegates() || o.Delegates() {
 		return nil // how another plugin uses its parent is its own matter
 	}
 	switch {
 	case n.Type != o.Type:
-		return n.conflict(ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s is %s, and %s on the same parent %s is %s: use one NetworkType on a parent",
-			n.Ref, n.Type, n.nameOf(o), link, o.Type)
+		return n.conflictError(ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s is %s, and %s on the same parent %s is %s: use one NetworkType on a parent",
+			n.Ref, n.Type, n.visibleName(o), link, o.Type)
 	case n.Type == v1.TypeIPVLAN && n.Mode != o.Mode:
-		return n.conflict(ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s is IPVLAN in mode %q, and %s on the same parent %s in mode %q: use one mode on a parent",
-			n.Ref, n.Mode, n.nameOf(o), link, o.Mode)
+		return n.conflictError(ErrParentShared, field.NewPath("spec", "NetworkType"), n.Type, "%s is IPVLAN in mode %q, and %s on the same parent %s in mode %q: use one mode on a parent",
+			n.Ref, n.Mode, n.visibleName(o), link, o.Mode)
 	case n.Trunk != o.Trunk:
-		return n.conflict(ErrParentShared, optionPath("trunk"), n.Trunk, "%s and %s are both on %s, which passes VLAN tags of all Pods or of none: use the same trunk, another device or a VLAN",
-			n.Ref, n.nameOf(o), link)
+		return n.conflictError(ErrParentShared, optionPath("trunk"), n.Trunk, "%s and %s are both on %s, which passes VLAN tags of all Pods or of none: use the same trunk, another device or a VLAN",
+			n.Ref, n.visibleName(o), link)
 	case n.Mode == modePassthru || o.Mode == modePassthru:
-		return n.conflict(ErrParentShared, optionPath("host_device"), n.Device, "%s and %s are both on %s, and a passthru network has its parent to itself: use another device or VLAN",
-			n.Ref, n.nameOf(o), link)
+		return n.conflictError(ErrParentShared, optionPath("host_device"), n.Device, "%s and %s are both on %s, and a passthru network has its parent to itself: use another device or VLAN",
+			n.Ref, n.visibleName(o), link)
 	}
 	return nil
 }
 
-// overlap says why the pools of n and the older network o on the same segment
+// checkPoolOverlap says why the pools of n and the older network o on the same segment
 // could give one address twice. Disjoint pools of one subnet are fine.
-func overlap(n, o *Network) error {
+func checkPoolOverlap(n, o *Network) error {
 	for _, pair := range []struct {
 		field   string
 		ours, s *Subnet
 	}{{"allocation_pool", n.V4, o.V4}, {"allocation_pool_v6", n.V6, o.V6}} {
-		if pair.ours == nil || pair.s == nil || !pair.ours.overlaps(pair.s) {
+		if pair.ours == nil || pair.s == nil || !pair.ours.poolOverlaps(pair.s) {
 			continue
 		}
 		ours := fmt.Sprintf("%s-%s", pair.ours.Start, pair.ours.End)
-		return n.conflict(ErrPoolOverlap, optionPath(pair.field), ours, "%s of %s is %s, and %s on the same segment has %s-%s: use disjoint pools",
-			pair.field, n.Ref, ours, n.nameOf(o), pair.s.Start, pair.s.End)
+		return n.conflictError(ErrPoolOverlap, optionPath(pair.field), ours, "%s of %s is %s, and %s on the same segment has %s-%s: use disjoint pools",
+			pair.field, n.Ref, ours, n.visibleName(o), pair.s.Start, pair.s.End)
 	}
 	return nil
 }
 
-func (t *tenancy) take(n *Network, link Link) {
+func (t *conflictIndex) record(n *Network, link Link) {
 	claim := func(name string) {
 		if _, ok := t.names[name]; !ok {
-			t.names[name] = holder{link: linkNamed(name, n, link), owner: n}
+			t.names[name] = namedLink{link: linkNamed(name, n, link), owner: n}
 		}
 	}
 	claim(n.LinkName())

@@ -53,7 +53,7 @@ func TestConflictNamesNoOthers(t *testing.T) {
 			older := &network.Network{Ref: tc.older, ID: "a", Type: v1.TypeIPVLAN, Device: "ens4", AllowedTenants: tc.allowed, Created: time.Unix(1, 0)}
 			younger := &network.Network{Ref: tc.younger, ID: "a", Type: v1.TypeIPVLAN, Device: "ens4"}
 			set(older, younger)
-			err := network.Conflict(younger, []*network.Network{older})
+			err := network.CheckConflict(younger, []*network.Network{older})
 			if err == nil {
 				t.Fatalf("%s/%s: no conflict", name, way)
 			}

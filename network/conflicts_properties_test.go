@@ -149,7 +149,7 @@ func TestLinkNamesFit(t *testing.T) {
 			o.VXLAN = rapid.Int32Range(1, 16777214).Draw(t, "vni")
 		}
 		id := rapid.StringMatching(`[A-Za-z0-9._-]{1,12}`).Draw(t, "NetworkID")
-		n, err := network.From(&v1.ClusterNetwork{Spec: v1.NetworkSpec{NetworkID: id, Options: o}})
+		n, err := network.FromObject(&v1.ClusterNetwork{Spec: v1.NetworkSpec{NetworkID: id, Options: o}})
 		if err == nil && len(n.LinkName()) > 15 {
 			t.Errorf("link name %q has %d bytes", n.LinkName(), len(n.LinkName()))
 		}

@@ -20,7 +20,7 @@ func aged(tb testing.TB, specs ...string) []*network.Network {
 	tb.Helper()
 	nets := make([]*network.Network, len(specs))
 	for i, spec := range specs {
-		n, err := network.From(object(tb, v1.KindClusterNetwork, spec))
+		n, err := network.FromObject(object(tb, v1.KindClusterNetwork, spec))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestConflicts(t *testing.T) {
 			got := network.Conflicts(nets)
 			checkRefusals(t, tc.reason, got, tc.want, tc.says)
 			for _, n := range nets {
-				if err := network.Conflict(n, nets); !errors.Is(err, tc.want[n.Ref.Name]) {
+				if err := network.CheckConflict(n, nets); !errors.Is(err, tc.want[n.Ref.Name]) {
 					t.Errorf("%s\nConflict(%s): got %v, want %v", tc.reason, n.Ref, err, tc.want[n.Ref.Name])
 				}
 			}

@@ -25,7 +25,7 @@ func FuzzFromAttachment(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, config string) {
-		n, err := network.FromAttachment(&metav1.ObjectMeta{Namespace: "ns", Name: "net"}, config)
+		n, err := network.FromNetworkAttachmentDefinition(&metav1.ObjectMeta{Namespace: "ns", Name: "net"}, config)
 		switch {
 		case err != nil:
 			if !errors.Is(err, network.ErrInvalid) || n != nil {
@@ -62,7 +62,7 @@ func FuzzTenantConfig(f *testing.F) {
 			}
 			return
 		}
-		tenancy.Serves(map[string]string{"a": "b"})
+		tenancy.AppliesTo(map[string]string{"a": "b"})
 		for _, d := range tenancy.Devices {
 			if d.Name == "" || len(d.VLANs) > 0 && len(d.VXLANs) > 0 {
 				t.Errorf("FromTenantConfig(%s): device %+v", text, d)

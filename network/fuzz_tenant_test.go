@@ -28,7 +28,7 @@ func FuzzParseAssignment(f *testing.F) {
 		if a.String() != text {
 			t.Errorf("ParseAssignment(%q) is written %q", text, a)
 		}
-		p := a.Place.Parent()
+		p := a.Slot.Parent()
 		if p.VLAN < 0 || p.VLAN > 4094 || p.VXLAN < 0 || p.VXLAN > 16777214 || p.VLAN != 0 && p.VXLAN != 0 || p.Device != "" && p.DevicePool != "" {
 			t.Errorf("ParseAssignment(%q): %+v", text, p)
 		}

@@ -73,7 +73,7 @@ func FuzzSubnet(f *testing.F) {
 		if dst != "" {
 			o.Routes = map[string]v1.Gateway{dst: v1.Gateway(gw)}
 		}
-		n, err := network.From(&v1.DanmNet{Spec: v1.NetworkSpec{NetworkID: "n", Options: o}})
+		n, err := network.FromObject(&v1.DanmNet{Spec: v1.NetworkSpec{NetworkID: "n", Options: o}})
 		if err != nil {
 			if !errors.Is(err, network.ErrInvalid) || n != nil {
 				t.Errorf("From: got %v, %v", n, err)
@@ -103,7 +103,7 @@ func FuzzNames(f *testing.F) {
 	f.Add("../x", "a/b", "9", "a b")
 	f.Add("a..b", "IPVLAN", "e-_", "ens4.100")
 	f.Fuzz(func(t *testing.T, id, backend, containerPrefix, device string) {
-		n, err := network.From(&v1.DanmNet{Spec: v1.NetworkSpec{
+		n, err := network.FromObject(&v1.DanmNet{Spec: v1.NetworkSpec{
 			NetworkID: id, NetworkType: backend, Options: v1.NetworkOptions{Prefix: containerPrefix, Device: device},
 		}})
 		if err != nil {

@@ -70,8 +70,8 @@ func DefaultRequest(n *Network) InterfaceRequest {
 	}
 }
 
-// PodAnnotations are the annotations that ask for interfaces, the newer first.
-func PodAnnotations() []string {
+// InterfaceAnnotations are the annotations that ask for interfaces, the newer first.
+func InterfaceAnnotations() []string {
 	return []string{v1.InterfacesAnnotation, v1.LegacyInterfacesAnnotation}
 }
 

@@ -60,11 +60,11 @@ func (v ipVersion) parsePrefix(s string) (netip.Prefix, bool) {
 	return p.Masked(), true
 }
 
-// first returns the lowest address of a masked prefix.
-func first(p netip.Prefix) netip.Addr { return p.Masked().Addr() }
+// firstAddr returns the lowest address of a masked prefix.
+func firstAddr(p netip.Prefix) netip.Addr { return p.Masked().Addr() }
 
-// last returns the highest address of a prefix.
-func last(p netip.Prefix) netip.Addr {
+// lastAddr returns the highest address of a prefix.
+func lastAddr(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for i := range b {
 		switch host := (i+1)*8 - p.Bits(); {

@@ -15,9 +15,9 @@ import (
 // CEL rules of api/v1 have the same expressions; the daemon must not rely on the
 // object having passed them.
 var (
-	hostName     = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
-	prefixName   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,13}$`)
-	nicCharacter = regexp.MustCompile(`^[^/:\pZ\pC]+$`)
+	hostSafeName        = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+	prefixPattern       = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,13}$`)
+	interfaceCharacters = regexp.MustCompile(`^[^/:\pZ\pC]+$`)
 )
 
 const (
@@ -29,21 +29,21 @@ const (
 	defaultPrefix = "eth"
 )
 
-const hostNameRule = `use 1 to 63 letters, digits, "_", "." or "-", the first and the last a letter or digit`
+const hostSafeNameRule = `use 1 to 63 letters, digits, "_", "." or "-", the first and the last a letter or digit`
 
-// validNIC reports whether the kernel takes name for a link (dev_valid_name in
+// validInterfaceName reports whether the kernel takes name for a link (dev_valid_name in
 // net/core/dev.c).
-func validNIC(name string) bool {
-	return len(name) <= maxLinkName && name != "." && name != ".." && utf8.ValidString(name) && nicCharacter.MatchString(name)
+func validInterfaceName(name string) bool {
+	return len(name) <= maxLinkName && name != "." && name != ".." && utf8.ValidString(name) && interfaceCharacters.MatchString(name)
 }
 
 // Schemes of naming a Pod's interfaces, the values of the CNI configuration's
 // namingScheme.
 const (
-	// SchemeIndexed names an interface <container_prefix><index>.
-	SchemeIndexed = ""
-	// SchemeLegacy takes container_prefix itself, as DANM's legacy scheme does.
-	SchemeLegacy = "legacy"
+	// NamingSchemeIndexed names an interface <container_prefix><index>.
+	NamingSchemeIndexed = ""
+	// NamingSchemeLegacy takes container_prefix itself, as DANM's legacy scheme does.
+	NamingSchemeLegacy = "legacy"
 )
 
 // InterfaceNames names the interfaces of a Pod, given the container_prefix of
@@ -51,8 +51,8 @@ const (
 // whatever its network says: the runtime looks for that one. A name over 15
 // bytes, invalid or there twice is an *InvalidError.
 func InterfaceNames(scheme, ifName string, prefixes []string) ([]string, error) {
-	if scheme != SchemeIndexed && scheme != SchemeLegacy {
-		return nil, fmt.Errorf("name interfaces: %w: naming scheme %q: use %q or %q", ErrInvalid, scheme, SchemeIndexed, SchemeLegacy)
+	if scheme != NamingSchemeIndexed && scheme != NamingSchemeLegacy {
+		return nil, fmt.Errorf("name interfaces: %w: naming scheme %q: use %q or %q", ErrInvalid, scheme, NamingSchemeIndexed, NamingSchemeLegacy)
 	}
 	var f faults
 	path := field.NewPath("interfaces")
@@ -60,7 +60,7 @@ func InterfaceNames(scheme, ifName string, prefixes []string) ([]string, error) 
 	owners := map[string]int{}
 	for i, prefix := range prefixes {
 		names[i] = interfaceName(scheme, ifName, prefix, i)
-		if !validNIC(names[i]) {
+		if !validInterfaceName(names[i]) {
 			f.invalid(path.Index(i), names[i], `is the name of an interface: use a container_prefix that makes at most 15 bytes without "/", ":" or white space`)
 		}
 		if owner, taken := owners[names[i]]; taken {
@@ -82,7 +82,7 @@ func interfaceName(scheme, ifName, prefix string, index int) string {
 	switch {
 	case index == 0:
 		return ifName
-	case scheme == SchemeLegacy:
+	case scheme == NamingSchemeLegacy:
 		return prefix
 	}
 	return prefix + strconv.Itoa(index)

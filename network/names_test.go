@@ -24,13 +24,13 @@ func TestInterfaceNames(t *testing.T) {
 		"First":      {reason: "The runtime looks for CNI_IFNAME.", ifName: "eth0", prefixes: []string{"blue"}, want: []string{"eth0"}},
 		"Indexed":    {reason: "Prefix and place in the list.", ifName: "eth0", prefixes: []string{"eth", "blue", "", "eth"}, want: []string{"eth0", "blue1", "eth2", "eth3"}},
 		"SamePrefix": {reason: "The index tells them apart.", ifName: "eth0", prefixes: []string{"a", "a", "a"}, want: []string{"eth0", "a1", "a2"}},
-		"Legacy":     {reason: "The prefix is the name.", scheme: network.SchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "red"}, want: []string{"eth0", "blue", "red"}},
+		"Legacy":     {reason: "The prefix is the name.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "red"}, want: []string{"eth0", "blue", "red"}},
 		"LegacyTwice": {
-			reason: "Two networks with one prefix.", scheme: network.SchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "blue"},
+			reason: "Two networks with one prefix.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"eth", "blue", "blue"},
 			refused: []string{"interfaces[2]:", `"blue"`, "interface 1"},
 		},
 		"LegacyDefault": {
-			reason: "Two networks without a prefix.", scheme: network.SchemeLegacy, ifName: "eth0", prefixes: []string{"", "", ""},
+			reason: "Two networks without a prefix.", scheme: network.NamingSchemeLegacy, ifName: "eth0", prefixes: []string{"", "", ""},
 			refused: []string{"interfaces[2]:", `"eth"`},
 		},
 		"IndexMakesOther": {

@@ -14,13 +14,13 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-func TestFromAttachment(t *testing.T) {
+func TestFromNetworkAttachmentDefinition(t *testing.T) {
 	t.Parallel()
 	created := time.Unix(7, 0)
 	meta := &metav1.ObjectMeta{Namespace: "red", Name: "storage", UID: "u", Generation: 3, CreationTimestamp: metav1.NewTime(created)}
 	asks := func(change func(*network.Network)) *network.Network {
 		n := &network.Network{
-			Ref: network.Ref{Kind: network.KindAttachment, Namespace: "red", Name: "storage"}, UID: "u", Generation: 3, Created: created,
+			Ref: network.Ref{Kind: network.KindNetworkAttachmentDefinition, Namespace: "red", Name: "storage"}, UID: "u", Generation: 3, Created: created,
 			Type: "macvlan", Device: "ens4", Prefix: "eth",
 		}
 		change(n)
@@ -60,7 +60,7 @@ func TestFromAttachment(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := network.FromAttachment(meta, tc.config)
+			got, err := network.FromNetworkAttachmentDefinition(meta, tc.config)
 			if tc.wrong != "" {
 				if !errors.Is(err, network.ErrInvalid) || !strings.Contains(err.Error(), tc.wrong) || !strings.Contains(err.Error(), "red/storage") {
 					t.Errorf("%s: got %v, want an error that says %q", tc.reason, err, tc.wrong)
@@ -85,7 +85,7 @@ func TestFromAttachment(t *testing.T) {
 func TestAttachmentsBesideNetworks(t *testing.T) {
 	t.Parallel()
 	read := func(namespace, config string) *network.Network {
-		n, err := network.FromAttachment(&metav1.ObjectMeta{Namespace: namespace, Name: "n", CreationTimestamp: metav1.NewTime(time.Unix(9, 0))}, config)
+		n, err := network.FromNetworkAttachmentDefinition(&metav1.ObjectMeta{Namespace: namespace, Name: "n", CreationTimestamp: metav1.NewTime(time.Unix(9, 0))}, config)
 		if err != nil {
 			t.Fatal(err)
 		}

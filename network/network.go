@@ -205,18 +205,18 @@ func (n *Network) segment() (segment, bool) {
 	return s, n.Device != "" || n.DevicePool != ""
 }
 
-// nameOf names another network in a message about n. The message is for those who may read
+// visibleName names another network in a message about n. The message is for those who may read
 // n: of a network in a namespace these are its tenants, who see neither the networks of
 // other namespaces nor ClusterNetworks that are not for them.
-func (n *Network) nameOf(o *Network) string {
+func (n *Network) visibleName(o *Network) string {
 	if n.Ref.Namespace == "" || o.Allows(n.Ref.Namespace) {
 		return o.Ref.String()
 	}
 	return "a network that is not for this namespace"
 }
 
-// conflict is a refusal of n that names the field with which it is in the way.
-func (n *Network) conflict(sort error, path *field.Path, value any, rule string, args ...any) error {
+// conflictError is a refusal of n that names the field with which it is in the way.
+func (n *Network) conflictError(sort error, path *field.Path, value any, rule string, args ...any) error {
 	text := sort.Error() + ": " + fmt.Sprintf(rule, args...)
 	return &InvalidError{Subject: n.Ref.String(), Faults: field.ErrorList{field.Invalid(path, value, text)}, Err: sort}
 }
@@ -236,7 +236,7 @@ type Subnet struct {
 
 func (s *Subnet) inPool(a netip.Addr) bool { return !a.Less(s.Start) && !s.End.Less(a) }
 
-func (s *Subnet) overlaps(o *Subnet) bool {
+func (s *Subnet) poolOverlaps(o *Subnet) bool {
 	return !s.End.Less(o.Start) && !o.End.Less(s.Start)
 }
 
@@ -244,9 +244,9 @@ func (s *Subnet) isGateway(a netip.Addr) bool {
 	return slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Gateway == a })
 }
 
-// HasStatic reports whether the network lets a Pod name this address of the subnet.
+// AllowsStatic reports whether the network lets a Pod name this address of the subnet.
 // Reserved addresses are another matter.
-func (s *Subnet) HasStatic(a netip.Addr) bool {
+func (s *Subnet) AllowsStatic(a netip.Addr) bool {
 	return s.Static == nil || slices.ContainsFunc(s.Static, func(r AddrRange) bool {
 		return !a.Less(r.Start) && !r.End.Less(a)
 	})

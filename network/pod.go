@@ -29,17 +29,17 @@ func CheckPod(namespace, scheme string, annotations map[string]string, look func
 	for i, r := range requests {
 		n := look(r.Ref(namespace))
 		if n == nil || n.Deleting {
-			c.absent(i, r.Ref(namespace), n != nil)
+			c.warnMissing(i, r.Ref(namespace), n != nil)
 			prefixes[i] = fmt.Sprintf("?%d-", i) // nobody knows yet, so it is not twice either
 			continue
 		}
 		prefixes[i] = n.Prefix
-		c.collect(i, n.Permit(namespace, r))
-		c.collect(i, n.permitBesideNodes(r, node))
-		c.assigned(i, n)
+		c.addFaults(i, n.CheckRequest(namespace, r))
+		c.addFaults(i, n.checkNodeAddresses(r, node))
+		c.warnUnassigned(i, n)
 	}
 	_, err = InterfaceNames(scheme, firstInterface, prefixes)
-	c.names(err)
+	c.addNameFaults(err)
 	return c.warnings, c.faults.err("")
 }
 
@@ -50,8 +50,8 @@ type podCheck struct {
 	warnings []string
 }
 
-// absent warns of a network that the Pod will wait for.
-func (c *podCheck) absent(i int, ref Ref, deleting bool) {
+// warnMissing warns of a network that the Pod will wait for.
+func (c *podCheck) warnMissing(i int, ref Ref, deleting bool) {
 	why := "does not exist yet"
 	if deleting {
 		why = "is being deleted"
@@ -59,9 +59,9 @@ func (c *podCheck) absent(i int, ref Ref, deleting bool) {
 	c.warnings = append(c.warnings, fmt.Sprintf("%s: %s %s: the Pod waits for it", c.path.Index(i), ref, why))
 }
 
-// collect takes over the faults of one interface. Those of the network itself are
+// addFaults takes over the faults of one interface. Those of the network itself are
 // told at the key that names it.
-func (c *podCheck) collect(i int, err error) {
+func (c *podCheck) addFaults(i int, err error) {
 	invalid, ok := errors.AsType[*InvalidError](err)
 	if !ok {
 		return
@@ -77,15 +77,15 @@ func (c *podCheck) collect(i int, err error) {
 	}
 }
 
-// assigned warns of a tenant's network that nothing was assigned to.
-func (c *podCheck) assigned(i int, n *Network) {
-	if err := n.Assigned(); err != nil {
+// warnUnassigned warns of a tenant's network that nothing was assigned to.
+func (c *podCheck) warnUnassigned(i int, n *Network) {
+	if err := n.CheckAssignment(); err != nil {
 		c.warnings = append(c.warnings, fmt.Sprintf("%s: %v: the Pod waits until that is mended", c.path.Index(i), err))
 	}
 }
 
-// names takes over what is wrong with the names of the interfaces.
-func (c *podCheck) names(err error) {
+// addNameFaults takes over what is wrong with the names of the interfaces.
+func (c *podCheck) addNameFaults(err error) {
 	invalid, ok := errors.AsType[*InvalidError](err)
 	if !ok {
 		return

@@ -28,7 +28,7 @@ func podNetworks(t *testing.T) func(network.Ref) *network.Network {
 		if !ok {
 			return nil
 		}
-		n, err := network.From(object(t, ref.Kind, text))
+		n, err := network.FromObject(object(t, ref.Kind, text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestCheckPod(t *testing.T) {
 		"Node":        {reason: "A node's own.", value: `[{"clusterNetwork": "storage", "ip": "10.0.0.7"}, {"clusterNetwork": "storage", "ip": "10.0.0.77/24"}]`, refused: []string{"[1].ip", `"10.0.0.77"`, "is a node's own"}},
 		"NoSubnet":    {reason: "Nothing to take from.", value: `[{"clusterNetwork": "storage", "ip6": "dynamic"}]`, refused: []string{"[0].ip6", "no net6"}},
 		"LongName":    {reason: "16 bytes.", value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}, {"clusterNetwork": "long"}]`, refused: []string{"[danm.io/interfaces][10]", "abcdefghijklmn10", "15 bytes"}},
-		"Twice":       {reason: "Legacy names have no index.", scheme: network.SchemeLegacy, value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}]`, refused: []string{"[danm.io/interfaces][2]", "stor", "interface 1 already"}},
+		"Twice":       {reason: "Legacy names have no index.", scheme: network.NamingSchemeLegacy, value: `[{"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}, {"clusterNetwork": "storage"}]`, refused: []string{"[danm.io/interfaces][2]", "stor", "interface 1 already"}},
 		"ToCome":      {reason: "May be created later.", value: `[{"clusterNetwork": "later"}, {"network": "later"}]`, warned: []string{"[0]", "ClusterNetwork/later does not exist yet", "DanmNet/ns/later"}},
 		"Going":       {reason: "May be made again.", value: `[{"clusterNetwork": "going"}]`, warned: []string{"ClusterNetwork/going is being deleted"}},
 		"OtherNS":     {reason: "No reference reaches into another namespace.", value: `[{"tenantNetwork": "other/own"}]`, refused: []string{"[0].tenantNetwork", "other/own"}},

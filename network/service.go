@@ -23,7 +23,7 @@ type ServiceRequest struct {
 }
 
 // ServiceAnnotations are the keys of the annotations without their prefix.
-func serviceKeys() []struct{ key, kind string } {
+func serviceAnnotationKeys() []struct{ key, kind string } {
 	return []struct{ key, kind string }{
 		{"clusterNetwork", v1.KindClusterNetwork}, {"network", v1.KindDanmNet}, {"tenantNetwork", v1.KindTenantNetwork},
 	}
@@ -46,7 +46,7 @@ func ParseService(namespace string, annotations map[string]string, selecting boo
 		return "", annotationPrefixes()[0] + key, false
 	}
 	r := &ServiceRequest{}
-	for _, k := range serviceKeys() {
+	for _, k := range serviceAnnotationKeys() {
 		value, full, ok := get(k.key)
 		if !ok {
 			continue

@@ -14,8 +14,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// From is FromClusterNetwork, FromTenantNetwork or FromDanmNet, by obj's type.
-func From(obj metav1.Object) (*Network, error) {
+// FromObject is FromClusterNetwork, FromTenantNetwork or FromDanmNet, by obj's type.
+func FromObject(obj metav1.Object) (*Network, error) {
 	switch o := obj.(type) {
 	case *v1.ClusterNetwork:
 		return FromClusterNetwork(o)
@@ -69,12 +69,12 @@ func fromSpec(kind string, meta *metav1.ObjectMeta, spec *v1.NetworkSpec) (*Netw
 }
 
 func checkNames(f *faults, path *field.Path, spec *v1.NetworkSpec) {
-	if !hostName.MatchString(spec.NetworkID) {
-		f.invalid(path.Child("NetworkID"), spec.NetworkID, "names a link or a file on the nodes: "+hostNameRule)
+	if !hostSafeName.MatchString(spec.NetworkID) {
+		f.invalid(path.Child("NetworkID"), spec.NetworkID, "names a link or a file on the nodes: "+hostSafeNameRule)
 	}
-	if spec.NetworkType != "" && !hostName.MatchString(spec.NetworkType) {
+	if spec.NetworkType != "" && !hostSafeName.MatchString(spec.NetworkType) {
 		f.invalid(path.Child("NetworkType"), spec.NetworkType,
-			"is ipvlan, macvlan, sriov or the name of a CNI plugin: "+hostNameRule)
+			"is ipvlan, macvlan, sriov or the name of a CNI plugin: "+hostSafeNameRule)
 	}
 }
 
@@ -119,7 +119,7 @@ func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
 
 func checkParent(f *faults, path *field.Path, n *Network) {
 	device, pool := path.Child("host_device"), path.Child("device_pool")
-	if n.Device != "" && !validNIC(n.Device) {
+	if n.Device != "" && !validInterfaceName(n.Device) {
 		f.invalid(device, n.Device, `is the name of a NIC: use at most 15 bytes without "/", ":" or white space`)
 	}
 	if utf8.RuneCountInString(n.DevicePool) > maxPool {
@@ -184,7 +184,7 @@ func checkTrunk(f *faults, spec *field.Path, n *Network) {
 }
 
 func checkNumbers(f *faults, path *field.Path, n *Network) {
-	if !prefixName.MatchString(n.Prefix) {
+	if !prefixPattern.MatchString(n.Prefix) {
 		f.invalid(path.Child("container_prefix"), n.Prefix,
 			`begins the names of interfaces: use a letter, then at most 13 letters, digits, "_" or "-"`)
 	}
@@ -253,6 +253,6 @@ func backendType(written string) string {
 	return written
 }
 
-// TypeOf returns the type of a spec as Network.Type has it; the spec need not be
+// BackendTypeOf returns the type of a spec as Network.Type has it; the spec need not be
 // valid.
-func TypeOf(s *v1.NetworkSpec) string { return backendType(s.NetworkType) }
+func BackendTypeOf(s *v1.NetworkSpec) string { return backendType(s.NetworkType) }

@@ -22,17 +22,17 @@ func TestRules(t *testing.T) {
 		if tc.SchemaOnly {
 			continue
 		}
-		for _, kind := range tc.On() {
+		for _, kind := range tc.ApplicableKinds() {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				n, err := network.From(object(t, kind, tc.Spec))
+				n, err := network.FromObject(object(t, kind, tc.Spec))
 				checkAnswer(t, tc, n, err)
 			})
 		}
 	}
 }
 
-func checkAnswer(t *testing.T, tc networktest.Case, n *network.Network, err error) {
+func checkAnswer(t *testing.T, tc networktest.RuleCase, n *network.Network, err error) {
 	t.Helper()
 	if len(tc.Refused) == 0 {
 		if err != nil || n == nil {

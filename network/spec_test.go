@@ -141,7 +141,7 @@ Options:
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := network.From(object(t, tc.kind, tc.spec))
+			got, err := network.FromObject(object(t, tc.kind, tc.spec))
 			if err != nil {
 				t.Fatalf("%s\nFrom: %v", tc.reason, err)
 			}
@@ -159,7 +159,7 @@ func TestFromMetadata(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: created, DeletionTimestamp: &created},
 		Spec:       v1.NetworkSpec{NetworkID: "n", AllowedTenants: []string{"a"}},
 	}
-	n, err := network.From(o)
+	n, err := network.FromObject(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestFromMetadata(t *testing.T) {
 
 func TestFromOtherKind(t *testing.T) {
 	t.Parallel()
-	if n, err := network.From(&corev1.Pod{}); !errors.Is(err, network.ErrInvalid) {
+	if n, err := network.FromObject(&corev1.Pod{}); !errors.Is(err, network.ErrInvalid) {
 		t.Errorf("From(Pod): got %v, %v, want ErrInvalid", n, err)
 	}
 }
@@ -182,7 +182,7 @@ func TestFromOtherKind(t *testing.T) {
 // A user repairs all faults at once.
 func TestFromNamesEveryFault(t *testing.T) {
 	t.Parallel()
-	_, err := network.From(object(t, v1.KindDanmNet, `{NetworkID: ../x, NetworkType: a/b, AllowedTenants: [a], Options: {
+	_, err := network.FromObject(object(t, v1.KindDanmNet, `{NetworkID: ../x, NetworkType: a/b, AllowedTenants: [a], Options: {
 		vlan: 4095, vxlan: -1, host_device: "a b", device_pool: p, container_prefix: 1, mtu: 1, rt_tables: 254,
 		cidr: x, net6: y, allocation_pool: {start: x}, allocation_pool_v6: {cidr: z}, routes: {a: b}, routes6: {c: d}}}`))
 	var invalid *network.InvalidError
@@ -227,7 +227,7 @@ func TestFromBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tc.spec.NetworkID = "net"
-			_, err := network.From(&v1.ClusterNetwork{Spec: tc.spec})
+			_, err := network.FromObject(&v1.ClusterNetwork{Spec: tc.spec})
 			if err == nil || !strings.Contains(err.Error(), "spec."+tc.path+": ") {
 				t.Errorf("%s\nFrom: got %.200v, want a fault at spec.%s", tc.reason, err, tc.path)
 			}
@@ -263,7 +263,7 @@ func TestEmptyStaticPoolStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, n := range map[string]*network.Network{"read": n, "kept": &kept} {
-		if n.V4.HasStatic(netip.MustParseAddr("10.0.0.9")) {
+		if n.V4.AllowsStatic(netip.MustParseAddr("10.0.0.9")) {
 			t.Errorf("%s: %+v allows a static address", name, n.V4)
 		}
 	}

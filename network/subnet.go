@@ -27,7 +27,7 @@ type subnetOptions struct {
 func optionsV4(o *v1.NetworkOptions) subnetOptions {
 	so := subnetOptions{
 		ip: ipv4, cidrField: "cidr", poolField: "allocation_pool", routes: "routes",
-		cidr: o.CIDR, dsts: plain(o.Routes),
+		cidr: o.CIDR, dsts: toStrings(o.Routes),
 	}
 	if o.Pool != nil {
 		so.pool = *o.Pool
@@ -38,7 +38,7 @@ func optionsV4(o *v1.NetworkOptions) subnetOptions {
 func optionsV6(o *v1.NetworkOptions) subnetOptions {
 	so := subnetOptions{
 		ip: ipv6, cidrField: "net6", poolField: "allocation_pool_v6", routes: "routes6",
-		cidr: o.Net6, dsts: plain(o.Routes6),
+		cidr: o.Net6, dsts: toStrings(o.Routes6),
 	}
 	if o.Pool6 != nil {
 		so.pool, so.poolCIDR = o.Pool6.IPPool, o.Pool6.CIDR
@@ -46,8 +46,8 @@ func optionsV6(o *v1.NetworkOptions) subnetOptions {
 	return so
 }
 
-// plain drops the type of the gateways.
-func plain[G ~string](routes map[string]G) map[string]string {
+// toStrings drops the type of the gateways.
+func toStrings[G ~string](routes map[string]G) map[string]string {
 	m := make(map[string]string, len(routes))
 	for dst, gw := range routes {
 		m[dst] = string(gw)
@@ -151,7 +151,7 @@ func defaultPool(ip ipVersion, subnet, part netip.Prefix, start, end netip.Addr)
 	if !part.IsValid() {
 		part = subnet
 	}
-	lo, hi := first(part), last(part)
+	lo, hi := firstAddr(part), lastAddr(part)
 	if ip.bits == ipv4.bits && hasBroadcast(part) {
 		lo, hi = lo.Next(), hi.Prev()
 	}
@@ -159,21 +159,21 @@ func defaultPool(ip ipVersion, subnet, part netip.Prefix, start, end netip.Addr)
 	case start.IsValid() && end.IsValid():
 		return start, end
 	case start.IsValid():
-		return start, later(start, hi)
+		return start, laterAddr(start, hi)
 	case end.IsValid():
-		return earlier(lo, end), end
+		return earlierAddr(lo, end), end
 	}
 	return lo, hi
 }
 
-func later(a, b netip.Addr) netip.Addr {
+func laterAddr(a, b netip.Addr) netip.Addr {
 	if a.Less(b) {
 		return b
 	}
 	return a
 }
 
-func earlier(a, b netip.Addr) netip.Addr {
+func earlierAddr(a, b netip.Addr) netip.Addr {
 	if b.Less(a) {
 		return b
 	}

@@ -42,7 +42,7 @@ func TestPoolDefaults(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n, err := network.From(object(t, v1.KindDanmNet, "{Options: {"+tc.options+"}}"))
+			n, err := network.FromObject(object(t, v1.KindDanmNet, "{Options: {"+tc.options+"}}"))
 			if err != nil {
 				t.Fatalf("%s\nFrom: %v", tc.reason, err)
 			}

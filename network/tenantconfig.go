@@ -16,8 +16,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// Tenancy is a TenantConfig that passed validation.
-type Tenancy struct {
+// TenantConfig is a TenantConfig that passed validation.
+type TenantConfig struct {
 	// Name of the TenantConfig.
 	Name string
 	// Devices that tenants may use, in the object's order.
@@ -63,9 +63,9 @@ const (
 
 // FromTenantConfig checks every rule that the object alone decides and returns
 // the model, or an *InvalidError with all faults.
-func FromTenantConfig(o *v1.TenantConfig) (*Tenancy, error) {
+func FromTenantConfig(o *v1.TenantConfig) (*TenantConfig, error) {
 	var f faults
-	t := &Tenancy{Name: o.Name, NetworkIDs: map[string]string{}}
+	t := &TenantConfig{Name: o.Name, NetworkIDs: map[string]string{}}
 	devices, ids := field.NewPath("hostDevices"), field.NewPath("networkIds")
 	if len(o.HostDevices) == 0 && len(o.NetworkIDs) == 0 {
 		f.required(devices, "hostDevices and networkIds are both empty, so tenants would get nothing: name a device in hostDevices, or a NetworkID in networkIds")
@@ -81,7 +81,7 @@ func FromTenantConfig(o *v1.TenantConfig) (*Tenancy, error) {
 	readNetworkIDs(&f, ids, o.NetworkIDs, t.NetworkIDs)
 	t.Selector = readSelector(&f, field.NewPath("namespaceSelector"), o.NamespaceSelector)
 	t.Subnets = readSubnets(&f, field.NewPath("subnets"), o.Subnets)
-	t.ClusterSubnets = readSubnets(&f, field.NewPath("clusterSubnets"), o.ClusterSubnets)
+	t.ClusterSubnets = readSubnets(&f, field.NewPath("clusterSubnets"), o.AllowedClusterSubnets)
 	t.Budgets = readBudgets(&f, field.NewPath("budgets"), o.Budgets)
 	if err := f.err("TenantConfig/" + o.Name); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func FromTenantConfig(o *v1.TenantConfig) (*Tenancy, error) {
 
 func readDevice(f *faults, path *field.Path, d *v1.HostDevice) TenantDevice {
 	td := TenantDevice{Name: d.Name}
-	if pool := strings.Contains(d.Name, "/"); !pool && !validNIC(d.Name) || pool && len(d.Name) > maxPool {
+	if pool := strings.Contains(d.Name, "/"); !pool && !validInterfaceName(d.Name) || pool && len(d.Name) > maxPool {
 		f.invalid(path.Child("name"), d.Name, `is the name of a NIC (at most 15 bytes without ":" or white space) or, with a "/", the resource of a device plugin`)
 	}
 	if (d.VNIType == "") != (d.VNIRange == "") {
@@ -142,14 +142,14 @@ func readNetworkIDs(f *faults, path *field.Path, written map[string]v1.TenantNet
 		f.list = append(f.list, field.TooMany(path, len(written), maxNetworkIDs))
 		return
 	}
-	ids := plain(written)
+	ids := toStrings(written)
 	for _, key := range sortedKeys(ids) {
 		id, backend := ids[key], backendType(key)
-		if !hostName.MatchString(key) {
-			f.invalid(path, key, "a key is a NetworkType: "+hostNameRule)
+		if !hostSafeName.MatchString(key) {
+			f.invalid(path, key, "a key is a NetworkType: "+hostSafeNameRule)
 		}
-		if !hostName.MatchString(id) {
-			f.invalid(path.Key(key), id, "is a NetworkID: "+hostNameRule)
+		if !hostSafeName.MatchString(id) {
+			f.invalid(path.Key(key), id, "is a NetworkID: "+hostSafeNameRule)
 		}
 		if ours := (&Network{Type: backend}); !ours.Delegates() && len(id) > maxLinkID {
 			f.invalid(path.Key(key), id, "a NetworkID for ipvlan, macvlan or sriov is borne by VLAN and VXLAN links: use at most 10 characters")
@@ -231,16 +231,16 @@ func readBudgets(f *faults, path *field.Path, written *v1.TenantBudgets) Budgets
 	return b
 }
 
-// Serves reports whether the TenantConfig is for namespaces with these labels.
-func (t *Tenancy) Serves(namespaceLabels map[string]string) bool {
+// AppliesTo reports whether the TenantConfig is for namespaces with these labels.
+func (t *TenantConfig) AppliesTo(namespaceLabels map[string]string) bool {
 	return t.Selector == nil || t.Selector.Matches(labels.Set(namespaceLabels))
 }
 
-// Untagged warns of a network that uses a NIC as it is while tenants have VLANs or VXLANs
+// UntaggedWarning warns of a network that uses a NIC as it is while tenants have VLANs or VXLANs
 // on it; "" when there is nothing to say. Its Pods can send packets with the addresses of
 // VTEPs if they have CAP_NET_RAW, as Pods have by default, and frames with any tag where a
 // node's kernel has no filter for them, or another plugin makes their interfaces.
-func (t *Tenancy) Untagged(n *Network) string {
+func (t *TenantConfig) UntaggedWarning(n *Network) string {
 	id, ok := n.Link()
 	if !ok || !id.IsNIC() || len(n.AllowedTenants) > 0 {
 		return ""

@@ -53,7 +53,7 @@ func TestFromTenantConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &network.Tenancy{
+	want := &network.TenantConfig{
 		Name: "tc",
 		Devices: []network.TenantDevice{
 			{Name: "ens4", VLANs: network.VNIRanges{{First: 7, Last: 7}, {First: 10, Last: 20}}},
@@ -113,7 +113,7 @@ func TestVNIRangesRoundTrip(t *testing.T) {
 	})
 }
 
-func TestUntagged(t *testing.T) {
+func TestUntaggedWarning(t *testing.T) {
 	t.Parallel()
 	tenancy, err := network.FromTenantConfig(&v1.TenantConfig{HostDevices: []v1.HostDevice{
 		{Name: "ens4", VNIType: "vlan", VNIRange: "1000-1099"}, {Name: "ens5", VNIType: "vxlan", VNIRange: "5000-5999"}, {Name: "ens6"},
@@ -141,7 +141,7 @@ func TestUntagged(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := tenancy.Untagged(&tc.net)
+			got := tenancy.UntaggedWarning(&tc.net)
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("%s: got %q, want it to say %q", tc.reason, got, tc.want)
 			}

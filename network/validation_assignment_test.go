@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-func TestAssigned(t *testing.T) {
+func TestCheckAssignment(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason, kind, spec, assigned string
@@ -86,11 +86,11 @@ func TestAssigned(t *testing.T) {
 			t.Parallel()
 			o := object(t, tc.kind, tc.spec)
 			o.SetAnnotations(map[string]string{v1.AssignedAnnotation: tc.assigned})
-			n, err := network.From(o)
+			n, err := network.FromObject(o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = n.Assigned()
+			err = n.CheckAssignment()
 			if (err != nil) != (tc.refused != nil) || err != nil && !errors.Is(err, network.ErrInvalid) {
 				t.Fatalf("%s\nAssigned: got %v", tc.reason, err)
 			}

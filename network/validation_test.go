@@ -23,7 +23,7 @@ func request(t *testing.T, entry string) network.InterfaceRequest {
 	return rs[0]
 }
 
-func TestPermit(t *testing.T) {
+func TestCheckRequest(t *testing.T) {
 	t.Parallel()
 	const (
 		dual     = `{Options: {cidr: 10.0.0.0/24, net6: "fd00::/64"}}`
@@ -95,11 +95,11 @@ func TestPermit(t *testing.T) {
 			if tc.kind == "" {
 				tc.kind = v1.KindClusterNetwork
 			}
-			n, err := network.From(object(t, tc.kind, tc.spec))
+			n, err := network.FromObject(object(t, tc.kind, tc.spec))
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = n.Permit(tc.namespace, request(t, tc.entry))
+			err = n.CheckRequest(tc.namespace, request(t, tc.entry))
 			if (err != nil) != (tc.refused != nil) || err != nil && !errors.Is(err, network.ErrInvalid) {
 				t.Fatalf("%s\nPermit: got %v", tc.reason, err)
 			}
@@ -137,7 +137,7 @@ func TestDefaultRequest(t *testing.T) {
 	for spec, want := range map[string][2]bool{
 		`{}`: {}, `{Options: {cidr: 10.0.0.0/24}}`: {true, false}, `{Options: {net6: "fd00::/64"}}`: {false, true},
 	} {
-		n, err := network.From(object(t, v1.KindClusterNetwork, spec))
+		n, err := network.FromObject(object(t, v1.KindClusterNetwork, spec))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestDefaultRequest(t *testing.T) {
 		if got := [2]bool{r.V4.Dynamic, r.V6.Dynamic}; got != want || r.Ref("any") != n.Ref {
 			t.Errorf("DefaultRequest(%s): got %v for %s, want %v for %s", spec, got, r.Ref("any"), want, n.Ref)
 		}
-		if err := n.Permit("any", r); err != nil {
+		if err := n.CheckRequest("any", r); err != nil {
 			t.Errorf("DefaultRequest(%s) is not permitted: %v", spec, err)
 		}
 	}

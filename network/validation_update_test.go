@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-func TestChange(t *testing.T) {
+func TestCheckUpdate(t *testing.T) {
 	t.Parallel()
 	const base = `{NetworkType: ipvlan, Options: {host_device: ens4, vlan: 5, mtu: 1400, cidr: 10.0.0.0/24, allocation_pool: {start: 10.0.0.10, end: 10.0.0.99}, net6: "fd00::/64"}}`
 	with := func(old, changed string) string { return strings.Replace(base, old, changed, 1) }
@@ -39,7 +39,7 @@ func TestChange(t *testing.T) {
 		"CutPool":  {reason: "10.0.0.20 is in use.", spec: with("10.0.0.99", "10.0.0.19"), refused: []string{"spec.Options.allocation_pool", "10.0.0.20", "node n2"}},
 		"Static":   {reason: "10.0.0.200 was never in the pool.", spec: with("10.0.0.99", "10.0.0.120")},
 	}
-	uses := []network.Use{
+	uses := []network.Usage{
 		{Pod: "ns/web", Node: "n1", V4: netip.MustParseAddr("10.0.0.200"), V6: netip.MustParseAddr("fd00::5")},
 		{Node: "n2", V4: netip.MustParseAddr("10.0.0.20")},
 	}
@@ -47,7 +47,7 @@ func TestChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			was, is := model(t, base), model(t, tc.spec)
-			err := was.Change(is, uses)
+			err := was.CheckUpdate(is, uses)
 			if (err != nil) != (tc.refused != nil) || err != nil && !errors.Is(err, network.ErrInvalid) {
 				t.Fatalf("%s\nChange: got %v", tc.reason, err)
 			}
@@ -56,7 +56,7 @@ func TestChange(t *testing.T) {
 					t.Errorf("%s\nChange: got %q, want it to say %q", tc.reason, err, part)
 				}
 			}
-			if err := was.Change(is, nil); err != nil {
+			if err := was.CheckUpdate(is, nil); err != nil {
 				t.Errorf("Change without users: got %v, want none", err)
 			}
 		})
@@ -64,26 +64,26 @@ func TestChange(t *testing.T) {
 }
 
 // A family that is added, or an MTU where the parent's was, meets nobody's address.
-func TestChangeOfBareNetwork(t *testing.T) {
+func TestCheckUpdateOfBareNetwork(t *testing.T) {
 	t.Parallel()
-	uses := []network.Use{{Pod: "ns/web", Node: "n1"}}
+	uses := []network.Usage{{Pod: "ns/web", Node: "n1"}}
 	bare := model(t, `{Options: {host_device: ens4}}`)
-	if err := bare.Change(model(t, `{Options: {host_device: ens4, cidr: 10.0.0.0/24, net6: "fd00::/64"}}`), uses); err != nil {
+	if err := bare.CheckUpdate(model(t, `{Options: {host_device: ens4, cidr: 10.0.0.0/24, net6: "fd00::/64"}}`), uses); err != nil {
 		t.Errorf("add subnets: %v", err)
 	}
-	err := bare.Change(model(t, `{Options: {host_device: ens4, mtu: 9000}}`), uses)
+	err := bare.CheckUpdate(model(t, `{Options: {host_device: ens4, mtu: 9000}}`), uses)
 	if err == nil || !strings.Contains(err.Error(), "leave it out") {
 		t.Errorf("set an MTU that may be lower: got %v", err)
 	}
 }
 
-func TestDeletable(t *testing.T) {
+func TestCheckDelete(t *testing.T) {
 	t.Parallel()
 	n := model(t, `{}`)
-	if err := n.Deletable(nil); err != nil {
+	if err := n.CheckDelete(nil); err != nil {
 		t.Errorf("nobody is attached: %v", err)
 	}
-	err := n.Deletable([]network.Use{{Pod: "ns/web", Node: "n1"}, {Pod: "ns/db", Node: "n2"}, {Pod: "ns/x", Node: "n1"}})
+	err := n.CheckDelete([]network.Usage{{Pod: "ns/web", Node: "n1"}, {Pod: "ns/db", Node: "n2"}, {Pod: "ns/x", Node: "n1"}})
 	for _, part := range []string{"ClusterNetwork/net", "metadata.name", "Pod ns/web on node n1", "2 more"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("three are attached: got %v, want %q", err, part)
@@ -93,7 +93,7 @@ func TestDeletable(t *testing.T) {
 
 func model(t *testing.T, spec string) *network.Network {
 	t.Helper()
-	n, err := network.From(object(t, v1.KindClusterNetwork, spec))
+	n, err := network.FromObject(object(t, v1.KindClusterNetwork, spec))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,15 +101,15 @@ func model(t *testing.T, spec string) *network.Network {
 }
 
 // A trunk that is no longer one would drop the Pods' frames; the other way nobody is cut off.
-func TestChangeOfTrunk(t *testing.T) {
+func TestCheckUpdateOfTrunk(t *testing.T) {
 	t.Parallel()
 	const trunk = `{NetworkID: a, AllowedTenants: [vnf], Options: {host_device: ens4, trunk: true}}`
 	with, without := model(t, trunk), model(t, strings.Replace(trunk, "true", "false", 1))
-	uses := []network.Use{{Pod: "ns/vnf", Node: "n1"}}
-	if err := with.Change(without, uses); err == nil || !strings.Contains(err.Error(), "spec.Options.trunk") || !strings.Contains(err.Error(), "keep true") {
+	uses := []network.Usage{{Pod: "ns/vnf", Node: "n1"}}
+	if err := with.CheckUpdate(without, uses); err == nil || !strings.Contains(err.Error(), "spec.Options.trunk") || !strings.Contains(err.Error(), "keep true") {
 		t.Errorf("off: got %v", err)
 	}
-	if err := errors.Join(with.Change(without, nil), without.Change(with, uses)); err != nil {
+	if err := errors.Join(with.CheckUpdate(without, nil), without.CheckUpdate(with, uses)); err != nil {
 		t.Errorf("off without users, and on: got %v", err)
 	}
 }

@@ -47,9 +47,9 @@ func parseAddress(s string) (netip.Addr, error) {
 	return netip.ParseAddr(s)
 }
 
-// NetworkOf names the network of a DanmEp; the UID is empty when DANM wrote it.
+// NetworkKeyOf names the network of a DanmEp; the UID is empty when DANM wrote it.
 // DANM leaves apiType empty for its first kind.
-func NetworkOf(ep *v1.DanmEp) claims.Key {
+func NetworkKeyOf(ep *v1.DanmEp) claims.Key {
 	ref := network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}
 	if ref.Kind == "" {
 		ref.Kind = v1.KindDanmNet

@@ -47,16 +47,16 @@ func NewMapper() meta.RESTMapper {
 	m.Add(ours.WithKind("TenantConfig"), meta.RESTScopeRoot)
 	m.Add(ours.WithKind("DanmEp"), meta.RESTScopeNamespace)
 	m.Add(ours.WithKind("NodeNetwork"), meta.RESTScopeRoot)
-	addAttachments(m)
+	addNetworkAttachmentDefinitions(m)
 	return m
 }
 
-// AttachmentVersion is the apiVersion of NetworkAttachmentDefinitions.
-const AttachmentVersion = "k8s.cni.cncf.io/v1"
+// NetworkAttachmentDefinitionVersion is the apiVersion of NetworkAttachmentDefinitions.
+const NetworkAttachmentDefinitionVersion = "k8s.cni.cncf.io/v1"
 
-// addAttachments maps the kind, whose resource cannot be guessed from it.
-func addAttachments(m *meta.DefaultRESTMapper) {
+// addNetworkAttachmentDefinitions maps the kind, whose resource cannot be guessed from it.
+func addNetworkAttachmentDefinitions(m *meta.DefaultRESTMapper) {
 	v := schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
-	m.AddSpecific(v.WithKind(network.KindAttachment), v.WithResource("network-attachment-definitions"),
+	m.AddSpecific(v.WithKind(network.KindNetworkAttachmentDefinition), v.WithResource("network-attachment-definitions"),
 		v.WithResource("network-attachment-definition"), meta.RESTScopeNamespace)
 }

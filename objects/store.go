@@ -21,19 +21,19 @@ import (
 // Store reads and writes networks for ipam/claims, one request per call, never
 // from a cache and never repeated here.
 type Store struct {
-	c client.Client
+	client client.Client
 }
 
 // NewStore returns a store over a client that reads from the API server.
-func NewStore(c client.Client) *Store { return &Store{c: c} }
+func NewStore(c client.Client) *Store { return &Store{client: c} }
 
 // Get implements claims.Store.
 func (s *Store) Get(ctx context.Context, ref network.Ref) (*claims.Object, error) {
-	obj, err := New(ref.Kind)
+	obj, err := NewNetwork(ref.Kind)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.c.Get(ctx, Key(ref), obj); err != nil {
+	if err := s.client.Get(ctx, ObjectKey(ref), obj); err != nil {
 		return nil, storeError("get", ref, err)
 	}
 	return ObjectOf(ref, obj), nil
@@ -42,7 +42,7 @@ func (s *Store) Get(ctx context.Context, ref network.Ref) (*claims.Object, error
 // Update implements claims.Store. The UID goes along: the API server refuses it
 // as a conflict when the object is another one.
 func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
-	obj, err := New(o.Ref.Kind)
+	obj, err := NewNetwork(o.Ref.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, e
 	obj.SetName(o.Ref.Name)
 	obj.SetUID(types.UID(o.UID))
 	obj.SetResourceVersion(o.ResourceVersion)
-	status := StatusOf(obj)
-	if kept, ok := o.Extra.(remainder); ok {
+	status := NetworkStatusOf(obj)
+	if kept, ok := o.Extra.(preservedFields); ok {
 		kept.status.DeepCopyInto(status)
 		obj.SetFinalizers(kept.finalizers)
 		obj.SetLabels(kept.labels)
@@ -59,7 +59,7 @@ func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, e
 		obj.SetOwnerReferences(kept.owners)
 	}
 	status.IPAM, status.Allocated, status.Capacity = o.IPAM, o.Allocated, o.Capacity
-	if err := s.c.Status().Update(ctx, obj); err != nil {
+	if err := s.client.Status().Update(ctx, obj); err != nil {
 		return nil, storeError("update status of", o.Ref, err)
 	}
 	return ObjectOf(o.Ref, obj), nil
@@ -68,11 +68,11 @@ func (s *Store) Update(ctx context.Context, o *claims.Object) (*claims.Object, e
 // Protect implements claims.Store: a merge patch that holds only metadata, with
 // UID and resourceVersion as preconditions. Finalizers of others stay.
 func (s *Store) Protect(ctx context.Context, o *claims.Object, on bool) (*claims.Object, error) {
-	obj, err := New(o.Ref.Kind)
+	obj, err := NewNetwork(o.Ref.Kind)
 	if err != nil {
 		return nil, err
 	}
-	kept, _ := o.Extra.(remainder)
+	kept, _ := o.Extra.(preservedFields)
 	finalizers := slices.DeleteFunc(slices.Clone(kept.finalizers), func(f string) bool { return f == v1.InUseFinalizer })
 	if on {
 		finalizers = append(finalizers, v1.InUseFinalizer)
@@ -85,15 +85,15 @@ func (s *Store) Protect(ctx context.Context, o *claims.Object, on bool) (*claims
 	}
 	obj.SetNamespace(o.Ref.Namespace)
 	obj.SetName(o.Ref.Name)
-	if err := s.c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := s.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return nil, storeError("set finalizer of", o.Ref, err)
 	}
 	return ObjectOf(o.Ref, obj), nil
 }
 
-// endpointPage is how many DanmEps are in memory in full at a time; all pages
+// endpointPageSize is how many DanmEps are in memory in full at a time; all pages
 // are of one snapshot.
-const endpointPage = 500
+const endpointPageSize = 500
 
 // Endpoints implements claims.Store. No resourceVersion is sent, which makes the
 // list consistent (Kubernetes API concepts, "Semantics for get and list"). It
@@ -101,15 +101,15 @@ const endpointPage = 500
 // has no UID to select by.
 func (s *Store) Endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoint, error) {
 	var found []claims.Endpoint
-	opts := client.ListOptions{Namespace: ref.Namespace, Limit: endpointPage}
+	opts := client.ListOptions{Namespace: ref.Namespace, Limit: endpointPageSize}
 	client.MatchingFields{"spec.NetworkName": ref.Name}.ApplyToList(&opts)
 	for {
 		page := &v1.DanmEpList{}
-		if err := s.c.List(ctx, page, &opts); err != nil {
+		if err := s.client.List(ctx, page, &opts); err != nil {
 			return nil, storeError("list DanmEps of", ref, err)
 		}
 		for i := range page.Items {
-			if !names(&page.Items[i], ref) {
+			if !isOnNetwork(&page.Items[i], ref) {
 				continue
 			}
 			ep, err := EndpointOf(&page.Items[i])
@@ -124,9 +124,9 @@ func (s *Store) Endpoints(ctx context.Context, ref network.Ref) ([]claims.Endpoi
 	}
 }
 
-// names reports whether the DanmEp is of this network. DANM leaves apiType
+// isOnNetwork reports whether the DanmEp is of this network. DANM leaves apiType
 // empty for its first kind.
-func names(ep *v1.DanmEp, ref network.Ref) bool {
+func isOnNetwork(ep *v1.DanmEp, ref network.Ref) bool {
 	kind := ep.Spec.APIType
 	if kind == "" {
 		kind = v1.KindDanmNet
@@ -135,10 +135,10 @@ func names(ep *v1.DanmEp, ref network.Ref) bool {
 		(ref.Namespace == "" || ep.Namespace == ref.Namespace)
 }
 
-// remainder is what Store keeps in claims.Object.Extra: what a PUT of status must
+// preservedFields is what Store keeps in claims.Object.Extra: what a PUT of status must
 // repeat, since it replaces all of it, and what it does not change and must repeat all the
 // same: who applied a label or an annotation that is missing in it would own it no longer.
-type remainder struct {
+type preservedFields struct {
 	status              v1.NetworkStatus
 	finalizers          []string
 	labels, annotations map[string]string
@@ -147,9 +147,9 @@ type remainder struct {
 
 // ObjectOf translates an object that was just read or written for ipam/claims.
 func ObjectOf(ref network.Ref, obj client.Object) *claims.Object {
-	m := ModelOf(obj)
-	status := *StatusOf(obj)
-	kept := remainder{
+	m := ParseNetwork(obj)
+	status := *NetworkStatusOf(obj)
+	kept := preservedFields{
 		status: status, finalizers: obj.GetFinalizers(),
 		labels: obj.GetLabels(), annotations: obj.GetAnnotations(), owners: obj.GetOwnerReferences(),
 	}
@@ -157,15 +157,15 @@ func ObjectOf(ref network.Ref, obj client.Object) *claims.Object {
 	return &claims.Object{
 		Ref: ref, UID: string(obj.GetUID()),
 		Generation: obj.GetGeneration(), ResourceVersion: obj.GetResourceVersion(),
-		Deleting: m.Version.Deleting, Protected: protected(obj),
+		Deleting: m.Version.Deleting, Protected: hasInUseFinalizer(obj),
 		Network: m.Network, Invalid: m.Err,
 		IPAM: status.IPAM, Allocated: status.Allocated, Capacity: status.Capacity,
 		Extra: kept,
 	}
 }
 
-// protected reports whether an object has our finalizer.
-func protected(obj client.Object) bool {
+// hasInUseFinalizer reports whether an object has our finalizer.
+func hasInUseFinalizer(obj client.Object) bool {
 	return slices.Contains(obj.GetFinalizers(), v1.InUseFinalizer)
 }
 

@@ -56,7 +56,7 @@ func TestStoreWritesOnlyAddresses(t *testing.T) {
 	}
 
 	got := &v1.ClusterNetwork{}
-	if err := env.Client.Get(t.Context(), Key(ref(cn)), got); err != nil {
+	if err := env.Client.Get(t.Context(), ObjectKey(ref(cn)), got); err != nil {
 		t.Fatal(err)
 	}
 	if written.ResourceVersion != got.ResourceVersion {
@@ -169,7 +169,7 @@ func TestStoreProtects(t *testing.T) {
 			t.Errorf("after Protect(%t) the object says %t", on, o.Protected)
 		}
 		got := &v1.ClusterNetwork{}
-		if err := env.Client.Get(t.Context(), Key(ref(cn)), got); err != nil {
+		if err := env.Client.Get(t.Context(), ObjectKey(ref(cn)), got); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{"example.com/other"}
@@ -222,7 +222,7 @@ func TestStoreListsAllPages(t *testing.T) {
 	env := apitest.Start(t)
 	store := NewStore(connect(t, env))
 	cn, ns := clusterNetwork(t, env), env.Namespace(t)
-	const n = endpointPage + 20
+	const n = endpointPageSize + 20
 	for i := range n {
 		name := fmt.Sprint("ep-", i)
 		ep := &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: v1.DanmEpSpec{

@@ -12,10 +12,10 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// Slim takes from a cached object what no program reads: managedFields can be
+// StripUnusedFields takes from a cached object what no program reads: managedFields can be
 // larger than all the rest, and kubectl's annotation repeats the spec. It is a
 // cache.TransformFunc.
-func Slim(obj any) (any, error) {
+func StripUnusedFields(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
 		annotations := o.GetAnnotations()
@@ -25,23 +25,23 @@ func Slim(obj any) (any, error) {
 	return obj, nil
 }
 
-// SlimNodeNetwork keeps the names and addresses of the NICs, for VTEPs.
-func SlimNodeNetwork(obj any) (any, error) {
+// StripNodeNetwork keeps the names and addresses of the NICs, for VTEPs.
+func StripNodeNetwork(obj any) (any, error) {
 	nn, ok := obj.(*v1.NodeNetwork)
 	if !ok {
-		return Slim(obj)
+		return StripUnusedFields(obj)
 	}
 	nn.Status.Links = nil
 	for i := range nn.Status.NICs {
 		nic := &nn.Status.NICs[i]
 		*nic = v1.NIC{Name: nic.Name, Addresses: nic.Addresses}
 	}
-	return Slim(nn)
+	return StripUnusedFields(nn)
 }
 
-// NICs returns the addresses of the nodes' NICs, which no Pod may get. Those that
+// NodeNICAddresses returns the addresses of the nodes' NICs, which no Pod may get. Those that
 // cannot be read are left out.
-func NICs(nodes []v1.NodeNetwork) []netip.Addr {
+func NodeNICAddresses(nodes []v1.NodeNetwork) []netip.Addr {
 	var all []netip.Addr
 	for i := range nodes {
 		for _, nic := range nodes[i].Status.NICs {
@@ -55,17 +55,17 @@ func NICs(nodes []v1.NodeNetwork) []netip.Addr {
 	return all
 }
 
-// Reserved are those of the nodes' addresses that lie in a network's subnets, whatever NIC
+// ReservedNodeAddresses are those of the nodes' addresses that lie in a network's subnets, whatever NIC
 // they are on: a switch may join that NIC's segment and the network's VLAN, and no Pod
 // answers a node whose address it has itself.
-func Reserved(n *network.Network, nics []netip.Addr) []netip.Addr {
+func ReservedNodeAddresses(n *network.Network, nics []netip.Addr) []netip.Addr {
 	var in []netip.Addr
 	for _, a := range nics {
-		if contains(n.V4, a) || contains(n.V6, a) {
+		if subnetContains(n.V4, a) || subnetContains(n.V6, a) {
 			in = append(in, a)
 		}
 	}
 	return in
 }
 
-func contains(s *network.Subnet, a netip.Addr) bool { return s != nil && s.CIDR.Contains(a) }
+func subnetContains(s *network.Subnet, a netip.Addr) bool { return s != nil && s.CIDR.Contains(a) }

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-func TestReserved(t *testing.T) {
+func TestReservedNodeAddresses(t *testing.T) {
 	t.Parallel()
 	nodes := []v1.NodeNetwork{
 		{Status: v1.NodeNetworkStatus{NICs: []v1.NIC{{Name: "ens4", Addresses: []string{"10.0.0.7/24", "fd00::7/64"}}}}},
@@ -32,7 +32,7 @@ func TestReserved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, a := range Reserved(&tc.net, NICs(nodes)) {
+			for _, a := range ReservedNodeAddresses(&tc.net, NodeNICAddresses(nodes)) {
 				got = append(got, a.String())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

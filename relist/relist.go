@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Wrap has each watch and list through cfg that names a resourceVersion ask first which one the
+// WrapConfig has each watch and list through cfg that names a resourceVersion ask first which one the
 // API server is at: one list of at most one object. If it is behind, they get 410 Gone, with which
 // a Reflector lists anew, at any version. The right to list is needed, as the cache needs it.
-func Wrap(cfg *rest.Config) {
+func WrapConfig(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next} })
 }
 
@@ -34,22 +34,22 @@ type transport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	from := named(r)
+	from := requestedVersion(r)
 	if from == 0 {
 		return t.next.RoundTrip(r)
 	}
-	answer, err := t.next.RoundTrip(list(r))
+	answer, err := t.next.RoundTrip(latestRequest(r))
 	if err != nil || answer.StatusCode != http.StatusOK {
 		return answer, err // the request would get no better one
 	}
-	at, err := version(answer)
+	at, err := resourceVersionOf(answer)
 	if err != nil {
 		return nil, fmt.Errorf("read the resourceVersion of %s: %w", r.URL.Path, err)
 	}
 	if at == 0 || at >= from {
 		return t.next.RoundTrip(r)
 	}
-	return gone(r, fmt.Sprintf("The API server is at resourceVersion %d, before %d: its etcd was restored. The cache lists again.", at, from))
+	return expiredResponse(r, fmt.Sprintf("The API server is at resourceVersion %d, before %d: its etcd was restored. The cache lists again.", at, from))
 }
 
 // CloseIdleConnections passes on what http.Client asks for.
@@ -59,8 +59,8 @@ func (t transport) CloseIdleConnections() {
 	}
 }
 
-// named is the resourceVersion that a request wants at least; 0 when it wants none.
-func named(r *http.Request) uint64 {
+// requestedVersion is the resourceVersion that a request wants at least; 0 when it wants none.
+func requestedVersion(r *http.Request) uint64 {
 	from, err := strconv.ParseUint(r.URL.Query().Get("resourceVersion"), 10, 64)
 	if r.Method != http.MethodGet || err != nil {
 		return 0
@@ -68,10 +68,10 @@ func named(r *http.Request) uint64 {
 	return from
 }
 
-// list is a list of at most one object of what a request watches or lists, as etcd has it now. Of
+// latestRequest is a list of at most one object of what a request watches or lists, as etcd has it now. Of
 // the selectors only that of one name stays: by it the right may be given, and others make etcd
 // search.
-func list(of *http.Request) *http.Request {
+func latestRequest(of *http.Request) *http.Request {
 	r, kept := of.Clone(of.Context()), url.Values{"limit": {"1"}}
 	if selector := of.URL.Query().Get("fieldSelector"); strings.HasPrefix(selector, "metadata.name=") && !strings.Contains(selector, ",") {
 		kept.Set("fieldSelector", selector)
@@ -81,9 +81,9 @@ func list(of *http.Request) *http.Request {
 	return r
 }
 
-// version is the resourceVersion of a list; 0 when it is not a number (some aggregated API
+// resourceVersionOf is the resourceVersion of a list; 0 when it is not a number (some aggregated API
 // servers), or when the answer is no list.
-func version(answer *http.Response) (uint64, error) {
+func resourceVersionOf(answer *http.Response) (uint64, error) {
 	defer func() { _ = answer.Body.Close() }()
 	var l metav1.PartialObjectMetadataList
 	if err := json.NewDecoder(answer.Body).Decode(&l); err != nil {
@@ -96,8 +96,8 @@ func version(answer *http.Response) (uint64, error) {
 	return at, nil
 }
 
-// gone answers as an API server does whose history begins after the resourceVersion.
-func gone(r *http.Request, message string) (*http.Response, error) {
+// expiredResponse answers as an API server does whose history begins after the resourceVersion.
+func expiredResponse(r *http.Request, message string) (*http.Response, error) {
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status:   metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: http.StatusGone, Message: message,

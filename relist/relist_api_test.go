@@ -38,7 +38,7 @@ func TestCacheOutlivesRestore(t *testing.T) {
 	cfg := rest.CopyConfig(env.Config)
 	sent := &sent{}
 	cfg.Wrap(sent.record)
-	relist.Wrap(cfg)
+	relist.WrapConfig(cfg)
 	cached, err := cache.New(cfg, cache.Options{Scheme: env.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestCacheOutlivesRestore(t *testing.T) {
 		return cached.Get(t.Context(), client.ObjectKeyFromObject(named(name)), &corev1.ConfigMap{})
 	}
 	create("old")
-	restore := env.Save(t)
+	restore := env.Backup(t)
 	for n := range 200 { // more versions than the API server writes by itself when it starts
 		create(fmt.Sprintf("young-%d", n))
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // What is asked before a watch, and what the watch gets.
-func TestWrap(t *testing.T) {
+func TestWrapConfig(t *testing.T) {
 	t.Parallel()
 	begins := true
 	for name, test := range map[string]struct {
@@ -73,7 +73,7 @@ func TestWrap(t *testing.T) {
 			}))
 			defer server.Close()
 			cfg := &rest.Config{Host: server.URL}
-			relist.Wrap(cfg)
+			relist.WrapConfig(cfg)
 			c, err := kubernetes.NewForConfig(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +93,7 @@ func TestWrap(t *testing.T) {
 }
 
 // Lists at a version are held to it, too. An object has a version of its own.
-func TestWrapOfLists(t *testing.T) {
+func TestWrapConfigOfLists(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -105,7 +105,7 @@ func TestWrapOfLists(t *testing.T) {
 	}))
 	defer server.Close()
 	cfg := &rest.Config{Host: server.URL}
-	relist.Wrap(cfg)
+	relist.WrapConfig(cfg)
 	c, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)

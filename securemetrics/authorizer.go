@@ -24,13 +24,13 @@ import (
 
 // Times and rates of reviews.
 const (
-	// allowedFor is how long a client is not reviewed again: with thousands of nodes two
+	// authorizedTTL is how long a client is not reviewed again: with thousands of nodes two
 	// requests for each scrape would be a load. A token that was revoked reads metrics
 	// for as long.
-	allowedFor = 5 * time.Minute
-	// allowedCutOff is how long a permission lasts while the API server does not answer:
+	authorizedTTL = 5 * time.Minute
+	// authorizedTTLUnreachable is how long a permission lasts while the API server does not answer:
 	// then metrics are wanted most.
-	allowedCutOff = time.Hour
+	authorizedTTLUnreachable = time.Hour
 	// reviewTimeout bounds one request; scrapes have 10 s.
 	reviewTimeout = 5 * time.Second
 	// reviewsPerSecond bounds what clients with made-up tokens cost the API server, and again
@@ -38,13 +38,13 @@ const (
 	reviewsPerSecond = 10
 	// reviewsPerClient bounds what one address uses up of that for the former. Addresses
 	// share clientShares limiters, by a hash that they cannot foresee.
-	reviewsPerClient = 3
-	clientShares     = 256
+	reviewsPerClient   = 3
+	clientLimiterCount = 256
 )
 
-// errBusy says that too many clients are to be reviewed. It is no answer of the API server: a
+// errTooManyReviews says that too many clients are to be reviewed. It is no answer of the API server: a
 // client that makes up tokens could else keep one alive that was revoked.
-var errBusy = errors.New("too many clients are reviewed")
+var errTooManyReviews = errors.New("too many clients are reviewed")
 
 // denial is the API server's answer that a client may not read.
 type denial struct {
@@ -55,16 +55,16 @@ type denial struct {
 // Error implements error.
 func (d denial) Error() string { return d.reason }
 
-// reviews ask the API server who a client is and whether it may get a path.
-type reviews struct {
+// authorizer ask the API server who a client is and whether it may get a path.
+type authorizer struct {
 	tokens authentication.TokenReviewInterface
 	access authorization.SubjectAccessReviewInterface
 	now    func() time.Time
-	// known and unknown limit reviews of clients that were allowed before, and of others.
-	known, unknown *rate.Limiter
-	// shares limit those of unknown by client.
-	shares [clientShares]*rate.Limiter
-	seed   maphash.Seed
+	// knownLimiter and unknown limit reviews of clients that were allowed before, and of others.
+	knownLimiter, unknownLimiter *rate.Limiter
+	// clientLimiters limit those of unknown by client.
+	clientLimiters [clientLimiterCount]*rate.Limiter
+	seed           maphash.Seed
 
 	mu sync.Mutex
 	// allowed is when a permission was given. Denials are not remembered: a client
@@ -78,8 +78,8 @@ type permission struct {
 	path  string
 }
 
-// newReviews asks as the account of cfg.
-func newReviews(cfg *rest.Config) (*reviews, error) {
+// newAuthorizer asks as the account of cfg.
+func newAuthorizer(cfg *rest.Config) (*authorizer, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, reviewTimeout // reviews are limited before they start
 	tokens, err := authentication.NewForConfig(cfg)
@@ -90,23 +90,23 @@ func newReviews(cfg *rest.Config) (*reviews, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for SubjectAccessReviews: %w", err)
 	}
-	r := &reviews{
+	r := &authorizer{
 		tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(), now: time.Now,
-		known:   rate.NewLimiter(reviewsPerSecond, reviewsPerSecond),
-		unknown: rate.NewLimiter(reviewsPerSecond, reviewsPerSecond),
-		seed:    maphash.MakeSeed(),
-		allowed: map[permission]time.Time{},
+		knownLimiter:   rate.NewLimiter(reviewsPerSecond, reviewsPerSecond),
+		unknownLimiter: rate.NewLimiter(reviewsPerSecond, reviewsPerSecond),
+		seed:           maphash.MakeSeed(),
+		allowed:        map[permission]time.Time{},
 	}
-	for i := range r.shares {
-		r.shares[i] = rate.NewLimiter(reviewsPerClient, reviewsPerClient)
+	for i := range r.clientLimiters {
+		r.clientLimiters[i] = rate.NewLimiter(reviewsPerClient, reviewsPerClient)
 	}
 	return r, nil
 }
 
-// review returns nil if the token's owner may get the path, a denial if not, errBusy if there
+// authorize returns nil if the token's owner may get the path, a denial if not, errBusy if there
 // are too many to review, and another error if the API server does not answer. Client is the
 // address that the token comes from.
-func (r *reviews) review(ctx context.Context, client, token, path string) error {
+func (r *authorizer) authorize(ctx context.Context, client, token, path string) error {
 	if token == "" {
 		return denial{http.StatusUnauthorized, "want a bearer token"}
 	}
@@ -114,24 +114,24 @@ func (r *reviews) review(ctx context.Context, client, token, path string) error 
 	r.mu.Lock()
 	since, known := r.allowed[p]
 	r.mu.Unlock()
-	if known && r.now().Sub(since) < allowedFor {
+	if known && r.now().Sub(since) < authorizedTTL {
 		return nil
 	}
-	if !r.affordable(client, known) {
-		return errBusy
+	if !r.takeReview(client, known) {
+		return errTooManyReviews
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	err := r.ask(ctx, token, path)
+	err := r.requestReviews(ctx, token, path)
 	if _, denied := errors.AsType[denial](err); err != nil && !denied {
-		if known && r.now().Sub(since) < allowedCutOff {
+		if known && r.now().Sub(since) < authorizedTTLUnreachable {
 			return nil
 		}
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.allowed, func(_ permission, since time.Time) bool { return r.now().Sub(since) >= allowedCutOff })
+	maps.DeleteFunc(r.allowed, func(_ permission, since time.Time) bool { return r.now().Sub(since) >= authorizedTTLUnreachable })
 	delete(r.allowed, p)
 	if err == nil {
 		r.allowed[p] = r.now()
@@ -139,22 +139,22 @@ func (r *reviews) review(ctx context.Context, client, token, path string) error 
 	return err
 }
 
-// affordable takes a review of a client out of the budgets, if they have one left.
-func (r *reviews) affordable(client string, known bool) bool {
+// takeReview takes a review of a client out of the budgets, if they have one left.
+func (r *authorizer) takeReview(client string, known bool) bool {
 	now := r.now()
 	if known {
-		return r.known.AllowN(now, 1)
+		return r.knownLimiter.AllowN(now, 1)
 	}
-	return r.share(client).AllowN(now, 1) && r.unknown.AllowN(now, 1)
+	return r.clientLimiter(client).AllowN(now, 1) && r.unknownLimiter.AllowN(now, 1)
 }
 
-// share is the limiter that an address has with some others.
-func (r *reviews) share(client string) *rate.Limiter {
-	return r.shares[maphash.String(r.seed, client)%clientShares]
+// clientLimiter is the limiter that an address has with some others.
+func (r *authorizer) clientLimiter(client string) *rate.Limiter {
+	return r.clientLimiters[maphash.String(r.seed, client)%clientLimiterCount]
 }
 
-// ask sends both reviews.
-func (r *reviews) ask(ctx context.Context, token, path string) error {
+// requestReviews sends both reviews.
+func (r *authorizer) requestReviews(ctx context.Context, token, path string) error {
 	t, err := r.tokens.Create(ctx, &authenticationapi.TokenReview{
 		Spec: authenticationapi.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})

@@ -12,51 +12,51 @@ import (
 
 // Connections that are open at a time.
 const (
-	// connections of all clients; more wait.
-	connections = 256
-	// connectionsPerClient are those of one address; more are closed. A scraper has one or two.
-	connectionsPerClient = 32
+	// maxConnections of all clients; more wait.
+	maxConnections = 256
+	// maxConnectionsPerClient are those of one address; more are closed. A scraper has one or two.
+	maxConnectionsPerClient = 32
 )
 
-// fair is a listener with bounds, so that a client without a token can neither use up the
+// boundedListener is a listener with bounds, so that a client without a token can neither use up the
 // memory of a program nor, by itself, the connections that others need.
-type fair struct {
+type boundedListener struct {
 	net.Listener
 
 	mu   sync.Mutex
 	open map[netip.Addr]int
 }
 
-func newFair(l net.Listener) *fair {
-	return &fair{Listener: netutil.LimitListener(l, connections), open: map[netip.Addr]int{}}
+func newBoundedListener(l net.Listener) *boundedListener {
+	return &boundedListener{Listener: netutil.LimitListener(l, maxConnections), open: map[netip.Addr]int{}}
 }
 
 // Accept implements net.Listener.
-func (l *fair) Accept() (net.Conn, error) {
+func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
 		client, _ := netip.ParseAddrPort(c.RemoteAddr().String())
-		if l.enter(client.Addr()) {
-			return &fairConn{Conn: c, leave: sync.OnceFunc(func() { l.leave(client.Addr()) })}, nil
+		if l.acquire(client.Addr()) {
+			return &countedConn{Conn: c, release: sync.OnceFunc(func() { l.release(client.Addr()) })}, nil
 		}
 		_ = c.Close()
 	}
 }
 
-func (l *fair) enter(client netip.Addr) bool {
+func (l *boundedListener) acquire(client netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open[client] >= connectionsPerClient {
+	if l.open[client] >= maxConnectionsPerClient {
 		return false
 	}
 	l.open[client]++
 	return true
 }
 
-func (l *fair) leave(client netip.Addr) {
+func (l *boundedListener) release(client netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[client]--; l.open[client] == 0 {
@@ -64,14 +64,14 @@ func (l *fair) leave(client netip.Addr) {
 	}
 }
 
-// fairConn is a connection that counts.
-type fairConn struct {
+// countedConn is a connection that counts.
+type countedConn struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
 // Close implements net.Conn.
-func (c *fairConn) Close() error {
-	defer c.leave()
+func (c *countedConn) Close() error {
+	defer c.release()
 	return c.Conn.Close()
 }

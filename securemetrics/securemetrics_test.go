@@ -161,10 +161,10 @@ func insecure() *http.Client {
 }
 
 // reviewsAt returns reviews by a played API server, and their clock.
-func reviewsAt(t *testing.T) (*reviewer, *reviews, *time.Time) {
+func reviewsAt(t *testing.T) (*reviewer, *authorizer, *time.Time) {
 	t.Helper()
 	api, cfg := newReviewer(t)
-	r, err := newReviews(cfg)
+	r, err := newAuthorizer(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestPermissionsAge(t *testing.T) {
 	expect := func(when string, asked int32, code int) {
 		t.Helper()
 		before := api.asked.Load()
-		err := r.review(t.Context(), "192.0.2.1", "reader", "/metrics")
+		err := r.authorize(t.Context(), "192.0.2.1", "reader", "/metrics")
 		got := http.StatusOK
 		var d denial
 		switch {
@@ -195,17 +195,17 @@ func TestPermissionsAge(t *testing.T) {
 	}
 	expect("first", 2, 200)
 	expect("again", 0, 200)
-	*now = now.Add(allowedFor)
+	*now = now.Add(authorizedTTL)
 	expect("after its time", 2, 200)
 	api.down.Store(true)
-	*now = now.Add(allowedFor)
+	*now = now.Add(authorizedTTL)
 	expect("while the API server is away", 1, 200)
-	*now = now.Add(allowedCutOff)
+	*now = now.Add(authorizedTTLUnreachable)
 	expect("while it is away for long", 1, 503)
 	api.down.Store(false)
 	expect("when it is back", 2, 200)
 	api.revoked.Store(true)
-	*now = now.Add(allowedFor)
+	*now = now.Add(authorizedTTL)
 	expect("after the role was taken away", 2, 403)
 	api.down.Store(true)
 	expect("a denial ends the permission, whatever the API server does later", 1, 503)
@@ -217,26 +217,26 @@ func TestFloodOfMadeUpTokens(t *testing.T) {
 	t.Parallel()
 	api, r, now := reviewsAt(t)
 	var err error
-	if err := r.review(t.Context(), "192.0.2.1", "reader", "/metrics"); err != nil {
+	if err := r.authorize(t.Context(), "192.0.2.1", "reader", "/metrics"); err != nil {
 		t.Fatal(err)
 	}
-	*now = now.Add(allowedFor)
+	*now = now.Add(authorizedTTL)
 	for i := range 1000 { // from everywhere
-		err = r.review(t.Context(), fmt.Sprint("2001:db8::", i), fmt.Sprint("made-up-", i), "/metrics")
+		err = r.authorize(t.Context(), fmt.Sprint("2001:db8::", i), fmt.Sprint("made-up-", i), "/metrics")
 	}
-	if !errors.Is(err, errBusy) || api.asked.Load() > 2+reviewsPerSecond {
-		t.Fatalf("after a flood: got %v and %d requests to the API server, want %v after %d", err, api.asked.Load(), errBusy, reviewsPerSecond)
+	if !errors.Is(err, errTooManyReviews) || api.asked.Load() > 2+reviewsPerSecond {
+		t.Fatalf("after a flood: got %v and %d requests to the API server, want %v after %d", err, api.asked.Load(), errTooManyReviews, reviewsPerSecond)
 	}
-	if err := r.review(t.Context(), "192.0.2.1", "reader", "/metrics"); err != nil {
+	if err := r.authorize(t.Context(), "192.0.2.1", "reader", "/metrics"); err != nil {
 		t.Errorf("a client that was allowed before: got %v", err)
 	}
-	*now = now.Add(allowedFor)
+	*now = now.Add(authorizedTTL)
 	api.revoked.Store(true)
 	for range 2 * reviewsPerSecond {
-		_ = r.review(t.Context(), "192.0.2.1", "made-up", "/metrics")
+		_ = r.authorize(t.Context(), "192.0.2.1", "made-up", "/metrics")
 	}
 	var d denial
-	if err := r.review(t.Context(), "192.0.2.1", "reader", "/metrics"); !errors.As(err, &d) || d.code != http.StatusForbidden {
+	if err := r.authorize(t.Context(), "192.0.2.1", "reader", "/metrics"); !errors.As(err, &d) || d.code != http.StatusForbidden {
 		t.Errorf("a token that was revoked, during a flood: got %v, want 403", err)
 	}
 }
@@ -248,16 +248,16 @@ func TestFloodOfOneClient(t *testing.T) {
 	api, r, _ := reviewsAt(t)
 	var err error
 	for range 1000 {
-		err = r.review(t.Context(), "192.0.2.66", "made-up", "/metrics")
+		err = r.authorize(t.Context(), "192.0.2.66", "made-up", "/metrics")
 	}
-	if !errors.Is(err, errBusy) || api.asked.Load() > reviewsPerClient {
-		t.Fatalf("after a flood: got %v and %d requests to the API server, want %v after %d", err, api.asked.Load(), errBusy, reviewsPerClient)
+	if !errors.Is(err, errTooManyReviews) || api.asked.Load() > reviewsPerClient {
+		t.Fatalf("after a flood: got %v and %d requests to the API server, want %v after %d", err, api.asked.Load(), errTooManyReviews, reviewsPerClient)
 	}
 	other := "192.0.2.1"
-	for i := 2; r.share(other) == r.share("192.0.2.66"); i++ { // one in 256
+	for i := 2; r.clientLimiter(other) == r.clientLimiter("192.0.2.66"); i++ { // one in 256
 		other = fmt.Sprint("192.0.2.", i)
 	}
-	if err := r.review(t.Context(), other, "reader", "/metrics"); err != nil {
+	if err := r.authorize(t.Context(), other, "reader", "/metrics"); err != nil {
 		t.Errorf("a client at another address: got %v", err)
 	}
 }
@@ -299,7 +299,7 @@ func TestSilentClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bound := newFair(l)
+	bound := newBoundedListener(l)
 	defer bound.Close()
 	accepted := make(chan string)
 	go func() {
@@ -320,7 +320,7 @@ func TestSilentClient(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	for range 2 * connections {
+	for range 2 * maxConnections {
 		dial("127.0.0.1")
 	}
 	dial("127.0.0.2")
@@ -328,8 +328,8 @@ func TestSilentClient(t *testing.T) {
 		select {
 		case from := <-accepted:
 			if from == "127.0.0.2" {
-				if silent != connectionsPerClient {
-					t.Errorf("a silent client has %d connections, want %d", silent, connectionsPerClient)
+				if silent != maxConnectionsPerClient {
+					t.Errorf("a silent client has %d connections, want %d", silent, maxConnectionsPerClient)
 				}
 				return
 			}
@@ -346,9 +346,9 @@ func TestConnectionsAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bound := newFair(l)
+	bound := newBoundedListener(l)
 	defer bound.Close()
-	for range 2 * connectionsPerClient {
+	for range 2 * maxConnectionsPerClient {
 		out, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -371,12 +371,12 @@ func TestConnectionsAreForgotten(t *testing.T) {
 func TestDenialsAreNotKept(t *testing.T) {
 	t.Parallel()
 	_, cfg := newReviewer(t)
-	r, err := newReviews(cfg)
+	r, err := newAuthorizer(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, token := range []string{"a", "b", "stranger"} {
-		if err := r.review(t.Context(), "192.0.2.1", token, "/metrics"); err == nil {
+		if err := r.authorize(t.Context(), "192.0.2.1", token, "/metrics"); err == nil {
 			t.Errorf("%s may read metrics", token)
 		}
 	}

@@ -70,11 +70,11 @@ func Listen(o Options, cfg *rest.Config, metrics prometheus.Gatherer, logger log
 	if o.Address == "" {
 		return &Server{}, nil
 	}
-	reviews, err := newReviews(cfg)
+	reviews, err := newAuthorizer(cfg)
 	if err != nil {
 		return nil, err
 	}
-	certificates, err := certificatesIn(o.CertDir)
+	certificates, err := serverTLSConfig(o.CertDir)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +82,8 @@ func Listen(o Options, cfg *rest.Config, metrics prometheus.Gatherer, logger log
 	if err != nil {
 		return nil, fmt.Errorf("flag --metrics-address: listen for scrapes: %w", err)
 	}
-	s := &Server{listener: newFair(l), server: &http.Server{
-		Handler:   reviewed(handler(o, metrics), reviews, logger.WithName("metrics")),
+	s := &Server{listener: newBoundedListener(l), server: &http.Server{
+		Handler:   requireAuthorization(handler(o, metrics), reviews, logger.WithName("metrics")),
 		TLSConfig: certificates, ReadTimeout: headerTimeout, MaxHeaderBytes: headerBytes, IdleTimeout: idleTimeout,
 		Protocols: &http.Protocols{},          // HTTP/2 has more ways to exhaust a server, and no use here
 		ErrorLog:  log.New(io.Discard, "", 0), // handshakes of port scanners
@@ -92,12 +92,12 @@ func Listen(o Options, cfg *rest.Config, metrics prometheus.Gatherer, logger log
 	return s, nil
 }
 
-// selfSignedLife is longer than any process. Clients cannot verify the certificate, so
+// selfSignedValidity is longer than any process. Clients cannot verify the certificate, so
 // that its expiry says nothing.
-const selfSignedLife = 10 * 365 * 24 * time.Hour
+const selfSignedValidity = 10 * 365 * 24 * time.Hour
 
-// certificatesIn serves the certificate of a folder, or one that is self-signed without.
-func certificatesIn(dir string) (*tls.Config, error) {
+// serverTLSConfig serves the certificate of a folder, or one that is self-signed without.
+func serverTLSConfig(dir string) (*tls.Config, error) {
 	if dir == "" {
 		c, err := selfSigned(time.Now())
 		if err != nil {
@@ -127,7 +127,7 @@ func selfSigned(now time.Time) (tls.Certificate, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "patchbay-metrics"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(selfSignedLife),
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(selfSignedValidity),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		DNSNames: []string{"patchbay-metrics"},
 	}
@@ -149,15 +149,15 @@ func handler(o Options, metrics prometheus.Gatherer) http.Handler {
 	return mux
 }
 
-// reviewed lets requests through that the API server allows.
-func reviewed(next http.Handler, reviews *reviews, logger logr.Logger) http.Handler {
+// requireAuthorization lets requests through that the API server allows.
+func requireAuthorization(next http.Handler, reviews *authorizer, logger logr.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if !strings.EqualFold(scheme, "Bearer") {
 			token = ""
 		}
 		client, _, _ := net.SplitHostPort(r.RemoteAddr)
-		err := reviews.review(r.Context(), client, strings.TrimSpace(token), r.URL.Path)
+		err := reviews.authorize(r.Context(), client, strings.TrimSpace(token), r.URL.Path)
 		denied, is := errors.AsType[denial](err)
 		if err != nil {
 			w.Header().Set("Connection", "close") // others may be waiting for one
@@ -165,7 +165,7 @@ func reviewed(next http.Handler, reviews *reviews, logger logr.Logger) http.Hand
 		switch {
 		case err == nil:
 			next.ServeHTTP(w, r)
-		case errors.Is(err, errBusy):
+		case errors.Is(err, errTooManyReviews):
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
 		case is:

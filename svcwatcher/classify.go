@@ -11,70 +11,70 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// Verdict is what becomes of a Service.
-type Verdict int
+// Class is what becomes of a Service.
+type Class int
 
 // Verdicts.
 const (
-	// Foreign: it has no annotation of ours, or is going. Nothing of ours stays.
-	Foreign Verdict = iota
-	// Refused: its annotations are ours, its kind cannot be served. Nothing of ours
+	// Unmanaged: it has no annotation of ours, or is going. Nothing of ours stays.
+	Unmanaged Class = iota
+	// Unsupported: its annotations are ours, its kind cannot be served. Nothing of ours
 	// stays.
-	Refused
-	// Broken: nobody can tell what its annotations mean. What it had stays as it
+	Unsupported
+	// Invalid: nobody can tell what its annotations mean. What it had stays as it
 	// was, as far as its Pods are still there.
-	Broken
-	// Served: it gets endpoints.
-	Served
+	Invalid
+	// Managed: it gets endpoints.
+	Managed
 )
 
 // Reasons of Events on Services.
 const (
 	// ReasonNotServed: the Service is of a kind that has no endpoints of ours.
 	ReasonNotServed = "NotServed"
-	// ReasonInvalid: the annotations are wrong.
-	ReasonInvalid = "InvalidAnnotations"
-	// ReasonNoNetwork: a network of the Service does not exist.
-	ReasonNoNetwork = "NetworkNotFound"
-	// ReasonNotAllowed: a network of the Service is not for its namespace.
-	ReasonNotAllowed = "NetworkNotAllowed"
+	// ReasonInvalidAnnotations: the annotations are wrong.
+	ReasonInvalidAnnotations = "InvalidAnnotations"
+	// ReasonNetworkNotFound: a network of the Service does not exist.
+	ReasonNetworkNotFound = "NetworkNotFound"
+	// ReasonNetworkNotAllowed: a network of the Service is not for its namespace.
+	ReasonNetworkNotAllowed = "NetworkNotAllowed"
 	// ReasonNetworkInvalid: a network of the Service is older than a rule that it breaks.
 	ReasonNetworkInvalid = "NetworkInvalid"
-	// ReasonWithheld: an address of a Pod must not be published.
-	ReasonWithheld = "AddressWithheld"
-	// ReasonNotWritten: the API server refuses what should be written.
-	ReasonNotWritten = "EndpointsNotWritten"
+	// ReasonAddressWithheld: an address of a Pod must not be published.
+	ReasonAddressWithheld = "AddressWithheld"
+	// ReasonEndpointsNotWritten: the API server refuses what should be written.
+	ReasonEndpointsNotWritten = "EndpointsNotWritten"
 )
 
-// Judgement is a verdict with its reason.
-type Judgement struct {
-	Verdict Verdict
+// Classification is a verdict with its reason.
+type Classification struct {
+	Class Class
 	// Request is what a Service that is Served asks for.
 	Request *network.ServiceRequest
 	// Reason and Message are for an Event about one that is Refused or Broken.
 	Reason, Message string
 }
 
-// Judge says what becomes of a Service.
-func Judge(svc *corev1.Service) Judgement {
+// Classify says what becomes of a Service.
+func Classify(svc *corev1.Service) Classification {
 	if svc.DeletionTimestamp != nil {
-		return Judgement{Verdict: Foreign}
+		return Classification{Class: Unmanaged}
 	}
 	request, err := network.ParseService(svc.Namespace, svc.Annotations, false)
 	if err == nil && request == nil {
-		return Judgement{Verdict: Foreign}
+		return Classification{Class: Unmanaged}
 	}
-	if why := unservable(&svc.Spec); why != "" {
-		return Judgement{Verdict: Refused, Reason: ReasonNotServed, Message: why}
+	if why := unsupportedReason(&svc.Spec); why != "" {
+		return Classification{Class: Unsupported, Reason: ReasonNotServed, Message: why}
 	}
 	if err != nil {
-		return Judgement{Verdict: Broken, Reason: ReasonInvalid, Message: fmt.Sprintf("the endpoints stay as they were: %v", err)}
+		return Classification{Class: Invalid, Reason: ReasonInvalidAnnotations, Message: fmt.Sprintf("the endpoints stay as they were: %v", err)}
 	}
-	return Judgement{Verdict: Served, Request: request}
+	return Classification{Class: Managed, Request: request}
 }
 
-// unservable says why Services of this kind are not served, or nothing.
-func unservable(spec *corev1.ServiceSpec) string {
+// unsupportedReason says why Services of this kind are not served, or nothing.
+func unsupportedReason(spec *corev1.ServiceSpec) string {
 	const remedy = "create the Service anew with type ClusterIP and clusterIP None"
 	switch {
 	case len(spec.Selector) > 0:
@@ -88,8 +88,8 @@ func unservable(spec *corev1.ServiceSpec) string {
 	return ""
 }
 
-// Annotations are those of a Service that mean something here.
-func Annotations(svc *corev1.Service) map[string]string {
+// RelevantAnnotations are those of a Service that mean something here.
+func RelevantAnnotations(svc *corev1.Service) map[string]string {
 	ours := map[string]string{}
 	for key, value := range svc.Annotations {
 		if strings.HasPrefix(key, "danm.io/") || strings.HasPrefix(key, "danm.k8s.io/") {

@@ -20,30 +20,30 @@ func TestJudge(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		edit   func(*corev1.Service)
-		want   svcwatcher.Verdict
+		want   svcwatcher.Class
 		event  string
 		says   []string
 	}{
-		"Served": {reason: "headless, no selector", edit: func(*corev1.Service) {}, want: svcwatcher.Served},
-		"Legacy": {reason: "DANM 4.3's annotations", want: svcwatcher.Served, edit: func(s *corev1.Service) {
+		"Served": {reason: "headless, no selector", edit: func(*corev1.Service) {}, want: svcwatcher.Managed},
+		"Legacy": {reason: "DANM 4.3's annotations", want: svcwatcher.Managed, edit: func(s *corev1.Service) {
 			s.Annotations = map[string]string{"danm.k8s.io/selector": `{"app":"web"}`, "danm.k8s.io/network": "blue"}
 		}},
-		"Plain":    {reason: "not ours", edit: func(s *corev1.Service) { s.Annotations = nil }, want: svcwatcher.Foreign},
-		"Going":    {reason: "it is being deleted", edit: func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }, want: svcwatcher.Foreign},
-		"Selector": {reason: "Kubernetes makes those", edit: func(s *corev1.Service) { s.Spec.Selector = map[string]string{"a": "b"} }, want: svcwatcher.Refused, event: "NotServed", says: []string{"spec.selector", "danm.io/selector"}},
-		"Alias":    {reason: "no endpoints at all", edit: func(s *corev1.Service) { s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeExternalName, "" }, want: svcwatcher.Refused, event: "NotServed", says: []string{"ExternalName", "clusterIP None"}},
-		"ClusterIP": {reason: "kube-proxy cannot reach the Pods of its own node", edit: func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Refused, event: "NotServed",
+		"Plain":    {reason: "not ours", edit: func(s *corev1.Service) { s.Annotations = nil }, want: svcwatcher.Unmanaged},
+		"Going":    {reason: "it is being deleted", edit: func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }, want: svcwatcher.Unmanaged},
+		"Selector": {reason: "Kubernetes makes those", edit: func(s *corev1.Service) { s.Spec.Selector = map[string]string{"a": "b"} }, want: svcwatcher.Unsupported, event: "NotServed", says: []string{"spec.selector", "danm.io/selector"}},
+		"Alias":    {reason: "no endpoints at all", edit: func(s *corev1.Service) { s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeExternalName, "" }, want: svcwatcher.Unsupported, event: "NotServed", says: []string{"ExternalName", "clusterIP None"}},
+		"ClusterIP": {reason: "kube-proxy cannot reach the Pods of its own node", edit: func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Unsupported, event: "NotServed",
 			says: []string{"10.96.0.9", "headless", "MACVLAN"}},
-		"NodePort":     {reason: "the same", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }, want: svcwatcher.Refused, event: "NotServed", says: []string{"NodePort"}},
-		"LoadBalancer": {reason: "the same", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, want: svcwatcher.Refused, event: "NotServed", says: []string{"LoadBalancer"}},
-		"Broken":       {reason: "no JSON", edit: func(s *corev1.Service) { s.Annotations["danm.io/selector"] = "app=web" }, want: svcwatcher.Broken, event: "InvalidAnnotations", says: []string{"stay as they were", "danm.io/selector", "app=web"}},
-		"RefusedFirst": {reason: "a wrong annotation on what is not served anyway keeps nothing", edit: func(s *corev1.Service) { s.Annotations["danm.io/selector"] = "x"; s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Refused, event: "NotServed"},
+		"NodePort":     {reason: "the same", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }, want: svcwatcher.Unsupported, event: "NotServed", says: []string{"NodePort"}},
+		"LoadBalancer": {reason: "the same", edit: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, want: svcwatcher.Unsupported, event: "NotServed", says: []string{"LoadBalancer"}},
+		"Broken":       {reason: "no JSON", edit: func(s *corev1.Service) { s.Annotations["danm.io/selector"] = "app=web" }, want: svcwatcher.Invalid, event: "InvalidAnnotations", says: []string{"stay as they were", "danm.io/selector", "app=web"}},
+		"RefusedFirst": {reason: "a wrong annotation on what is not served anyway keeps nothing", edit: func(s *corev1.Service) { s.Annotations["danm.io/selector"] = "x"; s.Spec.ClusterIP = "10.96.0.9" }, want: svcwatcher.Unsupported, event: "NotServed"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := svcwatcher.Judge(service(tc.edit))
-			if got.Verdict != tc.want || got.Reason != tc.event || (got.Request != nil) != (tc.want == svcwatcher.Served) {
+			got := svcwatcher.Classify(service(tc.edit))
+			if got.Class != tc.want || got.Reason != tc.event || (got.Request != nil) != (tc.want == svcwatcher.Managed) {
 				t.Errorf("%s\nJudge: got %+v, want verdict %d and Event %q", tc.reason, got, tc.want, tc.event)
 			}
 			for _, part := range tc.says {
@@ -69,7 +69,7 @@ func TestWantsLegacy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			svc := service(func(s *corev1.Service) { s.Annotations[tc.key] = tc.value })
-			if got := svcwatcher.WantsLegacy(svc); got != tc.want {
+			if got := svcwatcher.WantsLegacyEndpoints(svc); got != tc.want {
 				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
 			}
 		})
@@ -105,7 +105,7 @@ func TestKeep(t *testing.T) {
 			t.Parallel()
 			s := source(t, service(), tc.pods, nil)
 			s.DanmEps, s.Request, s.Networks = append(s.DanmEps, eps, second, third), nil, nil
-			if diff := cmp.Diff(tc.want, svcwatcher.Keep(s, tc.existing)); diff != "" {
+			if diff := cmp.Diff(tc.want, svcwatcher.Retained(s, tc.existing)); diff != "" {
 				t.Errorf("%s\nKeep: -want +got\n%s", tc.reason, diff)
 			}
 		})
@@ -115,7 +115,7 @@ func TestKeep(t *testing.T) {
 func TestLegacy(t *testing.T) {
 	t.Parallel()
 	groups := append(four(endpoint("a", "10.0.0.1"), endpoint("b", "10.0.0.2", in(false, false, false)), endpoint("c", "10.0.0.3", in(false, true, true))), six(endpoint("d", "fd00::1", in(false, true, true)))...)
-	got := svcwatcher.Legacy(service(), groups)
+	got := svcwatcher.LegacyEndpoints(service(), groups)
 	address := func(pod, ip string) corev1.EndpointAddress {
 		return corev1.EndpointAddress{IP: ip, NodeName: new("n1"), TargetRef: endpoint(pod, ip).TargetRef}
 	}
@@ -133,7 +133,7 @@ func TestLegacy(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Legacy: -want +got\n%s", diff)
 	}
-	published := svcwatcher.Legacy(service(publish), six(endpoint("d", "fd00::1", in(true, true, true))))
+	published := svcwatcher.LegacyEndpoints(service(publish), six(endpoint("d", "fd00::1", in(true, true, true))))
 	if len(published.Subsets) != 1 || len(published.Subsets[0].Addresses) != 1 {
 		t.Errorf("a Service that publishes every Pod: got %+v", published.Subsets)
 	}
@@ -149,7 +149,7 @@ func TestLegacyLimit(t *testing.T) {
 			for i := range n {
 				all = append(all, endpoint("p", fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
 			}
-			got := svcwatcher.Legacy(service(), four(all...))
+			got := svcwatcher.LegacyEndpoints(service(), four(all...))
 			_, truncated := got.Annotations[corev1.EndpointsOverCapacity]
 			if len(got.Subsets[0].Addresses) != 1000 || truncated != (n > 1000) {
 				t.Errorf("got %d addresses, truncated: %t", len(got.Subsets[0].Addresses), truncated)

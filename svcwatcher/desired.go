@@ -33,8 +33,8 @@ type Withheld struct {
 	Pod string
 	// Address of the Pod.
 	Address netip.Addr
-	// Rule says why, and what to do.
-	Rule string
+	// Reason says why, and what to do.
+	Reason string
 }
 
 // String names the network, the field of its subnet, the address and the rule.
@@ -43,32 +43,32 @@ func (w Withheld) String() string {
 	if w.Address.Is6() {
 		field = "net6"
 	}
-	return fmt.Sprintf("%s: spec.Options.%s: address %s of Pod %s %s", w.Network, field, w.Address, w.Pod, w.Rule)
+	return fmt.Sprintf("%s: spec.Options.%s: address %s of Pod %s %s", w.Network, field, w.Address, w.Pod, w.Reason)
 }
 
 // Desired computes the endpoints that a Service should have: the union of its
 // networks, of each address once.
-func Desired(s *Source) Endpoints {
-	interfaces := s.interfaces()
+func Desired(s *Snapshot) Endpoints {
+	interfaces := s.danmEpsByPod()
 	chosen := map[netip.Addr]candidate{}
 	var out Endpoints
-	for _, pod := range s.selected() {
+	for _, pod := range s.selectedPods() {
 		serving := endpointutil.IsPodReady(pod)
-		for _, ep := range interfaces[placeOf(pod)] {
-			n := s.networkOf(ep)
+		for _, ep := range interfaces[podKeyOf(pod)] {
+			n := s.requestedNetwork(ep)
 			if n == nil {
 				continue
 			}
-			for _, a := range addresses(ep) {
-				if !s.wants(a) {
+			for _, a := range publishableAddresses(ep) {
+				if !s.hasFamily(a) {
 					continue
 				}
-				if rule := s.rule(n, pod, a); rule != "" {
-					out.Withheld = append(out.Withheld, Withheld{Network: n.Ref, Pod: pod.Name, Address: a, Rule: rule})
+				if rule := s.withholdReason(n, pod, a); rule != "" {
+					out.Withheld = append(out.Withheld, Withheld{Network: n.Ref, Pod: pod.Name, Address: a, Reason: rule})
 					continue
 				}
 				c := candidate{address: a, pod: pod, serving: serving}
-				if other, taken := chosen[a]; !taken || c.before(other) {
+				if other, taken := chosen[a]; !taken || c.preferredTo(other) {
 					chosen[a] = c
 				}
 			}
@@ -76,7 +76,7 @@ func Desired(s *Source) Endpoints {
 	}
 	groups := grouping{}
 	for _, c := range chosen {
-		groups.add(familyOf(c.address), portsOf(s.Service, c.pod), s.endpoint(c))
+		groups.add(familyOf(c.address), portsOf(s.Service, c.pod), s.newEndpoint(c))
 	}
 	out.Groups = groups.sorted()
 	slices.SortFunc(out.Withheld, func(a, b Withheld) int {
@@ -99,28 +99,28 @@ type candidate struct {
 	serving bool
 }
 
-// before says which of two Pods with one address, on networks that never meet, has it
+// preferredTo says which of two Pods with one address, on networks that never meet, has it
 // here: one that serves.
-func (c candidate) before(other candidate) bool {
+func (c candidate) preferredTo(other candidate) bool {
 	if c.serving != other.serving {
 		return c.serving
 	}
 	return cmp.Or(strings.Compare(c.pod.Name, other.pod.Name), strings.Compare(string(c.pod.UID), string(other.pod.UID))) < 0
 }
 
-// Keep computes the endpoints of a Service whose annotations nobody can read: those
+// Retained computes the endpoints of a Service whose annotations nobody can read: those
 // that it had, as long as their Pods live and have these addresses, with what the
 // Pods are now. None is added, as nobody knows which. It needs no Request.
-func Keep(s *Source, existing []discoveryv1.EndpointSlice) []Group {
-	interfaces, pods := s.interfaces(), map[types.UID]*corev1.Pod{}
+func Retained(s *Snapshot, existing []discoveryv1.EndpointSlice) []Group {
+	interfaces, pods := s.danmEpsByPod(), map[types.UID]*corev1.Pod{}
 	for i := range s.Pods {
-		if alive(&s.Pods[i]) {
+		if notTerminated(&s.Pods[i]) {
 			pods[s.Pods[i].UID] = &s.Pods[i]
 		}
 	}
 	has := func(pod *corev1.Pod, a netip.Addr) bool {
-		for _, ep := range interfaces[placeOf(pod)] {
-			if slices.Contains(addresses(ep), a) && s.clusterRule(ep.Spec.APIType, pod, a) == "" {
+		for _, ep := range interfaces[podKeyOf(pod)] {
+			if slices.Contains(publishableAddresses(ep), a) && s.clusterRangeReason(ep.Spec.APIType, pod, a) == "" {
 				return true
 			}
 		}
@@ -128,7 +128,7 @@ func Keep(s *Source, existing []discoveryv1.EndpointSlice) []Group {
 	}
 	groups, seen := grouping{}, map[netip.Addr]bool{}
 	for i := range existing {
-		if !owned(existing[i].OwnerReferences, s.Service) {
+		if !ownedBy(existing[i].OwnerReferences, s.Service) {
 			continue
 		}
 		for _, e := range existing[i].Endpoints {
@@ -137,7 +137,7 @@ func Keep(s *Source, existing []discoveryv1.EndpointSlice) []Group {
 				continue
 			}
 			seen[a] = true
-			groups.add(existing[i].AddressType, existing[i].Ports, s.endpoint(candidate{address: a, pod: pod}))
+			groups.add(existing[i].AddressType, existing[i].Ports, s.newEndpoint(candidate{address: a, pod: pod}))
 		}
 	}
 	return groups.sorted()

@@ -90,13 +90,13 @@ func blue(e *v1.DanmEp) {
 func onBlue(svc *corev1.Service) { svc.Annotations["danm.io/network"] = "blue" }
 
 // source joins what a case is about; both networks exist, n1 is in zone z.
-func source(t *testing.T, svc *corev1.Service, pods []corev1.Pod, eps []v1.DanmEp) *svcwatcher.Source {
+func source(t *testing.T, svc *corev1.Service, pods []corev1.Pod, eps []v1.DanmEp) *svcwatcher.Snapshot {
 	t.Helper()
-	j := svcwatcher.Judge(svc)
-	if j.Verdict != svcwatcher.Served {
+	j := svcwatcher.Classify(svc)
+	if j.Class != svcwatcher.Managed {
 		t.Fatalf("Judge: got %+v", j)
 	}
-	return &svcwatcher.Source{
+	return &svcwatcher.Snapshot{
 		Service: svc, Request: j.Request, Pods: pods, DanmEps: eps,
 		Networks: networks(
 			net(network.Ref{Kind: v1.KindClusterNetwork, Name: "red"}, "red-uid"),

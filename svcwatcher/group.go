@@ -46,7 +46,7 @@ func groupKey(family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) 
 	var b strings.Builder
 	b.WriteString(string(family))
 	for _, p := range ports {
-		fmt.Fprintf(&b, " %q/%s/%s", value(p.Name), text(p.Port), value(p.Protocol))
+		fmt.Fprintf(&b, " %q/%s/%s", valueOrZero(p.Name), portText(p.Port), valueOrZero(p.Protocol))
 		if p.AppProtocol != nil {
 			fmt.Fprintf(&b, "/%q", *p.AppProtocol)
 		}
@@ -54,15 +54,15 @@ func groupKey(family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) 
 	return b.String()
 }
 
-// text tells "all ports", which a slice of others can have, from port 0.
-func text(p *int32) string {
+// portText tells "all ports", which a slice of others can have, from port 0.
+func portText(p *int32) string {
 	if p == nil {
 		return "*"
 	}
 	return fmt.Sprintf("%05d", *p) // as text they sort as numbers do
 }
 
-func value[T any](p *T) T {
+func valueOrZero[T any](p *T) T {
 	if p == nil {
 		return *new(T)
 	}

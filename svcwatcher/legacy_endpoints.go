@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WantsLegacy reports whether a Service asks for v1 Endpoints besides its slices.
-func WantsLegacy(svc *corev1.Service) bool {
+// WantsLegacyEndpoints reports whether a Service asks for v1 Endpoints besides its slices.
+func WantsLegacyEndpoints(svc *corev1.Service) bool {
 	for _, key := range []string{EndpointsAnnotation, "danm.k8s.io/endpoints"} {
 		if value, ok := svc.Annotations[key]; ok {
 			return value == "true"
@@ -18,17 +18,17 @@ func WantsLegacy(svc *corev1.Service) bool {
 	return false
 }
 
-// Legacy returns the groups as v1 Endpoints, with a label that keeps Kubernetes from
+// LegacyEndpoints returns the groups as v1 Endpoints, with a label that keeps Kubernetes from
 // making slices of them a second time. They know no terminating Pod: one is left out
 // unless the Service publishes every Pod. Both families are in it.
-func Legacy(svc *corev1.Service, groups []Group) *corev1.Endpoints {
+func LegacyEndpoints(svc *corev1.Service, groups []Group) *corev1.Endpoints {
 	labels := labelsOf(svc)
 	delete(labels, discoveryv1.LabelServiceName) // a label of slices
 	labels[discoveryv1.LabelSkipMirror] = "true"
 	out := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{
-		Namespace: svc.Namespace, Name: svc.Name, Labels: labels, OwnerReferences: []metav1.OwnerReference{owner(svc)},
+		Namespace: svc.Namespace, Name: svc.Name, Labels: labels, OwnerReferences: []metav1.OwnerReference{ownerReference(svc)},
 	}}
-	room := maxLegacy
+	room := maxLegacyAddresses
 	for i := range groups {
 		subset := subsetOf(svc, &groups[i], &room)
 		if len(subset.Addresses)+len(subset.NotReadyAddresses) > 0 {
@@ -41,17 +41,17 @@ func Legacy(svc *corev1.Service, groups []Group) *corev1.Endpoints {
 	return out
 }
 
-// maxLegacy is how many addresses v1 Endpoints have at most, as Kubernetes limits them.
-const maxLegacy = 1000
+// maxLegacyAddresses is how many addresses v1 Endpoints have at most, as Kubernetes limits them.
+const maxLegacyAddresses = 1000
 
 // subsetOf takes what fits into room; room becomes negative when something did not.
 func subsetOf(svc *corev1.Service, g *Group, room *int) corev1.EndpointSubset {
 	var s corev1.EndpointSubset
 	for _, p := range g.Ports {
-		s.Ports = append(s.Ports, corev1.EndpointPort{Name: value(p.Name), Port: value(p.Port), Protocol: value(p.Protocol), AppProtocol: p.AppProtocol})
+		s.Ports = append(s.Ports, corev1.EndpointPort{Name: valueOrZero(p.Name), Port: valueOrZero(p.Port), Protocol: valueOrZero(p.Protocol), AppProtocol: p.AppProtocol})
 	}
 	for _, e := range g.Endpoints {
-		if value(e.Conditions.Terminating) && !svc.Spec.PublishNotReadyAddresses {
+		if valueOrZero(e.Conditions.Terminating) && !svc.Spec.PublishNotReadyAddresses {
 			continue
 		}
 		if *room <= 0 {
@@ -59,8 +59,8 @@ func subsetOf(svc *corev1.Service, g *Group, room *int) corev1.EndpointSubset {
 			break
 		}
 		*room--
-		a := corev1.EndpointAddress{IP: e.Addresses[0], Hostname: value(e.Hostname), NodeName: e.NodeName, TargetRef: e.TargetRef}
-		if value(e.Conditions.Ready) {
+		a := corev1.EndpointAddress{IP: e.Addresses[0], Hostname: valueOrZero(e.Hostname), NodeName: e.NodeName, TargetRef: e.TargetRef}
+		if valueOrZero(e.Conditions.Ready) {
 			s.Addresses = append(s.Addresses, a)
 		} else {
 			s.NotReadyAddresses = append(s.NotReadyAddresses, a)

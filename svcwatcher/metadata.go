@@ -37,16 +37,16 @@ func labelsOf(svc *corev1.Service) map[string]string {
 	return labels
 }
 
-// owner makes the garbage collector remove what the Service leaves behind. It does not
+// ownerReference makes the garbage collector remove what the Service leaves behind. It does not
 // block the Service's deletion, which would take a right on its finalizers.
-func owner(svc *corev1.Service) metav1.OwnerReference {
+func ownerReference(svc *corev1.Service) metav1.OwnerReference {
 	controller := true
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID, Controller: &controller}
 }
 
-// owned reports whether an object belongs to this Service, and not to a former one of
+// ownedBy reports whether an object belongs to this Service, and not to a former one of
 // its name.
-func owned(refs []metav1.OwnerReference, svc *corev1.Service) bool {
+func ownedBy(refs []metav1.OwnerReference, svc *corev1.Service) bool {
 	for _, r := range refs {
 		if r.UID == svc.UID && r.Kind == "Service" && r.APIVersion == "v1" {
 			return true

@@ -22,8 +22,8 @@ type Changes struct {
 	Create, Update, Delete []discoveryv1.EndpointSlice
 }
 
-// None reports whether there is nothing to write.
-func (c *Changes) None() bool { return len(c.Create)+len(c.Update)+len(c.Delete) == 0 }
+// Empty reports whether there is nothing to write.
+func (c *Changes) Empty() bool { return len(c.Create)+len(c.Update)+len(c.Delete) == 0 }
 
 // Plan computes the writes from the slices of ours that a Service has to the groups
 // that it should have: an endpoint stays where it is; what is new goes to slices that
@@ -32,16 +32,16 @@ func (c *Changes) None() bool { return len(c.Create)+len(c.Update)+len(c.Delete)
 // Existing holds slices with our label only; nothing of it is modified.
 func Plan(svc *corev1.Service, groups []Group, existing []discoveryv1.EndpointSlice) Changes {
 	p := &planner{svc: svc, names: newNamer(svc, existing), byGroup: map[string][]*draft{}, idle: map[discoveryv1.AddressType][]*draft{}}
-	missing := p.keep(groups, existing)
+	missing := p.reuseSlices(groups, existing)
 	for i := range groups {
-		p.fill(&groups[i], missing[i])
+		p.placeMissing(&groups[i], missing[i])
 	}
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		for _, d := range p.idle[family] {
-			p.out.Delete = append(p.out.Delete, d.slice)
+			p.changes.Delete = append(p.changes.Delete, d.slice)
 		}
 	}
-	return p.out
+	return p.changes
 }
 
 // planner is the work on one Service.
@@ -50,13 +50,13 @@ type planner struct {
 	names   *namer
 	byGroup map[string][]*draft
 	// idle are slices without an endpoint, by family, which never changes.
-	idle map[discoveryv1.AddressType][]*draft
-	out  Changes
+	idle    map[discoveryv1.AddressType][]*draft
+	changes Changes
 }
 
-// keep sorts the existing slices and leaves in them what is still wanted. It returns
+// reuseSlices sorts the existing slices and leaves in them what is still wanted. It returns
 // which endpoints of each group are in none.
-func (p *planner) keep(groups []Group, existing []discoveryv1.EndpointSlice) (missing [][]discoveryv1.Endpoint) {
+func (p *planner) reuseSlices(groups []Group, existing []discoveryv1.EndpointSlice) (missing [][]discoveryv1.Endpoint) {
 	wanted := map[string]map[string]discoveryv1.Endpoint{}
 	for i := range groups {
 		byAddress := map[string]discoveryv1.Endpoint{}
@@ -67,7 +67,7 @@ func (p *planner) keep(groups []Group, existing []discoveryv1.EndpointSlice) (mi
 	}
 	sorted := slices.SortedFunc(slices.Values(existing), func(a, b discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) })
 	for i := range sorted {
-		p.sort(&sorted[i], wanted)
+		p.reuseSlice(&sorted[i], wanted)
 	}
 	for i := range groups {
 		var rest []discoveryv1.Endpoint
@@ -82,13 +82,13 @@ func (p *planner) keep(groups []Group, existing []discoveryv1.EndpointSlice) (mi
 	return missing
 }
 
-// sort decides on one existing slice, and takes what it keeps out of wanted.
-func (p *planner) sort(old *discoveryv1.EndpointSlice, wanted map[string]map[string]discoveryv1.Endpoint) {
+// reuseSlice decides on one existing slice, and takes what it keeps out of wanted.
+func (p *planner) reuseSlice(old *discoveryv1.EndpointSlice, wanted map[string]map[string]discoveryv1.Endpoint) {
 	if old.DeletionTimestamp != nil {
 		return // somebody else's finalizer is on it
 	}
-	if !owned(old.OwnerReferences, p.svc) {
-		p.out.Delete = append(p.out.Delete, *old)
+	if !ownedBy(old.OwnerReferences, p.svc) {
+		p.changes.Delete = append(p.changes.Delete, *old)
 		return
 	}
 	key := groupKey(old.AddressType, old.Ports)
@@ -116,33 +116,33 @@ func (p *planner) sort(old *discoveryv1.EndpointSlice, wanted map[string]map[str
 	p.byGroup[key] = append(p.byGroup[key], d)
 }
 
-// fill places what a group misses, and says what is written of it.
-func (p *planner) fill(g *Group, missing []discoveryv1.Endpoint) {
+// placeMissing places what a group misses, and says what is written of it.
+func (p *planner) placeMissing(g *Group, missing []discoveryv1.Endpoint) {
 	drafts := p.byGroup[groupKey(g.Family, g.Ports)]
-	slices.SortStableFunc(drafts, func(a, b *draft) int { return cmp.Compare(a.room(), b.room()) })
+	slices.SortStableFunc(drafts, func(a, b *draft) int { return cmp.Compare(a.freeEndpoints(), b.freeEndpoints()) })
 	for _, d := range drafts {
 		if d.changed {
-			missing = d.take(missing)
+			missing = d.fill(missing)
 		}
 	}
 	// The fullest first: holes are filled, and slices stay few.
 	for _, d := range drafts {
-		if len(missing) > 0 && !d.changed && d.room() >= len(missing) {
-			missing = d.take(missing)
+		if len(missing) > 0 && !d.changed && d.freeEndpoints() >= len(missing) {
+			missing = d.fill(missing)
 		}
 	}
 	for _, d := range drafts {
 		if d.changed {
-			p.out.Update = append(p.out.Update, d.slice)
+			p.changes.Update = append(p.changes.Update, d.slice)
 		}
 	}
 	for len(missing) > 0 {
-		missing = p.open(g, missing)
+		missing = p.placeInNewSlice(g, missing)
 	}
 }
 
-// open uses an idle slice, or makes one, for up to MaxEndpoints.
-func (p *planner) open(g *Group, missing []discoveryv1.Endpoint) []discoveryv1.Endpoint {
+// placeInNewSlice uses an idle slice, or makes one, for up to MaxEndpoints.
+func (p *planner) placeInNewSlice(g *Group, missing []discoveryv1.Endpoint) []discoveryv1.Endpoint {
 	d := &draft{}
 	reused := len(p.idle[g.Family]) > 0
 	if reused {
@@ -150,16 +150,16 @@ func (p *planner) open(g *Group, missing []discoveryv1.Endpoint) []discoveryv1.E
 		p.idle[g.Family] = p.idle[g.Family][1:]
 	} else {
 		d.slice.ObjectMeta = metav1.ObjectMeta{
-			Namespace: p.svc.Namespace, Name: p.names.name(), OwnerReferences: []metav1.OwnerReference{owner(p.svc)},
+			Namespace: p.svc.Namespace, Name: p.names.nextName(), OwnerReferences: []metav1.OwnerReference{ownerReference(p.svc)},
 		}
 		d.slice.AddressType = g.Family
 	}
 	d.slice.Labels, d.slice.Ports = labelsOf(p.svc), g.Ports
-	rest := d.take(missing)
+	rest := d.fill(missing)
 	if reused {
-		p.out.Update = append(p.out.Update, d.slice)
+		p.changes.Update = append(p.changes.Update, d.slice)
 	} else {
-		p.out.Create = append(p.out.Create, d.slice)
+		p.changes.Create = append(p.changes.Create, d.slice)
 	}
 	return rest
 }
@@ -171,11 +171,11 @@ type draft struct {
 	changed bool
 }
 
-func (d *draft) room() int { return MaxEndpoints - len(d.slice.Endpoints) }
+func (d *draft) freeEndpoints() int { return MaxEndpoints - len(d.slice.Endpoints) }
 
-// take moves endpoints into a slice until it is full, and returns the rest.
-func (d *draft) take(missing []discoveryv1.Endpoint) []discoveryv1.Endpoint {
-	n := min(d.room(), len(missing))
+// fill moves endpoints into a slice until it is full, and returns the rest.
+func (d *draft) fill(missing []discoveryv1.Endpoint) []discoveryv1.Endpoint {
+	n := min(d.freeEndpoints(), len(missing))
 	d.slice.Endpoints = append(d.slice.Endpoints, missing[:n]...)
 	d.changed = d.changed || n > 0
 	return missing[n:]
@@ -197,7 +197,7 @@ func newNamer(svc *corev1.Service, existing []discoveryv1.EndpointSlice) *namer 
 	return n
 }
 
-func (n *namer) name() string {
+func (n *namer) nextName() string {
 	for {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", n.svc.UID, n.next))
 		n.next++

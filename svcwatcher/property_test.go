@@ -38,8 +38,8 @@ func newWorld() *world {
 	}
 }
 
-func (w *world) source() *svcwatcher.Source {
-	s := &svcwatcher.Source{Service: w.svc, Request: svcwatcher.Judge(w.svc).Request, Networks: w.networks, Zone: func(string) string { return "" }}
+func (w *world) source() *svcwatcher.Snapshot {
+	s := &svcwatcher.Snapshot{Service: w.svc, Request: svcwatcher.Classify(w.svc).Request, Networks: w.networks, Zone: func(string) string { return "" }}
 	for _, p := range w.pods { // in any order
 		s.Pods = append(s.Pods, p)
 	}
@@ -121,7 +121,7 @@ func (w *world) happen(t *rapid.T) {
 func (w *world) reconcile(t *rapid.T) {
 	changes := svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()).Groups, w.slices)
 	w.slices = apply(t, w.slices, changes, &w.version)
-	if again := svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()).Groups, w.slices); !again.None() {
+	if again := svcwatcher.Plan(w.svc, svcwatcher.Desired(w.source()).Groups, w.slices); !again.Empty() {
 		t.Fatalf("a second look writes again: %d, %d, %d", len(again.Create), len(again.Update), len(again.Delete))
 	}
 	seen := map[string]bool{}

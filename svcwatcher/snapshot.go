@@ -19,9 +19,9 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// Source is what the endpoints of a Service are made from. Pods and DanmEps may
+// Snapshot is what the endpoints of a Service are made from. Pods and DanmEps may
 // hold more than belongs to the Service.
-type Source struct {
+type Snapshot struct {
 	// Service is one that is Served, or Broken (for Keep).
 	Service *corev1.Service
 	// Request is what Judge read from it.
@@ -32,56 +32,56 @@ type Source struct {
 	DanmEps  []v1.DanmEp
 	// Ranges are what the cluster itself uses; nil for none.
 	Ranges *network.ClusterRanges
-	// Shared are the parts of the nodes' subnets that TenantNetworks of the Service's
+	// PermittedSubnets are the parts of the nodes' subnets that TenantNetworks of the Service's
 	// namespace may use, by clusterSubnets of its TenantConfigs.
-	Shared []netip.Prefix
-	// Foreign reports whether an address is that of another Pod, in the cluster's own
+	PermittedSubnets []netip.Prefix
+	// UsedByOtherPod reports whether an address is that of another Pod, in the cluster's own
 	// network; nil for never.
-	Foreign func(pod *corev1.Pod, a netip.Addr) bool
+	UsedByOtherPod func(pod *corev1.Pod, a netip.Addr) bool
 	// Zone returns the zone of a Node, or nothing.
 	Zone func(node string) string
 }
 
-// selected are the living Pods that the Service picks, by their present labels.
-func (s *Source) selected() []*corev1.Pod {
+// selectedPods are the living Pods that the Service picks, by their present labels.
+func (s *Snapshot) selectedPods() []*corev1.Pod {
 	selector := labels.SelectorFromSet(s.Request.Selector)
 	var all []*corev1.Pod
 	for i := range s.Pods {
 		pod := &s.Pods[i]
-		if pod.Namespace == s.Service.Namespace && alive(pod) && selector.Matches(labels.Set(pod.Labels)) {
+		if pod.Namespace == s.Service.Namespace && notTerminated(pod) && selector.Matches(labels.Set(pod.Labels)) {
 			all = append(all, pod)
 		}
 	}
 	return all
 }
 
-// alive reports whether a Pod has, or may still get, containers that answer.
-func alive(pod *corev1.Pod) bool {
+// notTerminated reports whether a Pod has, or may still get, containers that answer.
+func notTerminated(pod *corev1.Pod) bool {
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// interfaces are the DanmEps of each living Pod, by its UID and node: one that a former Pod of
+// danmEpsByPod are the DanmEps of each living Pod, by its UID and node: one that a former Pod of
 // the same name left behind is nobody's, and one that another node made is forged. Of two
 // for one interface (the sandbox was made anew) the newer counts.
-func (s *Source) interfaces() map[place][]*v1.DanmEp {
+func (s *Snapshot) danmEpsByPod() map[podKey][]*v1.DanmEp {
 	type key struct {
-		place
+		podKey
 		ifc string
 	}
 	newest := map[key]*v1.DanmEp{}
 	for i := range s.DanmEps {
 		ep := &s.DanmEps[i]
-		k := key{place{types.UID(ep.Spec.PodUID), ep.Spec.Host}, ep.Spec.Interface.Name}
+		k := key{podKey{types.UID(ep.Spec.PodUID), ep.Spec.Host}, ep.Spec.Interface.Name}
 		if ep.Namespace != s.Service.Namespace || k.uid == "" {
 			continue
 		}
-		if other := newest[k]; other == nil || newer(ep, other) {
+		if other := newest[k]; other == nil || newerThan(ep, other) {
 			newest[k] = ep
 		}
 	}
-	all := map[place][]*v1.DanmEp{}
+	all := map[podKey][]*v1.DanmEp{}
 	for k, ep := range newest {
-		all[k.place] = append(all[k.place], ep)
+		all[k.podKey] = append(all[k.podKey], ep)
 	}
 	for _, eps := range all {
 		slices.SortFunc(eps, func(a, b *v1.DanmEp) int { return strings.Compare(a.Name, b.Name) })
@@ -89,25 +89,25 @@ func (s *Source) interfaces() map[place][]*v1.DanmEp {
 	return all
 }
 
-// place is a Pod on its node.
-type place struct {
+// podKey is a Pod on its node.
+type podKey struct {
 	uid  types.UID
 	node string
 }
 
-func placeOf(pod *corev1.Pod) place { return place{pod.UID, pod.Spec.NodeName} }
+func podKeyOf(pod *corev1.Pod) podKey { return podKey{pod.UID, pod.Spec.NodeName} }
 
-// newer orders by age, and by name what is as old.
-func newer(a, b *v1.DanmEp) bool {
+// newerThan orders by age, and by name what is as old.
+func newerThan(a, b *v1.DanmEp) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return b.CreationTimestamp.Before(&a.CreationTimestamp)
 	}
 	return a.Name > b.Name
 }
 
-// networkOf returns the network of the Service that a DanmEp is on; nil for another one,
+// requestedNetwork returns the network of the Service that a DanmEp is on; nil for another one,
 // and for one that was made on a former network of that name.
-func (s *Source) networkOf(ep *v1.DanmEp) *network.Network {
+func (s *Snapshot) requestedNetwork(ep *v1.DanmEp) *network.Network {
 	ref := network.Ref{Kind: cmp.Or(ep.Spec.APIType, v1.KindDanmNet), Name: ep.Spec.NetworkName}
 	if ref.Kind != v1.KindClusterNetwork {
 		ref.Namespace = ep.Namespace
@@ -119,9 +119,9 @@ func (s *Source) networkOf(ep *v1.DanmEp) *network.Network {
 	return n
 }
 
-// wants reports whether the Service has the family of an address; one without
+// hasFamily reports whether the Service has the family of an address; one without
 // families was stored before there were any, and has both.
-func (s *Source) wants(a netip.Addr) bool {
+func (s *Snapshot) hasFamily(a netip.Addr) bool {
 	family := corev1.IPv6Protocol
 	if a.Is4() {
 		family = corev1.IPv4Protocol
@@ -129,14 +129,14 @@ func (s *Source) wants(a netip.Addr) bool {
 	return len(s.Service.Spec.IPFamilies) == 0 || slices.Contains(s.Service.Spec.IPFamilies, family)
 }
 
-// rule says why an address that a Pod has on a network is not published; empty for one
+// withholdReason says why an address that a Pod has on a network is not published; empty for one
 // that is. A DanmEp is what one node says, and a network may be older than the rules of
 // admission.
-func (s *Source) rule(n *network.Network, pod *corev1.Pod, a netip.Addr) string {
+func (s *Snapshot) withholdReason(n *network.Network, pod *corev1.Pod, a netip.Addr) string {
 	if subnet := subnetOf(n, a); !n.Delegates() && (subnet == nil || !subnet.CIDR.Contains(a)) {
 		return "is not in the network's subnet: delete the Pod, and it gets another address"
 	}
-	return s.clusterRule(n.Ref.Kind, pod, a)
+	return s.clusterRangeReason(n.Ref.Kind, pod, a)
 }
 
 func subnetOf(n *network.Network, a netip.Addr) *network.Subnet {
@@ -146,49 +146,49 @@ func subnetOf(n *network.Network, a netip.Addr) *network.Subnet {
 	return n.V6
 }
 
-// clusterRule says why an address is not published on a network of any subnet. A Pod's
+// clusterRangeReason says why an address is not published on a network of any subnet. A Pod's
 // own address in the range of Pods is what Kubernetes publishes, too: a network that
 // delegates the first interface has such addresses.
-func (s *Source) clusterRule(kind string, pod *corev1.Pod, a netip.Addr) string {
+func (s *Snapshot) clusterRangeReason(kind string, pod *corev1.Pod, a netip.Addr) string {
 	if s.Ranges != nil {
 		for _, r := range s.Ranges.Containing(a) {
 			switch {
-			case r.Use == network.RangeNodeSubnets && (kind != v1.KindTenantNetwork || s.shares(a)):
-			case r.Use == network.RangePods && hasIP(pod, a):
+			case r.Purpose == network.RangeNodeSubnets && (kind != v1.KindTenantNetwork || s.permitsNodeSubnet(a)):
+			case r.Purpose == network.RangePods && hasPodIP(pod, a):
 			default:
 				return fmt.Sprintf("is in %s, and no Service leads there: use another subnet", r)
 			}
 		}
 	}
-	if s.Foreign != nil && s.Foreign(pod, a) {
+	if s.UsedByOtherPod != nil && s.UsedByOtherPod(pod, a) {
 		return "is that of another Pod in the cluster's own network, and no Service leads there: use another subnet"
 	}
 	return ""
 }
 
-func hasIP(pod *corev1.Pod, a netip.Addr) bool {
+func hasPodIP(pod *corev1.Pod, a netip.Addr) bool {
 	return slices.ContainsFunc(pod.Status.PodIPs, func(ip corev1.PodIP) bool { return ip.IP == a.String() })
 }
 
-// shares reports whether a netadmin lets tenants of the namespace have an address in the
+// permitsNodeSubnet reports whether a netadmin lets tenants of the namespace have an address in the
 // nodes' subnets. The addresses of the nodes themselves, and the ranges for Pods and
 // Services, are never shared: what answers there is not the tenant's.
-func (s *Source) shares(a netip.Addr) bool {
-	return slices.ContainsFunc(s.Shared, func(p netip.Prefix) bool { return p.Contains(a) })
+func (s *Snapshot) permitsNodeSubnet(a netip.Addr) bool {
+	return slices.ContainsFunc(s.PermittedSubnets, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// NeedsShared reports whether Shared decides about any address.
-func (s *Source) NeedsShared() bool {
+// NeedsPermittedSubnets reports whether Shared decides about any address.
+func (s *Snapshot) NeedsPermittedSubnets() bool {
 	return s.Ranges != nil && slices.ContainsFunc(s.DanmEps, func(ep v1.DanmEp) bool {
-		return ep.Spec.APIType == v1.KindTenantNetwork && slices.ContainsFunc(addresses(&ep), func(a netip.Addr) bool {
-			return slices.ContainsFunc(s.Ranges.Containing(a), func(r network.ClusterRange) bool { return r.Use == network.RangeNodeSubnets })
+		return ep.Spec.APIType == v1.KindTenantNetwork && slices.ContainsFunc(publishableAddresses(&ep), func(a netip.Addr) bool {
+			return slices.ContainsFunc(s.Ranges.Containing(a), func(r network.ClusterRange) bool { return r.Purpose == network.RangeNodeSubnets })
 		})
 	})
 }
 
-// addresses are those of an interface that an EndpointSlice may have: the API server
+// publishableAddresses are those of an interface that an EndpointSlice may have: the API server
 // refuses a slice as a whole for one address that means something else on each link.
-func addresses(ep *v1.DanmEp) []netip.Addr {
+func publishableAddresses(ep *v1.DanmEp) []netip.Addr {
 	var all []netip.Addr
 	for _, text := range []string{ep.Spec.Interface.Address, ep.Spec.Interface.AddressIPv6} {
 		prefix, err := netip.ParsePrefix(text)
@@ -204,11 +204,11 @@ func addresses(ep *v1.DanmEp) []netip.Addr {
 	return all
 }
 
-// endpoint is a candidate as it stands in a slice.
-func (s *Source) endpoint(c candidate) discoveryv1.Endpoint {
+// newEndpoint is a candidate as it stands in a slice.
+func (s *Snapshot) newEndpoint(c candidate) discoveryv1.Endpoint {
 	e := discoveryv1.Endpoint{
 		Addresses:  []string{c.address.String()},
-		Conditions: conditions(s.Service, c.pod),
+		Conditions: endpointConditions(s.Service, c.pod),
 		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: c.pod.Namespace, Name: c.pod.Name, UID: c.pod.UID},
 	}
 	if endpointutil.ShouldSetHostname(c.pod, s.Service) {
@@ -224,9 +224,9 @@ func (s *Source) endpoint(c candidate) discoveryv1.Endpoint {
 	return e
 }
 
-// conditions are a Pod's as KEP-1672 has them: serving is the Pod's readiness,
+// endpointConditions are a Pod's as KEP-1672 has them: serving is the Pod's readiness,
 // terminating its end; ready is both, unless the Service publishes every Pod.
-func conditions(svc *corev1.Service, pod *corev1.Pod) discoveryv1.EndpointConditions {
+func endpointConditions(svc *corev1.Service, pod *corev1.Pod) discoveryv1.EndpointConditions {
 	serving, terminating := endpointutil.IsPodReady(pod), pod.DeletionTimestamp != nil
 	ready := svc.Spec.PublishNotReadyAddresses || serving && !terminating
 	return discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating}

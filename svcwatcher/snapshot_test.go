@@ -17,8 +17,8 @@ import (
 
 // clusterRanges are those of a small cluster.
 func clusterRanges() *network.ClusterRanges {
-	use := func(cidr string, use network.RangeUse) network.ClusterRange {
-		return network.ClusterRange{Prefix: netip.MustParsePrefix(cidr), Use: use}
+	use := func(cidr string, use network.RangePurpose) network.ClusterRange {
+		return network.ClusterRange{Prefix: netip.MustParsePrefix(cidr), Purpose: use}
 	}
 	return network.NewClusterRanges([]network.ClusterRange{
 		use("10.96.0.0/16", network.RangeServices), use("10.244.0.0/24", network.RangePods), use("fd00:244::/64", network.RangePods),
@@ -71,9 +71,9 @@ func TestWithheld(t *testing.T) {
 			n := net(network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "green"}, "green-uid")
 			n.V6 = nil
 			s.Networks[n.Ref] = n
-			s.Ranges, s.Foreign = clusterRanges(), func(*corev1.Pod, netip.Addr) bool { return tc.foreign }
+			s.Ranges, s.UsedByOtherPod = clusterRanges(), func(*corev1.Pod, netip.Addr) bool { return tc.foreign }
 			if tc.shared != "" {
-				s.Shared = []netip.Prefix{netip.MustParsePrefix(tc.shared)}
+				s.PermittedSubnets = []netip.Prefix{netip.MustParsePrefix(tc.shared)}
 			}
 			got := svcwatcher.Desired(s)
 			var said []string
@@ -93,7 +93,7 @@ func TestWithheld(t *testing.T) {
 	version := 0
 	there := apply(t, nil, svcwatcher.Plan(s.Service, before, nil), &version)
 	s.Ranges = clusterRanges()
-	if got := svcwatcher.Keep(s, there); len(got) != 0 || len(there) != 1 || there[0].AddressType != discoveryv1.AddressTypeIPv4 {
+	if got := svcwatcher.Retained(s, there); len(got) != 0 || len(there) != 1 || there[0].AddressType != discoveryv1.AddressTypeIPv4 {
 		t.Errorf("what was published before it was known to be the cluster's stays: %v of %v", got, there)
 	}
 }

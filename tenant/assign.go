@@ -11,9 +11,9 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// Unset checks that a tenant did not choose an ID for a new network: it is
+// CheckIDsUnset checks that a tenant did not choose an ID for a new network: it is
 // reserved from the range. The error is a *network.InvalidError with both fields.
-func Unset(s *v1.NetworkSpec) error {
+func CheckIDsUnset(s *v1.NetworkSpec) error {
 	var faults field.ErrorList
 	for _, o := range []struct {
 		name  string
@@ -30,12 +30,12 @@ func Unset(s *v1.NetworkSpec) error {
 	return &network.InvalidError{Faults: faults}
 }
 
-// Restore gives a changed network what was assigned to it and left out of the
+// RestoreAssignment gives a changed network what was assigned to it and left out of the
 // change, and refuses what is there and differs. The NetworkID is what networkIds says
 // for the type; empty leaves the tenant its own, but that of a plugin's network, which
 // names a file on the nodes, stays what was assigned even when no TenantConfig says so
 // any longer. The error is a *network.InvalidError with all fields.
-func Restore(s *v1.NetworkSpec, p network.Place, old *v1.NetworkSpec, networkID string) error {
+func RestoreAssignment(s *v1.NetworkSpec, p network.TenantSlot, old *v1.NetworkSpec, networkID string) error {
 	var faults field.ErrorList
 	was := p.Parent()
 	for _, o := range []struct {
@@ -55,8 +55,8 @@ func Restore(s *v1.NetworkSpec, p network.Place, old *v1.NetworkSpec, networkID 
 				fmt.Sprintf("the network was assigned %s when it was created, and that never changes: leave it out, or make another network", p)))
 		}
 	}
-	before, now := network.TypeOf(old), network.TypeOf(s)
-	if before != now && (p.Kind == network.PlaceType || (Wish{Type: now}).delegates()) {
+	before, now := network.BackendTypeOf(old), network.BackendTypeOf(s)
+	if before != now && (p.Kind == network.SlotPlugin || (NetworkRequest{Type: now}).delegates()) {
 		faults = append(faults, field.Invalid(typePath(), now,
 			fmt.Sprintf("the network was assigned %s when it was created: use %s, or make another network", p, before)))
 	}
@@ -65,7 +65,7 @@ func Restore(s *v1.NetworkSpec, p network.Place, old *v1.NetworkSpec, networkID 
 	}
 	setParent(&s.Options, was)
 	switch {
-	case p.Kind == network.PlaceType || networkID != "" && before == now:
+	case p.Kind == network.SlotPlugin || networkID != "" && before == now:
 		s.NetworkID = old.NetworkID
 	case networkID != "":
 		s.NetworkID = networkID // it was the other type's

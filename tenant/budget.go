@@ -11,18 +11,18 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// ErrPending says that a namespace has reservations without networks. It passes: their
+// ErrReservationsPending says that a namespace has reservations without networks. It passes: their
 // networks are stored, or the reservations are released after Grace.
-var ErrPending = errors.New("reservations wait for their networks")
+var ErrReservationsPending = errors.New("reservations wait for their networks")
 
 // CheckBudget checks that a namespace may have one more network at a place. Alive are the
 // tokens of the networks that it has. What is reserved counts, with or without a network,
 // so that nothing is missed that another replica has let in. The error is a
 // *network.InvalidError that names the budget, or ErrPending.
-func CheckBudget(w Wish, p network.Place, configs []Config, alive map[string]bool) error {
-	mine := serving(configs, w.NamespaceLabels)
+func CheckBudget(w NetworkRequest, p network.TenantSlot, configs []Config, alive map[string]bool) error {
+	mine := configsFor(configs, w.NamespaceLabels)
 	if len(mine) == 0 {
-		return w.nothing()
+		return w.errNoTenantConfig()
 	}
 	least := mine[0].Budgets
 	for _, c := range mine[1:] {
@@ -37,7 +37,7 @@ func CheckBudget(w Wish, p network.Place, configs []Config, alive map[string]boo
 				continue
 			}
 			has.Networks++
-			if isID(r.Place) {
+			if consumesID(r.Slot) {
 				has.IDs++
 			}
 			if !alive[r.Owner.Token] {
@@ -47,19 +47,21 @@ func CheckBudget(w Wish, p network.Place, configs []Config, alive map[string]boo
 	}
 	switch {
 	case has.Networks >= least.Networks:
-		return w.spent("networks", least.Networks, has.Networks, "TenantNetworks")
-	case isID(p) && has.IDs >= least.IDs:
-		return w.spent("ids", least.IDs, has.IDs, "VLANs and VXLANs")
+		return w.errOverBudget("networks", least.Networks, has.Networks, "TenantNetworks")
+	case consumesID(p) && has.IDs >= least.IDs:
+		return w.errOverBudget("ids", least.IDs, has.IDs, "VLANs and VXLANs")
 	case has.IDsWithoutNetwork >= least.IDsWithoutNetwork:
 		return fmt.Errorf("%w: namespace %s has %d of them, and may have %d: other creations are under way or have failed just now, so try again in a minute",
-			ErrPending, w.Namespace, has.IDsWithoutNetwork, least.IDsWithoutNetwork)
+			ErrReservationsPending, w.Namespace, has.IDsWithoutNetwork, least.IDsWithoutNetwork)
 	}
 	return nil
 }
 
-func isID(p network.Place) bool { return p.Kind == network.PlaceVLAN || p.Kind == network.PlaceVXLAN }
+func consumesID(p network.TenantSlot) bool {
+	return p.Kind == network.SlotVLAN || p.Kind == network.SlotVXLAN
+}
 
-func (w Wish) spent(budget string, most, has int, what string) error {
-	return refuse(field.NewPath("metadata", "namespace"), w.Namespace,
+func (w NetworkRequest) errOverBudget(budget string, most, has int, what string) error {
+	return invalidError(field.NewPath("metadata", "namespace"), w.Namespace,
 		"may have %d %s (budgets.%s of its TenantConfig), and has %d: delete a network, or ask a netadmin for more", most, what, budget, has)
 }

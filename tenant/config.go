@@ -14,20 +14,20 @@ import (
 
 // Config is a TenantConfig with what is reserved of it.
 type Config struct {
-	*network.Tenancy
-	*Book
+	*network.TenantConfig
+	*Reservations
 }
 
-// serving returns the TenantConfigs for a namespace, by name.
-func serving(configs []Config, labels map[string]string) []Config {
-	mine := slices.DeleteFunc(slices.Clone(configs), func(c Config) bool { return !c.Serves(labels) })
+// configsFor returns the TenantConfigs for a namespace, by name.
+func configsFor(configs []Config, labels map[string]string) []Config {
+	mine := slices.DeleteFunc(slices.Clone(configs), func(c Config) bool { return !c.AppliesTo(labels) })
 	slices.SortFunc(mine, func(a, b Config) int { return cmp.Compare(a.Name, b.Name) })
 	return mine
 }
 
-// Offers reports whether the TenantConfig has a place to give, reserved or not.
-func Offers(t *network.Tenancy, p network.Place) bool {
-	if p.Kind == network.PlaceType {
+// ContainsSlot reports whether the TenantConfig has a place to give, reserved or not.
+func ContainsSlot(t *network.TenantConfig, p network.TenantSlot) bool {
+	if p.Kind == network.SlotPlugin {
 		_, ok := t.NetworkIDs[p.Device]
 		return ok && p.ID <= maxShared
 	}
@@ -35,7 +35,7 @@ func Offers(t *network.Tenancy, p network.Place) bool {
 		if d.Name != p.Device {
 			continue
 		}
-		for _, o := range offersOf(Config{Tenancy: t}, d) {
+		for _, o := range candidatesOf(Config{TenantConfig: t}, d) {
 			if o.kind == p.Kind && o.ranges.Contains(p.ID) {
 				return true
 			}
@@ -44,13 +44,13 @@ func Offers(t *network.Tenancy, p network.Place) bool {
 	return false
 }
 
-// Keeps checks that a changed TenantConfig still has all that is reserved of it.
+// CheckUpdate checks that a changed TenantConfig still has all that is reserved of it.
 // The error is a *network.InvalidError that names one network and the count.
-func Keeps(changed *network.Tenancy, b *Book) error {
+func CheckUpdate(changed *network.TenantConfig, b *Reservations) error {
 	var first Reservation
 	count := 0
 	for r := range b.All() {
-		if Offers(changed, r.Place) {
+		if ContainsSlot(changed, r.Slot) {
 			continue
 		}
 		if count == 0 {
@@ -61,37 +61,37 @@ func Keeps(changed *network.Tenancy, b *Book) error {
 	if count == 0 {
 		return nil
 	}
-	return refuse(pathOf(first.Place), first.Place.String(),
-		"is taken away, and TenantNetwork %s uses it%s: delete the networks first, or keep it", first.Owner, others(count))
+	return invalidError(fieldPathOf(first.Slot), first.Slot.String(),
+		"is taken away, and TenantNetwork %s uses it%s: delete the networks first, or keep it", first.Owner, andMore(count))
 }
 
-func pathOf(p network.Place) *field.Path {
-	if p.Kind == network.PlaceType {
+func fieldPathOf(p network.TenantSlot) *field.Path {
+	if p.Kind == network.SlotPlugin {
 		return field.NewPath("networkIds")
 	}
 	return field.NewPath("hostDevices")
 }
 
-// Deletable checks that nothing is reserved of a TenantConfig.
-func Deletable(name string, b *Book) error {
+// CheckDelete checks that nothing is reserved of a TenantConfig.
+func CheckDelete(name string, b *Reservations) error {
 	for r := range b.All() {
-		return refuse(field.NewPath("metadata", "name"), name,
-			"TenantNetwork %s draws %s from it%s: delete the networks first", r.Owner, r.Place, others(b.Len()))
+		return invalidError(field.NewPath("metadata", "name"), name,
+			"TenantNetwork %s draws %s from it%s: delete the networks first", r.Owner, r.Slot, andMore(b.Len()))
 	}
 	return nil
 }
 
-func others(count int) string {
+func andMore(count int) string {
 	if count == 1 {
 		return ""
 	}
 	return fmt.Sprintf(" (and %d more)", count-1)
 }
 
-// Overlap says why two TenantConfigs cannot stand beside each other: they would
+// CheckOverlap says why two TenantConfigs cannot stand beside each other: they would
 // give one ID to two tenants, or one namespace two answers. Networks share a
 // device without IDs anyway.
-func Overlap(a, b *network.Tenancy) error {
+func CheckOverlap(a, b *network.TenantConfig) error {
 	for i, d := range a.Devices {
 		for _, o := range b.Devices {
 			same := d.Name == o.Name && d.VLANs.Overlaps(o.VLANs)
@@ -99,25 +99,25 @@ func Overlap(a, b *network.Tenancy) error {
 				if !same {
 					ranges = d.VXLANs
 				}
-				return refuse(field.NewPath("hostDevices").Index(i).Child("vniRange"), ranges.String(),
+				return invalidError(field.NewPath("hostDevices").Index(i).Child("vniRange"), ranges.String(),
 					"of %s overlaps that of %s in TenantConfig %s, and an ID belongs to one of them: use disjoint ranges", d.Name, o.Name, b.Name)
 			}
 		}
 	}
-	if !meet(a, b) {
+	if !selectSameNamespaces(a, b) {
 		return nil
 	}
 	for t, id := range a.NetworkIDs {
 		if other, ok := b.NetworkIDs[t]; ok && other != id {
-			return refuse(field.NewPath("networkIds").Key(t), id,
+			return invalidError(field.NewPath("networkIds").Key(t), id,
 				"is %q in TenantConfig %s, which is for the same namespaces: use the same, or another namespaceSelector", other, b.Name)
 		}
 	}
 	return nil
 }
 
-// meet reports whether two TenantConfigs are certainly for a namespace in common.
+// selectSameNamespaces reports whether two TenantConfigs are certainly for a namespace in common.
 // That of two different selectors depends on the namespaces: Choose finds out.
-func meet(a, b *network.Tenancy) bool {
+func selectSameNamespaces(a, b *network.TenantConfig) bool {
 	return a.Selector == nil || b.Selector == nil || a.Selector.String() == b.Selector.String()
 }

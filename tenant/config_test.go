@@ -15,10 +15,10 @@ import (
 	"github.com/patchbay-cni/patchbay/tenant"
 )
 
-func TestKeeps(t *testing.T) {
+func TestCheckUpdate(t *testing.T) {
 	t.Parallel()
-	used := []network.Place{
-		vlan(5), vlan(7), {Kind: network.PlaceNIC, Device: "ens6", ID: 3}, {Kind: network.PlaceType, Device: "flannel", ID: 1},
+	used := []network.TenantSlot{
+		vlan(5), vlan(7), {Kind: network.SlotNIC, Device: "ens6", ID: 3}, {Kind: network.SlotPlugin, Device: "flannel", ID: 1},
 	}
 	cases := map[string]struct {
 		reason, text string
@@ -37,14 +37,14 @@ func TestKeeps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := config(t, "a", tc.text, used...)
-			checkRefusal(t, tc.reason, tenant.Keeps(c.Tenancy, c.Book), tc.refused)
-			checkRefusal(t, "Places are in use.", tenant.Deletable("a", c.Book), []string{"team-a/net3", "nic/ens6/3", "3 more"})
-			checkRefusal(t, "Nothing is.", tenant.Deletable("a", tenant.NewBook()), nil)
+			checkRefusal(t, tc.reason, tenant.CheckUpdate(c.TenantConfig, c.Reservations), tc.refused)
+			checkRefusal(t, "Places are in use.", tenant.CheckDelete("a", c.Reservations), []string{"team-a/net3", "nic/ens6/3", "3 more"})
+			checkRefusal(t, "Nothing is.", tenant.CheckDelete("a", tenant.NewReservations()), nil)
 		})
 	}
 }
 
-func TestOverlap(t *testing.T) {
+func TestCheckOverlap(t *testing.T) {
 	t.Parallel()
 	const base = `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "5-9"}, {name: ens5, vniType: vxlan, vniRange: "100-200"}, {name: ens6}], networkIds: {flannel: f}}`
 	cases := map[string]struct {
@@ -63,17 +63,17 @@ func TestOverlap(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := tenant.Overlap(config(t, "a", tc.text).Tenancy, config(t, "b", base).Tenancy)
+			err := tenant.CheckOverlap(config(t, "a", tc.text).TenantConfig, config(t, "b", base).TenantConfig)
 			checkRefusal(t, tc.reason, err, tc.refused)
 		})
 	}
 }
 
-func TestRestore(t *testing.T) {
+func TestRestoreAssignment(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason, old, changed string
-		place                network.Place
+		place                network.TenantSlot
 		id                   string // of networkIds
 		want                 string
 		refused              []string
@@ -94,18 +94,18 @@ func TestRestore(t *testing.T) {
 			want: `{NetworkType: MACVLAN, Options: {host_device: ens4, vlan: 5}}`},
 		"ToNamedType": {reason: "networkIds overwrites, by a change too.", place: vlan(5), id: "shared", old: `{NetworkID: mine, Options: {host_device: ens4, vlan: 5}}`,
 			changed: `{NetworkType: macvlan, NetworkID: other}`, want: `{NetworkType: macvlan, NetworkID: shared, Options: {host_device: ens4, vlan: 5}}`},
-		"PluginLost": {reason: "The namespace has lost its label: the file is still not the tenant's choice.", place: network.Place{Kind: network.PlaceType, Device: "flannel", ID: 1},
+		"PluginLost": {reason: "The namespace has lost its label: the file is still not the tenant's choice.", place: network.TenantSlot{Kind: network.SlotPlugin, Device: "flannel", ID: 1},
 			old: `{NetworkType: flannel, NetworkID: flan}`, changed: `{NetworkType: flannel, NetworkID: 10-containerd-net}`, want: `{NetworkType: flannel, NetworkID: flan}`},
-		"PluginRenamed": {reason: "What was assigned stays.", place: network.Place{Kind: network.PlaceType, Device: "flannel", ID: 1}, id: "new",
+		"PluginRenamed": {reason: "What was assigned stays.", place: network.TenantSlot{Kind: network.SlotPlugin, Device: "flannel", ID: 1}, id: "new",
 			old: `{NetworkType: flannel, NetworkID: flan}`, changed: `{NetworkType: flannel, NetworkID: mine}`, want: `{NetworkType: flannel, NetworkID: flan}`},
-		"FromPlugin": {reason: "It has no device.", place: network.Place{Kind: network.PlaceType, Device: "flannel", ID: 1}, old: `{NetworkType: flannel}`,
+		"FromPlugin": {reason: "It has no device.", place: network.TenantSlot{Kind: network.SlotPlugin, Device: "flannel", ID: 1}, old: `{NetworkType: flannel}`,
 			changed: `{NetworkType: ipvlan}`, refused: []string{"spec.NetworkType", "use flannel"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, old := spec(t, tc.changed), spec(t, tc.old)
-			err := tenant.Restore(got, tc.place, old, tc.id)
+			err := tenant.RestoreAssignment(got, tc.place, old, tc.id)
 			checkRefusal(t, tc.reason, err, tc.refused)
 			if err != nil {
 				return
@@ -117,10 +117,10 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-func TestUnset(t *testing.T) {
+func TestCheckIDsUnset(t *testing.T) {
 	t.Parallel()
-	checkRefusal(t, "Nothing chosen.", tenant.Unset(spec(t, `{Options: {host_device: ens4}}`)), nil)
-	checkRefusal(t, "Both.", tenant.Unset(spec(t, `{Options: {vlan: 5, vxlan: 6}}`)), []string{"spec.Options.vlan", "5", "spec.Options.vxlan", "leave it out"})
+	checkRefusal(t, "Nothing chosen.", tenant.CheckIDsUnset(spec(t, `{Options: {host_device: ens4}}`)), nil)
+	checkRefusal(t, "Both.", tenant.CheckIDsUnset(spec(t, `{Options: {vlan: 5, vxlan: 6}}`)), []string{"spec.Options.vlan", "5", "spec.Options.vxlan", "leave it out"})
 }
 
 func spec(t *testing.T, text string) *v1.NetworkSpec {
@@ -132,7 +132,7 @@ func spec(t *testing.T, text string) *v1.NetworkSpec {
 	return s
 }
 
-func TestSweeper(t *testing.T) {
+func TestOrphanDetector(t *testing.T) {
 	t.Parallel()
 	set := func(tokens ...string) map[string]bool {
 		m := map[string]bool{}
@@ -141,7 +141,7 @@ func TestSweeper(t *testing.T) {
 		}
 		return m
 	}
-	var s tenant.Sweeper
+	var s tenant.OrphanDetector
 	begin := time.Unix(0, 0)
 	for _, step := range []struct {
 		reason          string
@@ -158,16 +158,16 @@ func TestSweeper(t *testing.T) {
 		{"the same token anew starts anew", 61 * time.Second, set(), nil, nil},
 		{"", 62 * time.Second, set("b"), nil, nil},
 	} {
-		got := s.Look(begin.Add(step.after), step.reserved, step.alive)
+		got := s.Orphans(begin.Add(step.after), step.reserved, step.alive)
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("%s: Look: -want +got\n%s", step.reason, diff)
 		}
 	}
-	s.Saw("c")
-	if got := s.Look(begin.Add(62*time.Second), set("b", "c"), nil); !slices.Equal(got, []string{"c"}) {
+	s.MarkSeen("c")
+	if got := s.Orphans(begin.Add(62*time.Second), set("b", "c"), nil); !slices.Equal(got, []string{"c"}) {
 		t.Errorf("c was there and is not: Look: got %v", got)
 	}
-	if wait, ok := s.Next(begin.Add(70 * time.Second)); !ok || wait != 52*time.Second {
+	if wait, ok := s.NextCheck(begin.Add(70 * time.Second)); !ok || wait != 52*time.Second {
 		t.Errorf("Next: got %v, %v, want 52s", wait, ok)
 	}
 }

@@ -4,29 +4,29 @@ package tenant
 
 import "time"
 
-// Grace is how long a reservation may be without a network: the API server ends a
+// GracePeriod is how long a reservation may be without a network: the API server ends a
 // creation after a minute, so what is not there by then never comes.
-const Grace = time.Minute
+const GracePeriod = time.Minute
 
-// Sweeper finds reservations that belong to nobody. It remembers what it saw, so
+// OrphanDetector finds reservations that belong to nobody. It remembers what it saw, so
 // that a deleted network's place is free at once and one that is being created is
 // not. The zero value is ready. It is not safe for concurrent use.
-type Sweeper struct {
+type OrphanDetector struct {
 	seen    map[string]bool
 	missing map[string]time.Time
 }
 
-// Saw notes that a network with the token was there.
-func (s *Sweeper) Saw(token string) {
+// MarkSeen notes that a network with the token was there.
+func (s *OrphanDetector) MarkSeen(token string) {
 	if s.seen == nil {
 		s.seen = map[string]bool{}
 	}
 	s.seen[token] = true
 }
 
-// Look returns the tokens to release, given all tokens that are reserved, those
+// Orphans returns the tokens to release, given all tokens that are reserved, those
 // that networks have, and the time.
-func (s *Sweeper) Look(now time.Time, reserved, alive map[string]bool) []string {
+func (s *OrphanDetector) Orphans(now time.Time, reserved, alive map[string]bool) []string {
 	var gone []string
 	seen, missing := map[string]bool{}, map[string]time.Time{}
 	for token := range reserved {
@@ -39,7 +39,7 @@ func (s *Sweeper) Look(now time.Time, reserved, alive map[string]bool) []string 
 			since = now
 		}
 		missing[token] = since
-		if s.seen[token] || now.Sub(since) >= Grace {
+		if s.seen[token] || now.Sub(since) >= GracePeriod {
 			gone = append(gone, token)
 			seen[token] = s.seen[token]
 		}
@@ -48,18 +48,18 @@ func (s *Sweeper) Look(now time.Time, reserved, alive map[string]bool) []string 
 	return gone
 }
 
-// Keep says that a token that is to be released is kept for now: Next does not ask for it
+// Postpone says that a token that is to be released is kept for now: Next does not ask for it
 // at once.
-func (s *Sweeper) Keep(now time.Time, token string) { s.missing[token] = now }
+func (s *OrphanDetector) Postpone(now time.Time, token string) { s.missing[token] = now }
 
-// Next says when to look again although nothing has changed; false for never.
-func (s *Sweeper) Next(now time.Time) (time.Duration, bool) {
+// NextCheck says when to look again although nothing has changed; false for never.
+func (s *OrphanDetector) NextCheck(now time.Time) (time.Duration, bool) {
 	if len(s.missing) == 0 {
 		return 0, false
 	}
-	least := Grace
+	least := GracePeriod
 	for _, since := range s.missing {
-		least = min(least, since.Add(Grace).Sub(now))
+		least = min(least, since.Add(GracePeriod).Sub(now))
 	}
 	return max(least, time.Second), true
 }

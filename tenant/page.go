@@ -26,7 +26,7 @@ type pageKey struct {
 	number int
 }
 
-func keyOf(p network.Place) pageKey {
+func keyOf(p network.TenantSlot) pageKey {
 	return pageKey{pool{p.Kind, p.Device}, p.ID / pageIDs}
 }
 
@@ -41,7 +41,7 @@ func parseKey(text string) (pageKey, error) {
 	if at < 0 || err != nil || number < 0 || strconv.Itoa(number) != text[at+1:] {
 		return pageKey{}, fmt.Errorf("parse page %.100q: want kind/device/number", text)
 	}
-	p, err := network.ParsePlace(text[:at] + "/" + strconv.Itoa(max(number, 1)))
+	p, err := network.ParseTenantSlot(text[:at] + "/" + strconv.Itoa(max(number, 1)))
 	if err != nil {
 		return pageKey{}, fmt.Errorf("parse page: %w", err)
 	}
@@ -62,7 +62,7 @@ func parsePage(key pageKey, text string) (*page, error) {
 	last := -1
 	for entry := range strings.SplitSeq(text, ", ") {
 		number, owner, _ := strings.Cut(entry, " ")
-		place, err := network.ParsePlace(key.kind + "/" + key.device + "/" + number)
+		place, err := network.ParseTenantSlot(key.kind + "/" + key.device + "/" + number)
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (p *page) encode(number int) string {
 		if b.Len() > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(strconv.Itoa(number*pageIDs+bit) + " " + p.owners[bit].text())
+		b.WriteString(strconv.Itoa(number*pageIDs+bit) + " " + p.owners[bit].encode())
 	}
 	p.text = b.String()
 	return p.text
@@ -101,8 +101,8 @@ func (p *page) all(key pageKey) iter.Seq[Reservation] {
 	return func(yield func(Reservation) bool) {
 		for word := p.used; word != 0; word &= word - 1 {
 			bit := bits.TrailingZeros64(word)
-			place := network.Place{Kind: key.kind, Device: key.device, ID: key.number*pageIDs + bit}
-			if !yield(Reservation{Place: place, Owner: p.owners[bit]}) {
+			place := network.TenantSlot{Kind: key.kind, Device: key.device, ID: key.number*pageIDs + bit}
+			if !yield(Reservation{Slot: place, Owner: p.owners[bit]}) {
 				return
 			}
 		}

@@ -18,23 +18,23 @@ import (
 
 // Reservation says who has a place.
 type Reservation struct {
-	// Place is the part of the TenantConfig.
-	Place network.Place
+	// Slot is the part of the TenantConfig.
+	Slot network.TenantSlot
 	// Owner has it.
 	Owner Owner
 }
 
-// readable checks that the texts of a reservation are read as what they were made of.
-func (r Reservation) readable() error {
-	p, err := network.ParsePlace(r.Place.String())
+// checkRoundTrip checks that the texts of a reservation are read as what they were made of.
+func (r Reservation) checkRoundTrip() error {
+	p, err := network.ParseTenantSlot(r.Slot.String())
 	if err != nil {
 		return err
 	}
-	o, err := parseOwner(r.Owner.text())
+	o, err := parseOwner(r.Owner.encode())
 	if err != nil {
 		return err
 	}
-	if p != r.Place || o != r.Owner {
+	if p != r.Slot || o != r.Owner {
 		return fmt.Errorf("it would be read as %s for %s", p, o)
 	}
 	return nil
@@ -52,8 +52,8 @@ type Owner struct {
 // String returns namespace/name.
 func (o Owner) String() string { return o.Namespace + "/" + o.Name }
 
-// text is what parseOwner reads.
-func (o Owner) text() string { return o.String() + " " + o.Token }
+// encode is what parseOwner reads.
+func (o Owner) encode() string { return o.String() + " " + o.Token }
 
 var (
 	ownerName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z0-9*]([a-z0-9.*-]*[a-z0-9*])?$`)
@@ -70,25 +70,25 @@ func parseOwner(text string) (Owner, error) {
 	return Owner{Namespace: namespace, Name: name, Token: token}, nil
 }
 
-// ErrTaken says that another network has the place.
-var ErrTaken = errors.New("place is taken")
+// ErrSlotTaken says that another network has the place.
+var ErrSlotTaken = errors.New("place is taken")
 
-// Book is what is reserved of a TenantConfig. It is not safe for concurrent use.
-type Book struct {
+// Reservations is what is reserved of a TenantConfig. It is not safe for concurrent use.
+type Reservations struct {
 	pages  map[pageKey]*page
-	tokens map[string]network.Place
+	tokens map[string]network.TenantSlot
 	used   map[pool]int
 }
 
-// NewBook returns a book without reservations.
-func NewBook() *Book {
-	return &Book{pages: map[pageKey]*page{}, tokens: map[string]network.Place{}, used: map[pool]int{}}
+// NewReservations returns a book without reservations.
+func NewReservations() *Reservations {
+	return &Reservations{pages: map[pageKey]*page{}, tokens: map[string]network.TenantSlot{}, used: map[pool]int{}}
 }
 
-// ParseBook reads status.reservations of a TenantConfig. It refuses what Encode
+// ParseReservations reads status.reservations of a TenantConfig. It refuses what Encode
 // does not write, naming the page.
-func ParseBook(texts map[string]string) (*Book, error) {
-	b := NewBook()
+func ParseReservations(texts map[string]string) (*Reservations, error) {
+	b := NewReservations()
 	for name, text := range texts {
 		key, err := parseKey(name)
 		if err != nil {
@@ -102,16 +102,16 @@ func ParseBook(texts map[string]string) (*Book, error) {
 		b.used[key.pool] += bits.OnesCount64(p.used)
 		for r := range p.all(key) {
 			if at, twice := b.tokens[r.Owner.Token]; twice {
-				return nil, fmt.Errorf("parse page %s: %s has %s and %s", name, r.Owner, at, r.Place)
+				return nil, fmt.Errorf("parse page %s: %s has %s and %s", name, r.Owner, at, r.Slot)
 			}
-			b.tokens[r.Owner.Token] = r.Place
+			b.tokens[r.Owner.Token] = r.Slot
 		}
 	}
 	return b, nil
 }
 
 // Encode returns what ParseBook reads. Equal books give equal texts.
-func (b *Book) Encode() map[string]string {
+func (b *Reservations) Encode() map[string]string {
 	texts := make(map[string]string, len(b.pages))
 	for key, p := range b.pages {
 		texts[key.String()] = p.encode(key.number)
@@ -122,33 +122,33 @@ func (b *Book) Encode() map[string]string {
 // Add reserves a place, or returns ErrTaken with the name of who has it. The same
 // token at the same place is no error. It refuses what ParseBook would not read back:
 // one such entry would make a TenantConfig unreadable for everybody.
-func (b *Book) Add(r Reservation) error {
-	if err := r.readable(); err != nil {
-		return fmt.Errorf("reserve %.100s for %.100q: %w", r.Place, r.Owner, err)
+func (b *Reservations) Add(r Reservation) error {
+	if err := r.checkRoundTrip(); err != nil {
+		return fmt.Errorf("reserve %.100s for %.100q: %w", r.Slot, r.Owner, err)
 	}
-	if o, taken := b.At(r.Place); taken {
+	if o, taken := b.OwnerAt(r.Slot); taken {
 		if o.Token == r.Owner.Token {
 			return nil
 		}
-		return fmt.Errorf("reserve %s for %s: %w by %s", r.Place, r.Owner, ErrTaken, o)
+		return fmt.Errorf("reserve %s for %s: %w by %s", r.Slot, r.Owner, ErrSlotTaken, o)
 	}
 	if at, has := b.tokens[r.Owner.Token]; has {
-		return fmt.Errorf("reserve %s for %s: it has %s already", r.Place, r.Owner, at)
+		return fmt.Errorf("reserve %s for %s: it has %s already", r.Slot, r.Owner, at)
 	}
-	key := keyOf(r.Place)
+	key := keyOf(r.Slot)
 	p := b.pages[key]
 	if p == nil {
 		p = &page{}
 		b.pages[key] = p
 	}
-	p.set(r.Place.ID, r.Owner)
-	b.tokens[r.Owner.Token] = r.Place
+	p.set(r.Slot.ID, r.Owner)
+	b.tokens[r.Owner.Token] = r.Slot
 	b.used[key.pool]++
 	return nil
 }
 
 // Remove frees the place of a token and reports whether it had one.
-func (b *Book) Remove(token string) bool {
+func (b *Reservations) Remove(token string) bool {
 	place, ok := b.tokens[token]
 	if !ok {
 		return false
@@ -163,8 +163,8 @@ func (b *Book) Remove(token string) bool {
 	return true
 }
 
-// At returns who has a place.
-func (b *Book) At(p network.Place) (Owner, bool) {
+// OwnerAt returns who has a place.
+func (b *Reservations) OwnerAt(p network.TenantSlot) (Owner, bool) {
 	pg := b.pages[keyOf(p)]
 	if pg == nil || pg.used>>(p.ID%pageIDs)&1 == 0 {
 		return Owner{}, false
@@ -172,20 +172,20 @@ func (b *Book) At(p network.Place) (Owner, bool) {
 	return pg.owners[p.ID%pageIDs], true
 }
 
-// Of returns the place of a token.
-func (b *Book) Of(token string) (network.Place, bool) {
+// SlotOf returns the place of a token.
+func (b *Reservations) SlotOf(token string) (network.TenantSlot, bool) {
 	p, ok := b.tokens[token]
 	return p, ok
 }
 
 // Len counts the reservations.
-func (b *Book) Len() int { return len(b.tokens) }
+func (b *Reservations) Len() int { return len(b.tokens) }
 
 // Used counts the reservations of a kind on a device.
-func (b *Book) Used(kind, device string) int { return b.used[pool{kind, device}] }
+func (b *Reservations) Used(kind, device string) int { return b.used[pool{kind, device}] }
 
 // All returns the reservations by kind, device and ID.
-func (b *Book) All() iter.Seq[Reservation] {
+func (b *Reservations) All() iter.Seq[Reservation] {
 	keys := slices.SortedFunc(maps.Keys(b.pages), func(x, y pageKey) int {
 		return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.device, y.device), cmp.Compare(x.number, y.number))
 	})
@@ -200,23 +200,23 @@ func (b *Book) All() iter.Seq[Reservation] {
 	}
 }
 
-// free returns the lowest ID of the ranges that is not in use and that skip does
+// lowestFree returns the lowest ID of the ranges that is not in use and that skip does
 // not refuse. Full pages cost one comparison each.
-func (b *Book) free(kind, device string, ranges network.VNIRanges, skip func(network.Place) bool) (network.Place, bool) {
-	lowest, found := network.Place{}, false
+func (b *Reservations) lowestFree(kind, device string, ranges network.VNIRanges, skip func(network.TenantSlot) bool) (network.TenantSlot, bool) {
+	lowest, found := network.TenantSlot{}, false
 	for _, r := range ranges {
 		last := r.Last
 		if found {
 			last = min(last, lowest.ID-1)
 		}
-		if p, ok := b.freeIn(pool{kind, device}, r.First, last, skip); ok {
+		if p, ok := b.lowestFreeIn(pool{kind, device}, r.First, last, skip); ok {
 			lowest, found = p, true
 		}
 	}
 	return lowest, found
 }
 
-func (b *Book) freeIn(in pool, first, last int, skip func(network.Place) bool) (network.Place, bool) {
+func (b *Reservations) lowestFreeIn(in pool, first, last int, skip func(network.TenantSlot) bool) (network.TenantSlot, bool) {
 	for number := first / pageIDs; number <= last/pageIDs; number++ {
 		open := ^uint64(0)
 		if p := b.pages[pageKey{in, number}]; p != nil {
@@ -226,14 +226,14 @@ func (b *Book) freeIn(in pool, first, last int, skip func(network.Place) bool) (
 			open &^= 1<<(first%pageIDs) - 1
 		}
 		for ; open != 0; open &= open - 1 {
-			place := network.Place{Kind: in.kind, Device: in.device, ID: number*pageIDs + bits.TrailingZeros64(open)}
+			place := network.TenantSlot{Kind: in.kind, Device: in.device, ID: number*pageIDs + bits.TrailingZeros64(open)}
 			if place.ID > last {
-				return network.Place{}, false
+				return network.TenantSlot{}, false
 			}
 			if skip == nil || !skip(place) {
 				return place, true
 			}
 		}
 	}
-	return network.Place{}, false
+	return network.TenantSlot{}, false
 }

@@ -21,24 +21,24 @@ func owner(i int) tenant.Owner {
 	return tenant.Owner{Namespace: "team-a", Name: fmt.Sprintf("net%d", i), Token: fmt.Sprintf("%016x", i)}
 }
 
-func vlan(id int) network.Place {
-	return network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: id}
+func vlan(id int) network.TenantSlot {
+	return network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: id}
 }
 
-func reserve(tb testing.TB, b *tenant.Book, places ...network.Place) {
+func reserve(tb testing.TB, b *tenant.Reservations, places ...network.TenantSlot) {
 	tb.Helper()
 	for _, p := range places {
-		if err := b.Add(tenant.Reservation{Place: p, Owner: owner(b.Len() + 1)}); err != nil {
+		if err := b.Add(tenant.Reservation{Slot: p, Owner: owner(b.Len() + 1)}); err != nil {
 			tb.Fatal(err)
 		}
 	}
 }
 
-func TestBookText(t *testing.T) {
+func TestReservationsText(t *testing.T) {
 	t.Parallel()
-	b := tenant.NewBook()
-	reserve(t, b, vlan(1000), vlan(1003), network.Place{Kind: network.PlaceVXLAN, Device: "a.b/c", ID: 64},
-		network.Place{Kind: network.PlaceNIC, Device: "ens5", ID: 1})
+	b := tenant.NewReservations()
+	reserve(t, b, vlan(1000), vlan(1003), network.TenantSlot{Kind: network.SlotVXLAN, Device: "a.b/c", ID: 64},
+		network.TenantSlot{Kind: network.SlotNIC, Device: "ens5", ID: 1})
 	want := map[string]string{
 		"vlan/ens4/15":  "1000 team-a/net1 0000000000000001, 1003 team-a/net2 0000000000000002",
 		"vxlan/a.b/c/1": "64 team-a/net3 0000000000000003",
@@ -49,7 +49,7 @@ func TestBookText(t *testing.T) {
 	}
 }
 
-func TestParseBookRefuses(t *testing.T) {
+func TestParseReservationsRejects(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, key, text, want string }{
 		"Key":       {"no page", "vlan/ens4", "1 a/b 0000000000000001", "kind/device/number"},
@@ -67,7 +67,7 @@ func TestParseBookRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := tenant.ParseBook(map[string]string{tc.key: tc.text})
+			_, err := tenant.ParseReservations(map[string]string{tc.key: tc.text})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: ParseBook: got %v, want %q", tc.reason, err, tc.want)
 			}
@@ -77,13 +77,13 @@ func TestParseBookRefuses(t *testing.T) {
 
 // A book is a map from places to owners, whatever is done to it, and its text
 // says all of it.
-func TestBookIsAMap(t *testing.T) {
+func TestReservationsAreAMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		b, want := tenant.NewBook(), map[network.Place]tenant.Owner{}
+		b, want := tenant.NewReservations(), map[network.TenantSlot]tenant.Owner{}
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
-			p := network.Place{
-				Kind:   rapid.SampledFrom([]string{network.PlaceVLAN, network.PlaceVXLAN}).Draw(t, "kind"),
+			p := network.TenantSlot{
+				Kind:   rapid.SampledFrom([]string{network.SlotVLAN, network.SlotVXLAN}).Draw(t, "kind"),
 				Device: rapid.SampledFrom([]string{"ens4", "a/b"}).Draw(t, "device"),
 				ID:     rapid.IntRange(1, 200).Draw(t, "id"),
 			}
@@ -95,28 +95,28 @@ func TestBookIsAMap(t *testing.T) {
 				delete(want, p)
 				continue
 			}
-			err := b.Add(tenant.Reservation{Place: p, Owner: owner(i)})
-			if errors.Is(err, tenant.ErrTaken) != taken {
+			err := b.Add(tenant.Reservation{Slot: p, Owner: owner(i)})
+			if errors.Is(err, tenant.ErrSlotTaken) != taken {
 				t.Fatalf("Add(%s): got %v, want taken %v", p, err, taken)
 			}
 			if !taken {
 				want[p] = owner(i)
 			}
 		}
-		read, err := tenant.ParseBook(b.Encode())
+		read, err := tenant.ParseReservations(b.Encode())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, book := range map[string]*tenant.Book{"made": b, "read": read} {
-			got := map[network.Place]tenant.Owner{}
+		for name, book := range map[string]*tenant.Reservations{"made": b, "read": read} {
+			got := map[network.TenantSlot]tenant.Owner{}
 			for r := range book.All() {
-				got[r.Place] = r.Owner
+				got[r.Slot] = r.Owner
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%s book: -want +got\n%s", name, diff)
 			}
 			used := 0
-			for _, pool := range slices.Compact(slices.SortedFunc(maps.Keys(want), func(a, b network.Place) int { return strings.Compare(a.Kind+a.Device, b.Kind+b.Device) })) {
+			for _, pool := range slices.Compact(slices.SortedFunc(maps.Keys(want), func(a, b network.TenantSlot) int { return strings.Compare(a.Kind+a.Device, b.Kind+b.Device) })) {
 				used = max(used, book.Used(pool.Kind, pool.Device))
 			}
 			if book.Len() != len(want) || used > len(want) {
@@ -130,7 +130,7 @@ func FuzzParseBook(f *testing.F) {
 	f.Add("vlan/ens4/15", "1000 team-a/net1 0000000000000001, 1003 team-a/net2 0000000000000002")
 	f.Add("nic/a.b/c/0", "1 team-a/net-* 0000000000000001")
 	f.Fuzz(func(t *testing.T, key, text string) {
-		b, err := tenant.ParseBook(map[string]string{key: text})
+		b, err := tenant.ParseReservations(map[string]string{key: text})
 		if err != nil {
 			return
 		}
@@ -148,11 +148,11 @@ func TestAddIsReadable(t *testing.T) {
 		return rapid.OneOf(rapid.SampledFrom(good), rapid.StringMatching(`[a-zA-Z0-9 ,/*._-]{0,8}`), rapid.String())
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		b, taken := tenant.NewBook(), map[string]tenant.Reservation{}
+		b, taken := tenant.NewReservations(), map[string]tenant.Reservation{}
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
 			r := tenant.Reservation{
-				Place: network.Place{
-					Kind:   text(network.PlaceVLAN, network.PlaceVXLAN, network.PlaceNIC, network.PlaceType).Draw(t, "kind"),
+				Slot: network.TenantSlot{
+					Kind:   text(network.SlotVLAN, network.SlotVXLAN, network.SlotNIC, network.SlotPlugin).Draw(t, "kind"),
 					Device: text("ens4", "a/b").Draw(t, "device"), ID: rapid.IntRange(-1, 5000).Draw(t, "id"),
 				},
 				Owner: tenant.Owner{
@@ -164,7 +164,7 @@ func TestAddIsReadable(t *testing.T) {
 				taken[r.Owner.Token] = r
 			}
 		}
-		read, err := tenant.ParseBook(b.Encode())
+		read, err := tenant.ParseReservations(b.Encode())
 		if err != nil {
 			t.Fatalf("ParseBook of what Add took: %v", err)
 		}
@@ -185,21 +185,21 @@ func TestAddRefuses(t *testing.T) {
 		reason string
 		r      tenant.Reservation
 	}{
-		"Upper":     {"The API server refuses the name, but later.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "Bad", Token: token}}},
-		"Injected":  {"A second entry, of somebody else.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "x " + token + ", 1001 red/y", Token: token}}},
-		"Generated": {"A prefix that can be no name.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "X_*", Token: token}}},
-		"Slash":     {"Whose namespace?", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red/x", Name: "y", Token: token}}},
-		"Newline":   {"A name is one line.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "y\n", Token: token}}},
-		"Nobody":    {"No namespace.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Name: "y", Token: token}}},
-		"Token":     {"No token.", tenant.Reservation{Place: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "y"}}},
-		"ID":        {"No such VLAN.", tenant.Reservation{Place: vlan(4095), Owner: owner(1)}},
-		"Kind":      {"No such kind.", tenant.Reservation{Place: network.Place{Kind: "gre", Device: "ens4", ID: 1}, Owner: owner(1)}},
-		"Device":    {"No device.", tenant.Reservation{Place: network.Place{Kind: network.PlaceVLAN, ID: 1}, Owner: owner(1)}},
+		"Upper":     {"The API server refuses the name, but later.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "Bad", Token: token}}},
+		"Injected":  {"A second entry, of somebody else.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "x " + token + ", 1001 red/y", Token: token}}},
+		"Generated": {"A prefix that can be no name.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "X_*", Token: token}}},
+		"Slash":     {"Whose namespace?", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red/x", Name: "y", Token: token}}},
+		"Newline":   {"A name is one line.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "y\n", Token: token}}},
+		"Nobody":    {"No namespace.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Name: "y", Token: token}}},
+		"Token":     {"No token.", tenant.Reservation{Slot: vlan(5), Owner: tenant.Owner{Namespace: "red", Name: "y"}}},
+		"ID":        {"No such VLAN.", tenant.Reservation{Slot: vlan(4095), Owner: owner(1)}},
+		"Kind":      {"No such kind.", tenant.Reservation{Slot: network.TenantSlot{Kind: "gre", Device: "ens4", ID: 1}, Owner: owner(1)}},
+		"Device":    {"No device.", tenant.Reservation{Slot: network.TenantSlot{Kind: network.SlotVLAN, ID: 1}, Owner: owner(1)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := tenant.NewBook()
+			b := tenant.NewReservations()
 			reserve(t, b, vlan(1))
 			before := b.Encode()
 			if err := b.Add(tc.r); err == nil {

@@ -20,7 +20,7 @@ import (
 // with both families.
 func CheckSubnets(n, before *network.Network, namespaceLabels map[string]string, configs []Config, used *network.ClusterRanges) error {
 	var allowed, shared []netip.Prefix
-	for _, c := range serving(configs, namespaceLabels) {
+	for _, c := range configsFor(configs, namespaceLabels) {
 		allowed, shared = append(allowed, c.Subnets...), append(shared, c.ClusterSubnets...)
 	}
 	var was network.Network

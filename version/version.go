@@ -8,13 +8,13 @@ package version
 // version is set by the linker and never by code.
 var version string
 
-// unset is what an unstamped build, such as a test's, calls itself.
-const unset = "devel"
+// unstamped is what an unstamped build, such as a test's, calls itself.
+const unstamped = "devel"
 
 // String returns the version as the linker was told, or "devel".
 func String() string {
 	if version == "" {
-		return unset
+		return unstamped
 	}
 	return version
 }

@@ -10,8 +10,8 @@ import (
 
 func TestStringWithoutStamp(t *testing.T) {
 	t.Parallel()
-	if got := String(); got != unset {
-		t.Errorf("String() of a test binary: got %q, want %q", got, unset)
+	if got := String(); got != unstamped {
+		t.Errorf("String() of a test binary: got %q, want %q", got, unstamped)
 	}
 }
 

@@ -63,9 +63,9 @@ func newMapper() meta.RESTMapper {
 // pageSize is how many objects are in memory at a time; all pages are of one snapshot.
 const pageSize = 500
 
-// eachPage lists consistently, page by page, and calls f for each object. Each page
+// eachListItem lists consistently, page by page, and calls f for each object. Each page
 // needs a list of its own: decoding into a used one can leave fields of before.
-func eachPage(ctx context.Context, c client.Reader, fresh func() client.ObjectList, f func(client.Object), opts ...client.ListOption) error {
+func eachListItem(ctx context.Context, c client.Reader, fresh func() client.ObjectList, f func(client.Object), opts ...client.ListOption) error {
 	lo := client.ListOptions{Limit: pageSize}
 	lo.ApplyOptions(opts)
 	for {

@@ -22,47 +22,47 @@ import (
 
 // How often the referee looks: soon after a change, and again after a failure.
 const (
-	refereeRest  = time.Second
-	refereeAgain = 10 * time.Second
+	conflictReportInterval      = time.Second
+	conflictReportRetryInterval = 10 * time.Second
 )
 
-// referee says on networks which older one is in their way, in one replica at a time.
+// conflictReporter says on networks which older one is in their way, in one replica at a time.
 // Few are let in like that: those that were created at the same moment through two
 // replicas, while admission was away, or before it was there. The node daemons judge
 // by the same function, so they refuse the same ones, with the same words.
-type referee struct {
-	client  client.Client
-	catalog *catalog
-	log     logr.Logger
-	// told is what the networks' conditions say.
-	told map[network.Ref]string
+type conflictReporter struct {
+	client client.Client
+	index  *networkIndex
+	log    logr.Logger
+	// reported is what the networks' conditions say.
+	reported map[network.Ref]string
 }
 
 // NeedLeaderElection says that one replica writes conditions.
-func (r *referee) NeedLeaderElection() bool { return true }
+func (r *conflictReporter) NeedLeaderElection() bool { return true }
 
 // Start judges until ctx ends.
-func (r *referee) Start(ctx context.Context) error {
-	wait := refereeRest
-	for pause(ctx, wait) {
-		wait = refereeAgain
-		switch err := r.judge(ctx); {
+func (r *conflictReporter) Start(ctx context.Context) error {
+	wait := conflictReportInterval
+	for sleep(ctx, wait) {
+		wait = conflictReportRetryInterval
+		switch err := r.updateConditions(ctx); {
 		case err != nil && ctx.Err() == nil:
 			r.log.Error(err, "Say which networks are in each other's way")
 			continue
 		case err == nil:
-			wait = refereeRest
+			wait = conflictReportInterval
 		}
 		select {
 		case <-ctx.Done():
-		case <-r.catalog.moved:
+		case <-r.index.conflictsChanged:
 		}
 	}
 	return nil
 }
 
-// pause waits, and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleep waits, and reports whether ctx goes on.
+func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -71,79 +71,79 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// judge brings the conditions up to what the networks are now.
-func (r *referee) judge(ctx context.Context) error {
-	if ready := r.catalog.ready() == nil; !ready {
+// updateConditions brings the conditions up to what the networks are now.
+func (r *conflictReporter) updateConditions(ctx context.Context) error {
+	if ready := r.index.checkSynced() == nil; !ready {
 		return nil // it moves when it is
 	}
-	if r.told == nil {
-		if err := r.recall(ctx); err != nil {
+	if r.reported == nil {
+		if err := r.readConditions(ctx); err != nil {
 			return err
 		}
 	}
-	conflicts := network.Conflicts(r.catalog.networks())
+	conflicts := network.Conflicts(r.index.conflictCandidates())
 	var failed []error
-	for ref := range r.told {
+	for ref := range r.reported {
 		if conflicts[ref] == nil {
-			failed = append(failed, r.tell(ctx, ref, nil))
+			failed = append(failed, r.updateCondition(ctx, ref, nil))
 		}
 	}
 	for ref, err := range conflicts {
-		if r.told[ref] != err.Error() {
-			failed = append(failed, r.tell(ctx, ref, err))
+		if r.reported[ref] != err.Error() {
+			failed = append(failed, r.updateCondition(ctx, ref, err))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// recall reads what a former leader has told.
-func (r *referee) recall(ctx context.Context) error {
+// readConditions reads what a former leader has told.
+func (r *conflictReporter) readConditions(ctx context.Context) error {
 	told := map[network.Ref]string{}
-	for _, kind := range objects.Kinds() {
+	for _, kind := range objects.NetworkKinds() {
 		fresh := func() client.ObjectList {
-			list, _ := objects.NewList(kind) // it is one of objects.Kinds
+			list, _ := objects.NewNetworkList(kind) // it is one of objects.Kinds
 			return list
 		}
-		err := eachPage(ctx, r.client, fresh, func(obj client.Object) {
-			if c := meta.FindStatusCondition(objects.StatusOf(obj).Conditions, v1.ConditionConflict); c != nil {
-				told[objects.RefOf(kind, obj)] = c.Message
+		err := eachListItem(ctx, r.client, fresh, func(obj client.Object) {
+			if c := meta.FindStatusCondition(objects.NetworkStatusOf(obj).Conditions, v1.ConditionConflict); c != nil {
+				told[objects.NetworkRefOf(kind, obj)] = c.Message
 			}
 		})
 		if err != nil {
 			return fmt.Errorf("list conditions of kind %s: %w", kind, err)
 		}
 	}
-	r.told = told
+	r.reported = told
 	return nil
 }
 
-// tell writes the condition of one network, or takes it off.
-func (r *referee) tell(ctx context.Context, ref network.Ref, conflict error) error {
-	obj, err := objects.New(ref.Kind)
+// updateCondition writes the condition of one network, or takes it off.
+func (r *conflictReporter) updateCondition(ctx context.Context, ref network.Ref, conflict error) error {
+	obj, err := objects.NewNetwork(ref.Kind)
 	if err != nil {
 		return err
 	}
-	err = r.client.Get(ctx, objects.Key(ref), obj)
+	err = r.client.Get(ctx, objects.ObjectKey(ref), obj)
 	if err == nil {
-		err = r.apply(ctx, ref, obj, conflict)
+		err = r.applyCondition(ctx, ref, obj, conflict)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write condition of %s: %w", ref, err)
 	}
 	if conflict == nil || err != nil {
-		delete(r.told, ref)
+		delete(r.reported, ref)
 	} else {
-		r.told[ref] = conflict.Error()
+		r.reported[ref] = conflict.Error()
 	}
 	return nil
 }
 
-// refereeManager owns the condition for server-side apply, and no other field.
-const refereeManager = "patchbay-controller-referee"
+// conflictFieldManager owns the condition for server-side apply, and no other field.
+const conflictFieldManager = "patchbay-controller-referee"
 
-// apply makes the condition the one that the network has, or takes it off. It names
+// applyCondition makes the condition the one that the network has, or takes it off. It names
 // the UID and no resourceVersion: it never fails because somebody claims addresses.
-func (r *referee) apply(ctx context.Context, ref network.Ref, obj client.Object, conflict error) error {
+func (r *conflictReporter) applyCondition(ctx context.Context, ref network.Ref, obj client.Object, conflict error) error {
 	all := []any{}
 	if conflict != nil {
 		c := conflictCondition(obj, conflict)
@@ -158,7 +158,7 @@ func (r *referee) apply(ctx context.Context, ref network.Ref, obj client.Object,
 	u.SetNamespace(ref.Namespace)
 	u.SetName(ref.Name)
 	u.SetUID(obj.GetUID())
-	return r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(refereeManager), client.ForceOwnership)
+	return r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(conflictFieldManager), client.ForceOwnership)
 }
 
 // conflictCondition is what to say.
@@ -173,7 +173,7 @@ func conflictCondition(obj client.Object, conflict error) metav1.Condition {
 	case errors.Is(conflict, network.ErrPoolOverlap):
 		c.Reason = v1.ReasonPoolOverlap
 	}
-	if old := meta.FindStatusCondition(objects.StatusOf(obj).Conditions, c.Type); old != nil {
+	if old := meta.FindStatusCondition(objects.NetworkStatusOf(obj).Conditions, c.Type); old != nil {
 		c.LastTransitionTime = old.LastTransitionTime
 	}
 	return c

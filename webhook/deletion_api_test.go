@@ -39,7 +39,7 @@ func danmNet(t *testing.T, env *apitest.Env, ns, name string) (*v1.DanmNet, *net
 	if err := env.Client.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	n, err := network.From(o)
+	n, err := network.FromObject(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestChangeWhileNodesHold(t *testing.T) {
 		if now.Status.IPAM == nil {
 			return nil
 		}
-		return now.Status.IPAM.Pressure
+		return now.Status.IPAM.ReclaimRequestTime
 	}
 	checkAnswer(t, "a node holds addresses", change(client.DryRunAll), []string{"spec.Options.cidr", "node n7", "try again in"})
 	if pressure() != nil {

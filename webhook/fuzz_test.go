@@ -21,12 +21,12 @@ import (
 )
 
 // An entry in status.ipam.held is a node's: whatever it says costs no work.
-func FuzzEnds(f *testing.F) {
+func FuzzFirstAndLast(f *testing.F) {
 	for _, seed := range []string{"10.0.0.5-10.0.0.9,10.0.0.12", "fd00::-fdff::", "-", ",", "10.0.0.1-", "x"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if found := ends(text); len(found) > 2 {
+		if found := firstAndLast(text); len(found) > 2 {
 			t.Errorf("ends(%q): %v", text, found)
 		}
 	})
@@ -48,11 +48,11 @@ func FuzzTenantNetwork(f *testing.F) {
 		if err != nil || obj == nil {
 			return
 		}
-		if tenant.Unset(&obj.Spec) != nil || wrong(obj) {
+		if tenant.CheckIDsUnset(&obj.Spec) != nil || wrong(obj) {
 			return
 		}
-		setAssigned(obj, "vlan/ens4/5 0123456789abcdef")
-		answer := patched(r.Object.Raw, obj)
+		setAssignmentAnnotation(obj, "vlan/ens4/5 0123456789abcdef")
+		answer := patchResponse(r.Object.Raw, obj)
 		if answer.Allowed && json.Valid(r.Object.Raw) && len(answer.Patches) == 0 {
 			t.Errorf("%s: let in, and nothing was assigned", text)
 		}
@@ -60,7 +60,7 @@ func FuzzTenantNetwork(f *testing.F) {
 }
 
 func wrong(obj *v1.TenantNetwork) bool {
-	_, err := precheck(obj)
+	_, err := validateUnassigned(obj)
 	return err != nil
 }
 
@@ -87,35 +87,35 @@ func FuzzAdmission(f *testing.F) {
 			Namespace: "ns", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(text)},
 			Kind: metav1.GroupVersionKind{Group: "danm.io", Version: "v1", Kind: kinds[kind]},
 		}}
-		if got := alone(r); !got.Allowed && got.Result.Code != http.StatusUnprocessableEntity {
+		if got := handleAlone(r); !got.Allowed && got.Result.Code != http.StatusUnprocessableEntity {
 			t.Errorf("%s %s: %+v", kinds[kind], text, got.Result)
 		}
 	})
 }
 
-// alone is the answer as far as the object alone decides it.
-func alone(r admission.Request) admission.Response {
+// handleAlone is the answer as far as the object alone decides it.
+func handleAlone(r admission.Request) admission.Response {
 	switch r.Kind.Kind {
 	case "Service":
-		return services{}.Handle(context.Background(), r)
+		return serviceValidator{}.Handle(context.Background(), r)
 	case "Pod":
 		var pod corev1.Pod
 		if err := decodeJSON(r.Object.Raw, &pod); err != nil {
-			return answer(err)
+			return responseFor(err)
 		}
 		_, err := network.CheckPod(r.Namespace, "", pod.Annotations, func(network.Ref) *network.Network { return nil }, func(netip.Addr) bool { return false })
-		return answer(err)
+		return responseFor(err)
 	case "TenantConfig":
 		var config v1.TenantConfig
 		if err := decodeJSON(r.Object.Raw, &config); err != nil {
-			return answer(err)
+			return responseFor(err)
 		}
 		_, err := network.FromTenantConfig(&config)
-		return answer(err)
+		return responseFor(err)
 	}
-	obj, err := decode(r, r.Object.Raw)
+	obj, err := decodeNetwork(r, r.Object.Raw)
 	if err == nil {
-		_, err = network.From(obj)
+		_, err = network.FromObject(obj)
 	}
-	return answer(err)
+	return responseFor(err)
 }

@@ -59,7 +59,7 @@ func kubectl(t *testing.T, env *apitest.Env, manifest string, args ...string) (s
 	}
 	home := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), bin, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Plane.AdminKubeconfig(), "HOME="+home)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+env.ControlPlane.AdminKubeconfig(), "HOME="+home)
 	cmd.Stdin = strings.NewReader(manifest)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-func named(name string, n network.Network) *network.Network {
+func withName(name string, n network.Network) *network.Network {
 	n.Ref = network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: name}
 	n.Generation, n.UID = 1, name
 	return &n
@@ -25,38 +25,38 @@ func named(name string, n network.Network) *network.Network {
 // was read, or did not come.
 func TestAdmitAtOnce(t *testing.T) {
 	t.Parallel()
-	older := named("older", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5})
-	younger := named("younger", network.Network{ID: "b", Type: "macvlan", Device: "ens4", VLAN: 5})
+	older := withName("older", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5})
+	younger := withName("younger", network.Network{ID: "b", Type: "macvlan", Device: "ens4", VLAN: 5})
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	stored := func(c *catalog, n *network.Network, v objects.Version) {
+	stored := func(c *networkIndex, n *network.Network, v objects.SpecVersion) {
 		came := *n
 		came.Created = now
-		c.put(n.Ref, objects.Model{Version: v, Network: &came})
+		c.put(n.Ref, objects.ParsedNetwork{Version: v, Network: &came})
 	}
 	cases := map[string]struct {
 		reason  string
-		between func(c *catalog) time.Duration
+		between func(c *networkIndex) time.Duration
 		dryRun  bool
 		want    error
 		says    string
 	}{
-		"AtOnce": {reason: "Neither is stored.", between: func(*catalog) time.Duration { return 0 }, want: network.ErrParentShared, says: "at this moment"},
-		"Stored": {reason: "The first one was read.", between: func(c *catalog) time.Duration {
-			stored(c, older, objects.Version{UID: "older", Generation: 1})
+		"AtOnce": {reason: "Neither is stored.", between: func(*networkIndex) time.Duration { return 0 }, want: network.ErrParentShared, says: "at this moment"},
+		"Stored": {reason: "The first one was read.", between: func(c *networkIndex) time.Duration {
+			stored(c, older, objects.SpecVersion{UID: "older", Generation: 1})
 			return time.Hour
 		}, want: network.ErrParentShared, says: "DanmNet/ns/older"},
-		"Gone": {reason: "It was deleted again.", between: func(c *catalog) time.Duration {
-			stored(c, older, objects.Version{UID: "older", Generation: 1})
+		"Gone": {reason: "It was deleted again.", between: func(c *networkIndex) time.Duration {
+			stored(c, older, objects.SpecVersion{UID: "older", Generation: 1})
 			c.remove(older.Ref)
 			return time.Second
 		}},
-		"NeverCame": {reason: "It failed later in the chain.", between: func(*catalog) time.Duration { return storeTime }},
-		"DryRun":    {reason: "It was never to come.", dryRun: true, between: func(*catalog) time.Duration { return 0 }},
+		"NeverCame": {reason: "It failed later in the chain.", between: func(*networkIndex) time.Duration { return inFlightTimeout }},
+		"DryRun":    {reason: "It was never to come.", dryRun: true, between: func(*networkIndex) time.Duration { return 0 }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCatalog()
+			c := newNetworkIndex()
 			if err := c.admit(nil, older, tc.dryRun, now); err != nil {
 				t.Fatal(err)
 			}
@@ -76,33 +76,33 @@ func TestAdmitAtOnce(t *testing.T) {
 func TestAdmitChange(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := newCatalog()
-	before := named("a", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5})
-	model := objects.Model{Version: objects.Version{UID: "a", Generation: 1}, Network: before}
+	c := newNetworkIndex()
+	before := withName("a", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5})
+	model := objects.ParsedNetwork{Version: objects.SpecVersion{UID: "a", Generation: 1}, Network: before}
 	c.put(before.Ref, model)
-	after := named("a", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 6})
+	after := withName("a", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 6})
 	after.Generation = 2
 	if err := c.admit(before, after, false, now); err != nil {
 		t.Fatal(err)
 	}
 	c.put(before.Ref, model) // an old reading
-	other := named("b", network.Network{ID: "b", Type: "macvlan", Device: "ens4", VLAN: 6})
+	other := withName("b", network.Network{ID: "b", Type: "macvlan", Device: "ens4", VLAN: 6})
 	if err := c.admit(nil, other, false, now); !errors.Is(err, network.ErrParentShared) {
 		t.Errorf("admit beside a change that is not stored: got %v", err)
 	}
-	c.put(before.Ref, objects.Model{Version: objects.Version{UID: "a", Generation: 2}, Network: after})
-	if len(c.awaited) != 0 {
-		t.Errorf("awaited after it was read: %v", c.awaited)
+	c.put(before.Ref, objects.ParsedNetwork{Version: objects.SpecVersion{UID: "a", Generation: 2}, Network: after})
+	if len(c.admitted) != 0 {
+		t.Errorf("awaited after it was read: %v", c.admitted)
 	}
 }
 
 // The rivals of a network are enough: what conflicts with all others conflicts with
 // them, whatever is there, and in the same words.
-func TestRivalsAreEnough(t *testing.T) {
+func TestContendersAreEnough(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) *network.Network {
-			n := named(name, network.Network{
+			n := withName(name, network.Network{
 				ID:     rapid.SampledFrom([]string{"a", "b", "eth"}).Draw(t, "id"),
 				Type:   rapid.SampledFrom([]string{"ipvlan", "macvlan", "sriov", "bridge"}).Draw(t, "type"),
 				Device: rapid.SampledFrom([]string{"ens4", "a.1", "vx_a", "eth.2"}).Draw(t, "device"),
@@ -116,18 +116,18 @@ func TestRivalsAreEnough(t *testing.T) {
 			}
 			return n
 		}
-		x := newNear()
+		x := newConflictIndex()
 		var all []*network.Network
 		for i := range rapid.IntRange(0, 6).Draw(t, "networks") {
 			n := draw(string(rune('a' + i)))
 			// Those in a conflict have no say, and are not let in.
-			if network.Conflict(youngest(n), all) == nil {
+			if network.CheckConflict(withoutCreationTime(n), all) == nil {
 				all = append(all, n)
 				x.add(n)
 			}
 		}
-		n := youngest(draw("new"))
-		want, got := network.Conflict(n, all), network.Conflict(n, x.rivals(n))
+		n := withoutCreationTime(draw("new"))
+		want, got := network.CheckConflict(n, all), network.CheckConflict(n, x.contenders(n))
 		if (want == nil) != (got == nil) {
 			t.Fatalf("conflict of %+v: with all %v, with its rivals %v", n, want, got)
 		}
@@ -142,33 +142,33 @@ func TestRivalsAreEnough(t *testing.T) {
 
 // A network that was let in is known when it is there, without being read: unless it
 // may be another one.
-func TestSettle(t *testing.T) {
+func TestConfirmStored(t *testing.T) {
 	t.Parallel()
 	now, created := time.Date(2026, 1, 1, 0, 0, 1, 500, time.UTC), time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)
 	cases := map[string]struct {
 		reason  string
-		version objects.Version
+		version objects.SpecVersion
 		want    bool
 	}{
-		"Same":     {"It is the one.", objects.Version{UID: "a", Generation: 1}, true},
-		"Other":    {"Another try of that name came first.", objects.Version{UID: "b", Generation: 1}, false},
-		"Changed":  {"Its spec was changed since.", objects.Version{UID: "a", Generation: 2}, false},
-		"Deleting": {"The model must say so.", objects.Version{UID: "a", Generation: 1, Deleting: true}, false},
+		"Same":     {"It is the one.", objects.SpecVersion{UID: "a", Generation: 1}, true},
+		"Other":    {"Another try of that name came first.", objects.SpecVersion{UID: "b", Generation: 1}, false},
+		"Changed":  {"Its spec was changed since.", objects.SpecVersion{UID: "a", Generation: 2}, false},
+		"Deleting": {"The model must say so.", objects.SpecVersion{UID: "a", Generation: 1, Deleting: true}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCatalog()
-			n := named("a", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5})
+			c := newNetworkIndex()
+			n := withName("a", network.Network{ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5})
 			if err := c.admit(nil, n, false, now); err != nil {
 				t.Fatal(err)
 			}
-			if got := c.settle(n.Ref, tc.version, created); got != tc.want {
+			if got := c.confirmStored(n.Ref, tc.version, created); got != tc.want {
 				t.Errorf("%s\nsettle: got %v", tc.reason, got)
 			}
 			m, known := c.get(n.Ref)
-			if known != tc.want || known && (!m.Network.Created.Equal(created) || len(c.awaited) != 0) {
-				t.Errorf("%s\nknown %v: %+v, awaited %v", tc.reason, known, m, c.awaited)
+			if known != tc.want || known && (!m.Network.Created.Equal(created) || len(c.admitted) != 0) {
+				t.Errorf("%s\nknown %v: %+v, awaited %v", tc.reason, known, m, c.admitted)
 			}
 		})
 	}

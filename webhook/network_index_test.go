@@ -16,19 +16,19 @@ import (
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
 )
 
-// known is a catalog of DanmNets by name.
-func known(networks map[string]network.Network) *catalog {
-	c := newCatalog()
+// indexOf is a catalog of DanmNets by name.
+func indexOf(networks map[string]network.Network) *networkIndex {
+	c := newNetworkIndex()
 	for name, n := range networks {
 		n.Ref = network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: name}
-		c.put(n.Ref, objects.Model{Version: objects.Version{UID: "u", Generation: 2}, Network: &n})
+		c.put(n.Ref, objects.ParsedNetwork{Version: objects.SpecVersion{UID: "u", Generation: 2}, Network: &n})
 	}
 	return c
 }
 
-func TestCatalogTaken(t *testing.T) {
+func TestNetworkIndexTaken(t *testing.T) {
 	t.Parallel()
-	c := known(map[string]network.Network{
+	c := indexOf(map[string]network.Network{
 		"vlan":  {ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5},
 		"vxlan": {ID: "b", Type: "ipvlan", Device: "ens4", VXLAN: 500},
 		"pool":  {ID: "c", Type: "sriov", DevicePool: "x/y", VLAN: 6},
@@ -37,22 +37,22 @@ func TestCatalogTaken(t *testing.T) {
 	})
 	cases := map[string]struct {
 		reason string
-		place  network.Place
+		place  network.TenantSlot
 		want   bool
 	}{
-		"VLAN":      {"somebody is on it", network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: 5}, true},
-		"OtherNIC":  {"a VLAN ID is of one NIC", network.Place{Kind: network.PlaceVLAN, Device: "ens5", ID: 5}, false},
-		"NICName":   {"its link would be named as a NIC", network.Place{Kind: network.PlaceVLAN, Device: "ens5", ID: 7}, true},
-		"NICName2":  {"its link would be named as a NIC", network.Place{Kind: network.PlaceVXLAN, Device: "ens5", ID: 502}, true},
-		"VXLAN":     {"one VNI is on the whole node", network.Place{Kind: network.PlaceVXLAN, Device: "ens9", ID: 500}, true},
-		"VXLANFree": {"nobody has it", network.Place{Kind: network.PlaceVXLAN, Device: "ens4", ID: 501}, false},
-		"PoolVLAN":  {"a device pool's", network.Place{Kind: network.PlaceVLAN, Device: "x/y", ID: 6}, true},
-		"NotAVXLAN": {"VLANs are not VXLANs", network.Place{Kind: network.PlaceVXLAN, Device: "ens4", ID: 5}, false},
+		"VLAN":      {"somebody is on it", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 5}, true},
+		"OtherNIC":  {"a VLAN ID is of one NIC", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens5", ID: 5}, false},
+		"NICName":   {"its link would be named as a NIC", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens5", ID: 7}, true},
+		"NICName2":  {"its link would be named as a NIC", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens5", ID: 502}, true},
+		"VXLAN":     {"one VNI is on the whole node", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens9", ID: 500}, true},
+		"VXLANFree": {"nobody has it", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: 501}, false},
+		"PoolVLAN":  {"a device pool's", network.TenantSlot{Kind: network.SlotVLAN, Device: "x/y", ID: 6}, true},
+		"NotAVXLAN": {"VLANs are not VXLANs", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: 5}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := c.taken(tc.place); got != tc.want {
+			if got := c.isTaken(tc.place); got != tc.want {
 				t.Errorf("taken(%s): got %v: %s", tc.place, got, tc.reason)
 			}
 		})
@@ -60,36 +60,36 @@ func TestCatalogTaken(t *testing.T) {
 }
 
 // What is forgotten leaves nothing, and an old reading does not replace a new one.
-func TestCatalogForgets(t *testing.T) {
+func TestNetworkIndexForgets(t *testing.T) {
 	t.Parallel()
-	c := known(map[string]network.Network{"a": {ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5}})
+	c := indexOf(map[string]network.Network{"a": {ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5}})
 	ref := network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "a"}
 	old := &network.Network{Ref: ref, ID: "a", Device: "ens4", VLAN: 9}
-	c.put(ref, objects.Model{Version: objects.Version{UID: "u", Generation: 1}, Network: old})
+	c.put(ref, objects.ParsedNetwork{Version: objects.SpecVersion{UID: "u", Generation: 1}, Network: old})
 	if m, ok := c.get(ref); !ok || m.Network.VLAN != 5 {
 		t.Errorf("after an old reading: %+v", m.Network)
 	}
-	c.put(ref, objects.Model{Version: objects.Version{UID: "v", Generation: 1}, Err: network.ErrInvalid})
-	if c.taken(network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: 5}) {
+	c.put(ref, objects.ParsedNetwork{Version: objects.SpecVersion{UID: "v", Generation: 1}, Err: network.ErrInvalid})
+	if c.isTaken(network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 5}) {
 		t.Error("an invalid network is on no VLAN")
 	}
 	c.remove(ref)
 	c.remove(ref)
-	if x := c.stored; len(c.models)+len(x.places)+len(x.links)+len(x.devices) != 0 {
-		t.Errorf("left: %v %v", c.models, x)
+	if x := c.stored; len(c.networks)+len(x.places)+len(x.links)+len(x.devices) != 0 {
+		t.Errorf("left: %v %v", c.networks, x)
 	}
 }
 
-func TestCatalogRivals(t *testing.T) {
+func TestContenders(t *testing.T) {
 	t.Parallel()
-	c := known(map[string]network.Network{
+	c := indexOf(map[string]network.Network{
 		"same": {ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5}, "other": {ID: "b", Type: "ipvlan", Device: "ens4", VLAN: 6},
 		"named": {ID: "me", Type: "ipvlan", Device: "ens5", VLAN: 5}, "none": {ID: "c", Type: "flannel"},
 	})
 	wish := &network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "wish"}, Type: "ipvlan", Device: "ens4", VLAN: 5}
-	c.put(wish.Ref, objects.Model{Network: wish})
+	c.put(wish.Ref, objects.ParsedNetwork{Network: wish})
 	var got []string
-	for _, n := range c.rivals(&network.Network{ID: "me", Type: "ipvlan", Device: "ens4", VLAN: 5}) {
+	for _, n := range c.contenders(&network.Network{ID: "me", Type: "ipvlan", Device: "ens4", VLAN: 5}) {
 		got = append(got, n.Ref.Name)
 	}
 	less := func(a, b string) bool { return a < b }
@@ -98,36 +98,36 @@ func TestCatalogRivals(t *testing.T) {
 	}
 }
 
-func TestCatalogReady(t *testing.T) {
+func TestNetworkIndexSynced(t *testing.T) {
 	t.Parallel()
-	c := newCatalog()
-	if err := c.ready(); !errors.Is(err, reserve.ErrUnavailable) {
+	c := newNetworkIndex()
+	if err := c.checkSynced(); !errors.Is(err, reserve.ErrUnavailable) {
 		t.Errorf("before all networks were read: got %v", err)
 	}
-	c.completed()
-	if err := c.ready(); err != nil {
+	c.markSynced()
+	if err := c.checkSynced(); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }
 
-func TestHeld(t *testing.T) {
+func TestPreallocatedUses(t *testing.T) {
 	t.Parallel()
 	status := &v1.NetworkStatus{IPAM: &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{
 		"n1": {V4: "10.0.0.5-10.0.0.9,10.0.0.12", V6: "fd00::5"}, "n2": {}, "!quarantine": {V4: "10.0.0.99"},
 		"n3": {V6: "fd00::-fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"}, // a node may write what it likes
 	}}}
 	addr := netip.MustParseAddr
-	want := []network.Use{
+	want := []network.Usage{
 		{Node: "n1", V4: addr("10.0.0.5"), V6: addr("fd00::5")}, {Node: "n1", V4: addr("10.0.0.12"), V6: addr("fd00::5")},
 		{Node: "n2"}, {Node: "n3", V6: addr("fd00::")}, {Node: "n3", V6: addr("fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")},
 	}
-	less := func(a, b network.Use) bool {
+	less := func(a, b network.Usage) bool {
 		return a.Node+a.V4.String()+a.V6.String() < b.Node+b.V4.String()+b.V6.String()
 	}
-	if diff := cmp.Diff(want, held(status), cmpopts.SortSlices(less), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	if diff := cmp.Diff(want, preallocatedUses(status), cmpopts.SortSlices(less), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("held: -want +got\n%s", diff)
 	}
-	if got := held(&v1.NetworkStatus{}); got != nil {
+	if got := preallocatedUses(&v1.NetworkStatus{}); got != nil {
 		t.Errorf("held of nothing: %v", got)
 	}
 }

@@ -20,39 +20,39 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// primeAgain is how long to wait for an API server that is away.
-const primeAgain = time.Second
+// listRetryInterval is how long to wait for an API server that is away.
+const listRetryInterval = time.Second
 
-// follower keeps the catalog up to date. It watches metadata, so that address claims
+// networkInformer keeps the catalog up to date. It watches metadata, so that address claims
 // cost it little, and reads a network whose spec changed.
-type follower struct {
-	cache   cache.Cache
-	reader  client.Client
-	catalog *catalog
-	queue   workqueue.TypedRateLimitingInterface[network.Ref]
-	// gone is called when a TenantNetwork was deleted.
-	gone func(client.Object)
+type networkInformer struct {
+	cache  cache.Cache
+	reader client.Client
+	index  *networkIndex
+	queue  workqueue.TypedRateLimitingInterface[network.Ref]
+	// onTenantNetworkDelete is called when a TenantNetwork was deleted.
+	onTenantNetworkDelete func(client.Object)
 }
 
-func newFollower(c cache.Cache, reader client.Client, known *catalog, gone func(client.Object)) *follower {
-	return &follower{cache: c, reader: reader, catalog: known, gone: gone, queue: workqueue.NewTypedRateLimitingQueue(
+func newNetworkInformer(c cache.Cache, reader client.Client, known *networkIndex, gone func(client.Object)) *networkInformer {
+	return &networkInformer{cache: c, reader: reader, index: known, onTenantNetworkDelete: gone, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[network.Ref](100*time.Millisecond, 30*time.Second))}
 }
 
 // NeedLeaderElection says that every replica follows.
-func (f *follower) NeedLeaderElection() bool { return false }
+func (f *networkInformer) NeedLeaderElection() bool { return false }
 
 // Start works until ctx ends.
-func (f *follower) Start(ctx context.Context) error {
-	for f.prime(ctx) != nil { // the API server may not be there yet
+func (f *networkInformer) Start(ctx context.Context) error {
+	for f.listAll(ctx) != nil { // the API server may not be there yet
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(primeAgain):
+		case <-time.After(listRetryInterval):
 		}
 	}
-	f.catalog.completed()
-	informers, err := f.watch(ctx)
+	f.index.markSynced()
+	informers, err := f.addEventHandlers(ctx)
 	if ctx.Err() != nil {
 		return nil // whatever a cache that ends says
 	}
@@ -61,7 +61,7 @@ func (f *follower) Start(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { f.catchUp(ctx, informers) })
+	wg.Go(func() { f.requeueDeleted(ctx, informers) })
 	stop := context.AfterFunc(ctx, f.queue.ShutDown)
 	defer stop()
 	for {
@@ -78,15 +78,15 @@ func (f *follower) Start(ctx context.Context) error {
 	}
 }
 
-// prime reads all networks by lists: one by one would take minutes.
-func (f *follower) prime(ctx context.Context) error {
-	for _, kind := range objects.Kinds() {
+// listAll reads all networks by lists: one by one would take minutes.
+func (f *networkInformer) listAll(ctx context.Context) error {
+	for _, kind := range objects.NetworkKinds() {
 		fresh := func() client.ObjectList {
-			list, _ := objects.NewList(kind) // it is one of objects.Kinds
+			list, _ := objects.NewNetworkList(kind) // it is one of objects.Kinds
 			return list
 		}
-		err := eachPage(ctx, f.reader, fresh, func(obj client.Object) {
-			f.catalog.put(objects.RefOf(kind, obj), modelOf(obj))
+		err := eachListItem(ctx, f.reader, fresh, func(obj client.Object) {
+			f.index.put(objects.NetworkRefOf(kind, obj), modelOf(obj))
 		})
 		if err != nil {
 			return fmt.Errorf("list networks of kind %s: %w", kind, err)
@@ -95,17 +95,17 @@ func (f *follower) prime(ctx context.Context) error {
 	return nil
 }
 
-// watch registers for the metadata of networks.
-func (f *follower) watch(ctx context.Context) ([]cache.Informer, error) {
+// addEventHandlers registers for the metadata of networks.
+func (f *networkInformer) addEventHandlers(ctx context.Context) ([]cache.Informer, error) {
 	var informers []cache.Informer
-	for _, kind := range objects.Kinds() {
-		informer, err := f.cache.GetInformer(ctx, objects.Metadata(kind), cache.BlockUntilSynced(false))
+	for _, kind := range objects.NetworkKinds() {
+		informer, err := f.cache.GetInformer(ctx, objects.PartialMetadata(kind), cache.BlockUntilSynced(false))
 		if err != nil {
 			return nil, fmt.Errorf("watch %s: %w", kind, err)
 		}
-		see := func(obj any) { f.see(kind, obj) }
+		see := func(obj any) { f.onUpdate(kind, obj) }
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }, DeleteFunc: func(obj any) { f.lose(kind, obj) },
+			AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }, DeleteFunc: func(obj any) { f.onDelete(kind, obj) },
 		}); err != nil {
 			return nil, fmt.Errorf("watch %s: %w", kind, err)
 		}
@@ -114,18 +114,18 @@ func (f *follower) watch(ctx context.Context) ([]cache.Informer, error) {
 	return informers, nil
 }
 
-func (f *follower) see(kind string, obj any) {
+func (f *networkInformer) onUpdate(kind string, obj any) {
 	meta, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return
 	}
-	ref, version := objects.RefOf(kind, meta), objects.VersionOf(meta)
-	if !f.catalog.knows(ref, version) && !f.catalog.settle(ref, version, meta.CreationTimestamp.Time) {
+	ref, version := objects.NetworkRefOf(kind, meta), objects.SpecVersionOf(meta)
+	if !f.index.hasVersion(ref, version) && !f.index.confirmStored(ref, version, meta.CreationTimestamp.Time) {
 		f.queue.Add(ref)
 	}
 }
 
-func (f *follower) lose(kind string, obj any) {
+func (f *networkInformer) onDelete(kind string, obj any) {
 	if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj
 	}
@@ -133,42 +133,42 @@ func (f *follower) lose(kind string, obj any) {
 	if !ok {
 		return
 	}
-	f.queue.Add(objects.RefOf(kind, meta))
+	f.queue.Add(objects.NetworkRefOf(kind, meta))
 	if kind == v1.KindTenantNetwork {
-		f.gone(meta)
+		f.onTenantNetworkDelete(meta)
 	}
 }
 
-// catchUp queues the networks that were deleted after prime had read them and before
+// requeueDeleted queues the networks that were deleted after prime had read them and before
 // the informers began, which are told of nothing that was gone by then: the ghost of a
 // network would keep its VLAN from others until this replica ends.
-func (f *follower) catchUp(ctx context.Context, informers []cache.Informer) {
+func (f *networkInformer) requeueDeleted(ctx context.Context, informers []cache.Informer) {
 	for _, i := range informers {
 		if !toolscache.WaitForCacheSync(ctx.Done(), i.HasSynced) {
 			return
 		}
 	}
-	for _, ref := range f.catalog.refs() {
-		if f.cache.Get(ctx, objects.Key(ref), objects.Metadata(ref.Kind)) != nil {
+	for _, ref := range f.index.refs() {
+		if f.cache.Get(ctx, objects.ObjectKey(ref), objects.PartialMetadata(ref.Kind)) != nil {
 			f.queue.Add(ref) // not there, or nobody knows: it is read
 		}
 	}
 }
 
 // sync reads one network.
-func (f *follower) sync(ctx context.Context, ref network.Ref) error {
-	obj, err := objects.New(ref.Kind)
+func (f *networkInformer) sync(ctx context.Context, ref network.Ref) error {
+	obj, err := objects.NewNetwork(ref.Kind)
 	if err != nil {
 		return err
 	}
-	err = f.reader.Get(ctx, objects.Key(ref), obj)
+	err = f.reader.Get(ctx, objects.ObjectKey(ref), obj)
 	if apierrors.IsNotFound(err) {
-		f.catalog.remove(ref)
+		f.index.remove(ref)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("get %s: %w", ref, err)
 	}
-	f.catalog.put(ref, modelOf(obj))
+	f.index.put(ref, modelOf(obj))
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 
 // A network that was deleted after the list and before the watches is no ghost that
 // keeps its VLAN from others; one that was made meanwhile is seen.
-func TestFollowerForgetsWhatWentMeanwhile(t *testing.T) {
+func TestInformerForgetsNetworksDeletedDuringStart(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	device := apitest.Name("d")[:12]
@@ -32,7 +32,7 @@ func TestFollowerForgetsWhatWentMeanwhile(t *testing.T) {
 		if err := env.Client.Create(t.Context(), cn); err != nil {
 			t.Fatal(err)
 		}
-		return objects.RefOf(v1.KindClusterNetwork, cn)
+		return objects.NetworkRefOf(v1.KindClusterNetwork, cn)
 	}
 	remove := func(ref network.Ref) {
 		cn := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: ref.Name}}
@@ -40,15 +40,15 @@ func TestFollowerForgetsWhatWentMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	taken := func(c *catalog, vlan int) bool {
-		return c.taken(network.Place{Kind: network.PlaceVLAN, Device: device, ID: vlan})
+	taken := func(c *networkIndex, vlan int) bool {
+		return c.isTaken(network.TenantSlot{Kind: network.SlotVLAN, Device: device, ID: vlan})
 	}
 	stays, ghost := create(100), create(101)
-	f, watches := followerOf(t, env)
-	if err := f.prime(t.Context()); err != nil {
+	f, watches := startInformer(t, env)
+	if err := f.listAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !taken(f.catalog, 100) || !taken(f.catalog, 101) {
+	if !taken(f.index, 100) || !taken(f.index, 101) {
 		t.Fatal("the list has not both networks")
 	}
 	remove(ghost)
@@ -63,20 +63,20 @@ func TestFollowerForgetsWhatWentMeanwhile(t *testing.T) {
 			t.Errorf("end: %v", err)
 		}
 	}()
-	for deadline := time.Now().Add(time.Minute); taken(f.catalog, 101) || !taken(f.catalog, 102); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); taken(f.index, 101) || !taken(f.index, 102); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after a minute: the ghost is there: %v, the late one: %v", taken(f.catalog, 101), taken(f.catalog, 102))
+			t.Fatalf("after a minute: the ghost is there: %v, the late one: %v", taken(f.index, 101), taken(f.index, 102))
 		}
 	}
-	if !taken(f.catalog, 100) {
+	if !taken(f.index, 100) {
 		t.Error("the network that stays is not known any more")
 	}
 	remove(stays)
 	remove(late)
 }
 
-// followerOf is a follower whose watches have not begun.
-func followerOf(t *testing.T, env *apitest.Env) (*follower, cache.Cache) {
+// startInformer is a follower whose watches have not begun.
+func startInformer(t *testing.T, env *apitest.Env) (*networkInformer, cache.Cache) {
 	t.Helper()
 	c, err := newClient(env.Config)
 	if err != nil {
@@ -90,5 +90,5 @@ func followerOf(t *testing.T, env *apitest.Env) (*follower, cache.Cache) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newFollower(watches, c, newCatalog(), func(client.Object) {}), watches
+	return newNetworkInformer(watches, c, newNetworkIndex(), func(client.Object) {}), watches
 }

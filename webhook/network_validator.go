@@ -22,60 +22,60 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// networks validates ClusterNetworks, TenantNetworks and DanmNets.
-type networks struct {
-	reader  client.Reader
-	catalog *catalog
-	presser *presser
-	subnets *subnets
+// networkValidator validates ClusterNetworks, TenantNetworks and DanmNets.
+type networkValidator struct {
+	reader   client.Reader
+	index    *networkIndex
+	reclaims *reclaimRequester
+	subnets  *subnetValidator
 }
 
 // Handle implements admission.Handler.
-func (h *networks) Handle(ctx context.Context, r admission.Request) admission.Response {
+func (h *networkValidator) Handle(ctx context.Context, r admission.Request) admission.Response {
 	switch r.Operation {
 	case admissionv1.Delete:
-		return answer(h.deletable(ctx, r))
+		return responseFor(h.validateDelete(ctx, r))
 	case admissionv1.Create, admissionv1.Update:
-		return h.valid(ctx, r)
+		return h.validate(ctx, r)
 	}
 	return admission.Allowed("")
 }
 
-// valid checks what needs other objects; what the object alone decides has been
+// validate checks what needs other objects; what the object alone decides has been
 // checked by the API server, and is again, since both run the same rules.
-func (h *networks) valid(ctx context.Context, r admission.Request) admission.Response {
-	if err := h.catalog.ready(); err != nil {
-		return answer(err)
+func (h *networkValidator) validate(ctx context.Context, r admission.Request) admission.Response {
+	if err := h.index.checkSynced(); err != nil {
+		return responseFor(err)
 	}
-	obj, err := decode(r, r.Object.Raw)
+	obj, err := decodeNetwork(r, r.Object.Raw)
 	if err != nil {
-		return answer(err)
+		return responseFor(err)
 	}
-	old, err := decode(r, r.OldObject.Raw)
+	old, err := decodeNetwork(r, r.OldObject.Raw)
 	if err != nil {
-		return answer(err)
+		return responseFor(err)
 	}
 	if old != nil && apiequality.Semantic.DeepEqual(specOf(old), specOf(obj)) {
 		return admission.Allowed("") // labels and finalizers change whatever the spec is
 	}
-	n, err := network.From(obj)
+	n, err := network.FromObject(obj)
 	if err != nil {
-		return answer(err)
+		return responseFor(err)
 	}
-	if err := n.Assigned(); err != nil {
-		return answer(err)
+	if err := n.CheckAssignment(); err != nil {
+		return responseFor(err)
 	}
-	before := modelBefore(old)
-	if err := h.subnets.check(ctx, n, before); err != nil {
-		return answer(about(n.Ref, err))
+	before := oldNetwork(old)
+	if err := h.subnets.validate(ctx, n, before); err != nil {
+		return responseFor(withSubject(n.Ref, err))
 	}
-	if err := h.change(ctx, old, before, n, dryRun(r)); err != nil {
-		return answer(err)
+	if err := h.validateUpdate(ctx, old, before, n, isDryRun(r)); err != nil {
+		return responseFor(err)
 	}
-	if err := h.catalog.admit(before, n, dryRun(r), time.Now()); err != nil {
-		return answer(err)
+	if err := h.index.admit(before, n, isDryRun(r), time.Now()); err != nil {
+		return responseFor(err)
 	}
-	return admission.Allowed("").WithWarnings(slices.Concat(h.warnings(n), h.untagged(ctx, n), h.subnets.warnings(n))...)
+	return admission.Allowed("").WithWarnings(slices.Concat(h.segmentWarnings(n), h.untaggedWarnings(ctx, n), h.subnets.warnings(n))...)
 }
 
 func specOf(obj client.Object) *v1.NetworkSpec {
@@ -90,43 +90,43 @@ func specOf(obj client.Object) *v1.NetworkSpec {
 	return nil
 }
 
-// modelBefore is what an object meant before its change; nil for a new one, and for one
+// oldNetwork is what an object meant before its change; nil for a new one, and for one
 // that is invalid: it may become valid, whatever that takes.
-func modelBefore(old client.Object) *network.Network {
+func oldNetwork(old client.Object) *network.Network {
 	if old == nil {
 		return nil
 	}
-	n, _ := network.From(old)
+	n, _ := network.FromObject(old)
 	return n
 }
 
-// change checks that an update cuts nobody off. Where only addresses are in the way
+// validateUpdate checks that an update cuts nobody off. Where only addresses are in the way
 // that nodes keep for Pods to come, the nodes are asked to give them back, and the next
 // try may do.
-func (h *networks) change(ctx context.Context, old client.Object, before, n *network.Network, dryRun bool) error {
+func (h *networkValidator) validateUpdate(ctx context.Context, old client.Object, before, n *network.Network, dryRun bool) error {
 	if before == nil {
 		return nil
 	}
-	uses, err := attached(ctx, h.reader, n.Ref, string(old.GetUID()))
+	uses, err := podUses(ctx, h.reader, n.Ref, string(old.GetUID()))
 	if err != nil {
 		return err
 	}
-	if err := before.Change(n, uses); err != nil {
+	if err := before.CheckUpdate(n, uses); err != nil {
 		return err
 	}
-	err = before.Change(n, held(objects.StatusOf(old)))
+	err = before.CheckUpdate(n, preallocatedUses(objects.NetworkStatusOf(old)))
 	if err != nil && !dryRun {
-		h.presser.ask(old)
+		h.reclaims.enqueue(old)
 	}
 	return err
 }
 
-// warnings are for what works and may not be meant.
-func (h *networks) warnings(n *network.Network) []string {
+// segmentWarnings are for what works and may not be meant.
+func (h *networkValidator) segmentWarnings(n *network.Network) []string {
 	if n.Ref.Kind == v1.KindTenantNetwork || n.VLAN == 0 && n.VXLAN == 0 {
 		return nil
 	}
-	for _, o := range h.catalog.rivals(n) {
+	for _, o := range h.index.contenders(n) {
 		if o.Ref.Kind == v1.KindTenantNetwork && placeOf(o) == placeOf(n) {
 			return []string{fmt.Sprintf("%s is on the same segment, %s, as %s, which a tenant was assigned: their Pods can reach each other",
 				n.Ref, placeOf(n), o.Ref)}
@@ -135,8 +135,8 @@ func (h *networks) warnings(n *network.Network) []string {
 	return nil
 }
 
-// untagged warns of networks that reach what TenantConfigs give to tenants.
-func (h *networks) untagged(ctx context.Context, n *network.Network) (warnings []string) {
+// untaggedWarnings warns of networks that reach what TenantConfigs give to tenants.
+func (h *networkValidator) untaggedWarnings(ctx context.Context, n *network.Network) (warnings []string) {
 	if id, ok := n.Link(); !ok || !id.IsNIC() || n.Ref.Kind == v1.KindTenantNetwork {
 		return nil // a tenant's device was chosen by a TenantConfig
 	}
@@ -149,65 +149,65 @@ func (h *networks) untagged(ctx context.Context, n *network.Network) (warnings [
 		if err != nil {
 			continue // an object that is older than a rule gives nothing to tenants
 		}
-		if w := t.Untagged(n); w != "" {
+		if w := t.UntaggedWarning(n); w != "" {
 			warnings = append(warnings, w)
 		}
 	}
 	return warnings
 }
 
-// deletable checks that no Pod is attached. What nodes hold for Pods to come is given
+// validateDelete checks that no Pod is attached. What nodes hold for Pods to come is given
 // back while the finalizer keeps the object: unless the finalizer is so young that the
 // API server may not have seen it.
-func (h *networks) deletable(ctx context.Context, r admission.Request) error {
-	old, err := decode(r, r.OldObject.Raw)
+func (h *networkValidator) validateDelete(ctx context.Context, r admission.Request) error {
+	old, err := decodeNetwork(r, r.OldObject.Raw)
 	if err != nil || old == nil || old.GetDeletionTimestamp() != nil {
 		return err
 	}
-	ref := objects.RefOf(r.Kind.Kind, old)
-	uses, err := attached(ctx, h.reader, ref, string(old.GetUID()))
+	ref := objects.NetworkRefOf(r.Kind.Kind, old)
+	uses, err := podUses(ctx, h.reader, ref, string(old.GetUID()))
 	if err != nil {
 		return err
 	}
-	if err := network.Deletable(ref, uses); err != nil {
+	if err := network.CheckDelete(ref, uses); err != nil {
 		return err
 	}
-	if !protectedLately(old, time.Now()) {
+	if !finalizerRecentlyAdded(old, time.Now()) {
 		return nil
 	}
-	err = network.Deletable(ref, held(objects.StatusOf(old)))
-	if err != nil && !dryRun(r) {
-		h.presser.ask(old)
+	err = network.CheckDelete(ref, preallocatedUses(objects.NetworkStatusOf(old)))
+	if err != nil && !isDryRun(r) {
+		h.reclaims.enqueue(old)
 	}
 	return err
 }
 
-// requestLife is longer than the API server works on one request (a minute), and than
+// maxRequestDuration is longer than the API server works on one request (a minute), and than
 // its clock and ours differ.
-const requestLife = 90 * time.Second
+const maxRequestDuration = 90 * time.Second
 
-// protectedLately reports whether the finalizer may be younger than the request that
+// finalizerRecentlyAdded reports whether the finalizer may be younger than the request that
 // deletes the object. The API server looks for finalizers when a DELETE begins; one
 // that is set after that does not keep the object, which is removed at once as soon as
 // admission lets it. Admission is asked about the object as it is then, so only here
 // can a Pod be seen that attached meanwhile. Who set the finalizer when is in the
 // managed fields; without that it may have been now.
-func protectedLately(obj client.Object, now time.Time) bool {
+func finalizerRecentlyAdded(obj client.Object, now time.Time) bool {
 	key := []byte(strconv.Quote("v:" + strconv.Quote(v1.InUseFinalizer)))
 	for _, m := range obj.GetManagedFields() {
 		if m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.GetRawBytes(), key) {
-			return m.Time == nil || now.Sub(m.Time.Time) < requestLife
+			return m.Time == nil || now.Sub(m.Time.Time) < maxRequestDuration
 		}
 	}
 	return true
 }
 
-// decode reads a network object of a request; nil when the request has none.
-func decode(r admission.Request, raw []byte) (client.Object, error) {
+// decodeNetwork reads a network object of a request; nil when the request has none.
+func decodeNetwork(r admission.Request, raw []byte) (client.Object, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	obj, err := objects.New(r.Kind.Kind)
+	obj, err := objects.NewNetwork(r.Kind.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -217,23 +217,23 @@ func decode(r admission.Request, raw []byte) (client.Object, error) {
 	return obj, nil
 }
 
-func dryRun(r admission.Request) bool { return r.DryRun != nil && *r.DryRun }
+func isDryRun(r admission.Request) bool { return r.DryRun != nil && *r.DryRun }
 
-// attached lists the Pods on a network, by a consistent list of DanmEps.
+// podUses lists the Pods on a network, by a consistent list of DanmEps.
 //
 // With what is held (see held) that is race-free: an address goes from the status to
 // the DanmEp, so a Pod that attaches after the object was read has changed it, and
 // the API server asks again about the changed one.
-func attached(ctx context.Context, c client.Reader, ref network.Ref, uid string) ([]network.Use, error) {
-	var uses []network.Use
+func podUses(ctx context.Context, c client.Reader, ref network.Ref, uid string) ([]network.Usage, error) {
+	var uses []network.Usage
 	fresh := func() client.ObjectList { return &v1.DanmEpList{} }
-	err := eachPage(ctx, c, fresh, func(obj client.Object) {
+	err := eachListItem(ctx, c, fresh, func(obj client.Object) {
 		ep, ok := obj.(*v1.DanmEp)
 		if !ok {
 			return
 		}
-		if key := objects.NetworkOf(ep); key.Ref == ref && (key.UID == "" || key.UID == uid) {
-			uses = append(uses, useOf(ep))
+		if key := objects.NetworkKeyOf(ep); key.Ref == ref && (key.UID == "" || key.UID == uid) {
+			uses = append(uses, useByEndpoint(ep))
 		}
 	}, client.InNamespace(ref.Namespace), client.MatchingFields{"spec.NetworkName": ref.Name})
 	if err != nil {
@@ -242,8 +242,8 @@ func attached(ctx context.Context, c client.Reader, ref network.Ref, uid string)
 	return uses, nil
 }
 
-func useOf(ep *v1.DanmEp) network.Use {
-	u := network.Use{Pod: ep.Namespace + "/" + ep.Spec.Pod, Node: ep.Spec.Host}
+func useByEndpoint(ep *v1.DanmEp) network.Usage {
+	u := network.Usage{Pod: ep.Namespace + "/" + ep.Spec.Pod, Node: ep.Spec.Host}
 	// An address that cannot be read is still a use.
 	if found, err := objects.EndpointOf(ep); err == nil {
 		u.V4, u.V6 = found.V4, found.V6
@@ -251,24 +251,24 @@ func useOf(ep *v1.DanmEp) network.Use {
 	return u
 }
 
-// quarantine is the entry of addresses that answered on the wire: nobody's Pods.
-const quarantine = "!quarantine"
+// quarantineEntry is the entry of addresses that answered on the wire: nobody's Pods.
+const quarantineEntry = "!quarantine"
 
-// held lists what nodes have taken of a network for Pods to come. One use stands for
+// preallocatedUses lists what nodes have taken of a network for Pods to come. One use stands for
 // all addresses of a node that lie outside of the DanmEps' ranges: the first and the
 // last of each range are enough for a pool, which is one range too.
-func held(status *v1.NetworkStatus) []network.Use {
+func preallocatedUses(status *v1.NetworkStatus) []network.Usage {
 	if status == nil || status.IPAM == nil {
 		return nil
 	}
-	var uses []network.Use
+	var uses []network.Usage
 	for node, entry := range status.IPAM.Held {
-		if node == quarantine {
+		if node == quarantineEntry {
 			continue
 		}
-		ends4, ends6 := ends(entry.V4), ends(entry.V6)
+		ends4, ends6 := firstAndLast(entry.V4), firstAndLast(entry.V6)
 		for i := range max(len(ends4), len(ends6), 1) {
-			u := network.Use{Node: node}
+			u := network.Usage{Node: node}
 			if i < len(ends4) {
 				u.V4 = ends4[i]
 			}
@@ -278,13 +278,13 @@ func held(status *v1.NetworkStatus) []network.Use {
 			uses = append(uses, u)
 		}
 	}
-	slices.SortFunc(uses, func(a, b network.Use) int { return a.V4.Compare(b.V4) })
+	slices.SortFunc(uses, func(a, b network.Usage) int { return a.V4.Compare(b.V4) })
 	return uses
 }
 
-// ends are the first and the last address of a text of ranges. The text is a node's:
+// firstAndLast are the first and the last address of a text of ranges. The text is a node's:
 // it may say "all of fd00::/8", so nothing is counted here.
-func ends(text string) []netip.Addr {
+func firstAndLast(text string) []netip.Addr {
 	if text == "" {
 		return nil
 	}

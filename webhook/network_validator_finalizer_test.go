@@ -11,7 +11,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-func TestProtectedLately(t *testing.T) {
+func TestFinalizerRecentlyAdded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	entry := func(fields string, age time.Duration) metav1.ManagedFieldsEntry {
@@ -33,7 +33,7 @@ func TestProtectedLately(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.fields}}
-			if got := protectedLately(o, now); got != tc.want {
+			if got := finalizerRecentlyAdded(o, now); got != tc.want {
 				t.Errorf("%s\nprotectedLately: got %v", tc.reason, got)
 			}
 		})

@@ -51,7 +51,7 @@ func TestUntaggedIsWarnedOf(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := strings.Join((&networks{reader: tc.reader}).untagged(t.Context(), tc.net), "\n")
+			got := strings.Join((&networkValidator{reader: tc.reader}).untaggedWarnings(t.Context(), tc.net), "\n")
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) || len(got) > 256 {
 				t.Errorf("%s: got %q, want %q in at most 256 bytes", tc.reason, got, tc.want)
 			}

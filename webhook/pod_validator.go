@@ -14,55 +14,55 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// pods validates the annotations of Pods that are created with one of ours. The API
+// podValidator validates the annotations of Pods that are created with one of ours. The API
 // server never asks about another Pod, and lets a Pod in when nobody answers: the
 // node daemon checks the same again.
-type pods struct {
-	reader  client.Reader
-	catalog *catalog
-	scheme  string
-	subnets *subnets
+type podValidator struct {
+	reader       client.Reader
+	index        *networkIndex
+	namingScheme string
+	subnets      *subnetValidator
 }
 
 // Handle implements admission.Handler.
-func (h *pods) Handle(ctx context.Context, r admission.Request) admission.Response {
+func (h *podValidator) Handle(ctx context.Context, r admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := decodeJSON(r.Object.Raw, &pod); err != nil {
-		return answer(fmt.Errorf("decode Pod %s/%s: %w", r.Namespace, r.Name, err))
+		return responseFor(fmt.Errorf("decode Pod %s/%s: %w", r.Namespace, r.Name, err))
 	}
-	look := func(ref network.Ref) *network.Network { return h.look(ctx, ref) }
-	warnings, err := network.CheckPod(r.Namespace, h.scheme, pod.Annotations, look, h.subnets.isNode)
+	look := func(ref network.Ref) *network.Network { return h.lookUpNetwork(ctx, ref) }
+	warnings, err := network.CheckPod(r.Namespace, h.namingScheme, pod.Annotations, look, h.subnets.isNodeAddress)
 	if err != nil {
-		return answer(err)
+		return responseFor(err)
 	}
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// look asks the API server about a network that the catalog does not have: a Pod is
+// lookUpNetwork asks the API server about a network that the catalog does not have: a Pod is
 // often created right after its network.
-func (h *pods) look(ctx context.Context, ref network.Ref) *network.Network {
-	if m, ok := h.catalog.get(ref); ok {
+func (h *podValidator) lookUpNetwork(ctx context.Context, ref network.Ref) *network.Network {
+	if m, ok := h.index.get(ref); ok {
 		return m.Network
 	}
-	obj, err := objects.New(ref.Kind)
+	obj, err := objects.NewNetwork(ref.Kind)
 	if err != nil {
 		return nil
 	}
-	if err := h.reader.Get(ctx, objects.Key(ref), obj); err != nil {
+	if err := h.reader.Get(ctx, objects.ObjectKey(ref), obj); err != nil {
 		return nil
 	}
 	return modelOf(obj).Network
 }
 
-// services validates Services with annotations of ours.
-type services struct{}
+// serviceValidator validates Services with annotations of ours.
+type serviceValidator struct{}
 
 // Handle implements admission.Handler.
-func (services) Handle(_ context.Context, r admission.Request) admission.Response {
+func (serviceValidator) Handle(_ context.Context, r admission.Request) admission.Response {
 	var s corev1.Service
 	if err := decodeJSON(r.Object.Raw, &s); err != nil {
-		return answer(fmt.Errorf("decode Service %s/%s: %w", r.Namespace, r.Name, err))
+		return responseFor(fmt.Errorf("decode Service %s/%s: %w", r.Namespace, r.Name, err))
 	}
 	_, err := network.ParseService(r.Namespace, s.Annotations, len(s.Spec.Selector) > 0)
-	return answer(err)
+	return responseFor(err)
 }

@@ -21,8 +21,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// pressing is an API server with one TenantNetwork, or none, that counts what is written.
-type pressing struct {
+// fakeClient is an API server with one TenantNetwork, or none, that counts what is written.
+type fakeClient struct {
 	client.Client
 
 	mu      sync.Mutex
@@ -31,7 +31,7 @@ type pressing struct {
 }
 
 // Get implements client.Client.
-func (p *pressing) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+func (p *fakeClient) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	into, ok := obj.(*v1.TenantNetwork)
 	if p.network == nil || !ok {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "tenantnetworks"}, key.Name)
@@ -41,17 +41,17 @@ func (p *pressing) Get(_ context.Context, key client.ObjectKey, obj client.Objec
 }
 
 // Status implements client.Client.
-func (p *pressing) Status() client.SubResourceWriter { return pressedStatus{pressing: p} }
+func (p *fakeClient) Status() client.SubResourceWriter { return fakeStatusWriter{fakeClient: p} }
 
-// pressedStatus is the network's status.
-type pressedStatus struct {
+// fakeStatusWriter is the network's status.
+type fakeStatusWriter struct {
 	client.SubResourceWriter
-	pressing *pressing
+	fakeClient *fakeClient
 }
 
 // Patch implements client.SubResourceWriter.
-func (s pressedStatus) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-	p := s.pressing
+func (s fakeStatusWriter) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	p := s.fakeClient
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	data, err := patch.Data(obj)
@@ -60,41 +60,41 @@ func (s pressedStatus) Patch(_ context.Context, obj client.Object, patch client.
 }
 
 // written are the patches so far.
-func (p *pressing) written() []string {
+func (p *fakeClient) written() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.patches)
 }
 
-// waits counts the networks that wait.
-func waits(p *presser) int {
+// queuedRequests counts the networks that wait.
+func queuedRequests(p *reclaimRequester) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.waiting)
+	return len(p.queued)
 }
 
-// holding is a network that a node holds addresses of.
-func holding(uid types.UID) *v1.TenantNetwork {
+// withPreallocatedAddresses is a network that a node holds addresses of.
+func withPreallocatedAddresses(uid types.UID) *v1.TenantNetwork {
 	tn := &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "net", UID: uid}}
 	tn.Status.IPAM = &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{"node-1": {V4: "10.0.0.7"}}}
 	return tn
 }
 
 // What the request says of a network is not believed: it may be made up.
-func TestPress(t *testing.T) {
+func TestRequestReclaim(t *testing.T) {
 	t.Parallel()
 	type made func() *v1.TenantNetwork // within the bubble, for its clock
-	with := func(uid types.UID) made { return func() *v1.TenantNetwork { return holding(uid) } }
+	with := func(uid types.UID) made { return func() *v1.TenantNetwork { return withPreallocatedAddresses(uid) } }
 	pressed := func(ago time.Duration) made {
 		return func() *v1.TenantNetwork {
-			tn, at := holding("u"), metav1.NewMicroTime(time.Now().Add(-ago))
-			tn.Status.IPAM.Pressure = &at
+			tn, at := withPreallocatedAddresses("u"), metav1.NewMicroTime(time.Now().Add(-ago))
+			tn.Status.IPAM.ReclaimRequestTime = &at
 			return tn
 		}
 	}
 	none := func() *v1.TenantNetwork { return nil }
 	idle := func() *v1.TenantNetwork {
-		return &v1.TenantNetwork{ObjectMeta: holding("u").ObjectMeta}
+		return &v1.TenantNetwork{ObjectMeta: withPreallocatedAddresses("u").ObjectMeta}
 	}
 	cases := map[string]struct {
 		reason         string
@@ -115,10 +115,10 @@ func TestPress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				api := &pressing{network: tc.network()}
+				api := &fakeClient{network: tc.network()}
 				p := start(t, api)
-				p.ask(tc.asked())
-				time.Sleep(pressAgain / 2)
+				p.enqueue(tc.asked())
+				time.Sleep(reclaimInterval / 2)
 				synctest.Wait()
 				if len(api.written()) != tc.want {
 					t.Fatalf("%s\n%d writes, want %d: %v", tc.reason, len(api.written()), tc.want, api.written())
@@ -131,9 +131,9 @@ func TestPress(t *testing.T) {
 	}
 }
 
-func start(t *testing.T, api client.Client) *presser {
+func start(t *testing.T, api client.Client) *reclaimRequester {
 	t.Helper()
-	p := newPresser(api, logr.Discard())
+	p := newReclaimRequester(api, logr.Discard())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- p.Start(ctx) }()
@@ -147,26 +147,26 @@ func start(t *testing.T, api client.Client) *presser {
 }
 
 // A hundred refusals of one network are one write, and keep no other network waiting.
-func TestPressOnce(t *testing.T) {
+func TestRequestReclaimOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		api := &pressing{network: holding("u")}
+		api := &fakeClient{network: withPreallocatedAddresses("u")}
 		p := start(t, api)
-		for range 5 * pressQueue {
-			p.ask(holding("u"))
+		for range 5 * reclaimQueueSize {
+			p.enqueue(withPreallocatedAddresses("u"))
 		}
-		p.ask(holding("v"))
+		p.enqueue(withPreallocatedAddresses("v"))
 		synctest.Wait() // for Start to take the first
-		if n := waits(p); n != 2 {
+		if n := queuedRequests(p); n != 2 {
 			t.Errorf("%d wait, want 2", n)
 		}
-		time.Sleep(pressAgain)
+		time.Sleep(reclaimInterval)
 		synctest.Wait()
-		if len(api.written()) != 1 || waits(p) != 0 {
-			t.Errorf("%d writes and %d wait, want 1 and none", len(api.written()), waits(p))
+		if len(api.written()) != 1 || queuedRequests(p) != 0 {
+			t.Errorf("%d writes and %d wait, want 1 and none", len(api.written()), queuedRequests(p))
 		}
-		p.ask(holding("u")) // it is asked about again, once that has an effect or not
-		time.Sleep(pressAgain)
+		p.enqueue(withPreallocatedAddresses("u")) // it is asked about again, once that has an effect or not
+		time.Sleep(reclaimInterval)
 		synctest.Wait()
 		if len(api.written()) != 2 {
 			t.Errorf("%d writes, want a second one", len(api.written()))

@@ -39,18 +39,18 @@ type Options struct {
 	// Port to listen on; 0 means 9443. Host is the address, all when empty.
 	Port int
 	Host string
-	// MoreHosts are names or addresses of the server besides those of the Service.
-	MoreHosts []string
+	// ExtraHosts are names or addresses of the server besides those of the Service.
+	ExtraHosts []string
 	// NamingScheme is that of the CNI configuration; see network.InterfaceNames.
 	NamingScheme string
 	// Ranges are what the cluster itself uses, and no tenant; nil for nothing.
-	Ranges Ranges
+	Ranges ClusterRanges
 	// Clock is for the certificates' lives; nil is time.Now.
 	Clock func() time.Time
 }
 
-// Ranges know what the cluster itself uses.
-type Ranges interface {
+// ClusterRanges know what the cluster itself uses.
+type ClusterRanges interface {
 	// Get returns the ranges; the error says why they are not known yet.
 	Get() (*network.ClusterRanges, error)
 }
@@ -63,38 +63,38 @@ func Register(ctx context.Context, mgr manager.Manager, o Options) (ready func()
 	if err != nil {
 		return nil, err
 	}
-	watches, err := newCache(mgr)
+	watches, err := newNetworkCache(mgr)
 	if err != nil {
 		return nil, err
 	}
 	log := mgr.GetLogger().WithName("admission")
-	keeper := newKeeper(c, o, log)
-	known, desk := newCatalog(), reserve.New(ctx, store{c}, leftOut(log))
-	sweeper := &sweeper{reader: c, desk: desk, log: log, wake: make(chan struct{}, 1), home: o.Namespace}
-	press := newPresser(c, log)
-	chosen := &subnets{reader: c, desk: desk, ranges: o.Ranges}
-	server := newServer(o, keeper, handlers{
-		"assign.tenantnetworks.danm.io": &assigner{reader: c, catalog: known, desk: desk, subnets: chosen},
-		"networks.danm.io":              &networks{reader: c, catalog: known, presser: press, subnets: chosen},
-		"tenantconfigs.danm.io":         &tenantConfigs{reader: c},
-		"pods.danm.io":                  &pods{reader: c, catalog: known, scheme: o.NamingScheme, subnets: chosen},
-		"services.danm.io":              services{},
+	keeper := newCertRotator(c, o, log)
+	known, desk := newNetworkIndex(), reserve.New(ctx, tenantConfigStore{c}, logIgnoredTenantConfig(log))
+	sweeper := &reservationGC{reader: c, allocator: desk, log: log, wake: make(chan struct{}, 1), controllerNamespace: o.Namespace}
+	press := newReclaimRequester(c, log)
+	chosen := &subnetValidator{reader: c, allocator: desk, ranges: o.Ranges}
+	server := newServer(o, keeper, handlersByName{
+		"assign.tenantnetworks.danm.io": &tenantNetworkAssigner{reader: c, index: known, allocator: desk, subnets: chosen},
+		"networks.danm.io":              &networkValidator{reader: c, index: known, reclaims: press, subnets: chosen},
+		"tenantconfigs.danm.io":         &tenantConfigValidator{reader: c},
+		"pods.danm.io":                  &podValidator{reader: c, index: known, namingScheme: o.NamingScheme, subnets: chosen},
+		"services.danm.io":              serviceValidator{},
 	})
-	judge := &referee{client: c, catalog: known, log: log}
-	follower := newFollower(watches, c, known, sweeper.gone)
+	judge := &conflictReporter{client: c, index: known, log: log}
+	follower := newNetworkInformer(watches, c, known, sweeper.onNetworkDeleted)
 	for _, part := range []manager.Runnable{keeper, server, watches, follower, sweeper, judge, press} {
 		if err := mgr.Add(part); err != nil {
 			return nil, fmt.Errorf("add admission: %w", err)
 		}
 	}
 	return func() error {
-		_, err := chosen.used()
-		return errors.Join(err, answers(keeper, known, server))
+		_, err := chosen.clusterRanges()
+		return errors.Join(err, checkReady(keeper, known, server))
 	}, nil
 }
 
-// newCache holds the metadata of networks, for the follower alone.
-func newCache(mgr manager.Manager) (cache.Cache, error) {
+// newNetworkCache holds the metadata of networks, for the follower alone.
+func newNetworkCache(mgr manager.Manager) (cache.Cache, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -108,61 +108,61 @@ func newCache(mgr manager.Manager) (cache.Cache, error) {
 	return c, nil
 }
 
-func newKeeper(c client.Client, o Options, log logr.Logger) *cert.Keeper {
+func newCertRotator(c client.Client, o Options, log logr.Logger) *cert.Rotator {
 	host := ServiceName + "." + o.Namespace + ".svc"
-	return cert.NewKeeper(cert.Config{
-		Client: c, Namespace: o.Namespace, Secret: SecretName, Hosts: append([]string{host}, o.MoreHosts...),
+	return cert.NewRotator(cert.Config{
+		Client: c, Namespace: o.Namespace, Secret: SecretName, Hosts: append([]string{host}, o.ExtraHosts...),
 		Mutating: []string{ConfigurationName}, Validating: []string{ConfigurationName}, Log: log, Now: o.Clock,
 	})
 }
 
-// leftOut logs the TenantConfigs that nothing is given of.
-func leftOut(log logr.Logger) func(string, error) {
+// logIgnoredTenantConfig logs the TenantConfigs that nothing is given of.
+func logIgnoredTenantConfig(log logr.Logger) func(string, error) {
 	return func(config string, why error) {
 		log.Error(why, "Nothing is assigned from a TenantConfig until it is mended", "tenantConfig", config)
 	}
 }
 
-// handlers by the webhook's name, which is the first part of its path.
-type handlers map[string]admission.Handler
+// handlersByName by the webhook's name, which is the first part of its path.
+type handlersByName map[string]admission.Handler
 
-func newServer(o Options, keeper *cert.Keeper, all handlers) crwebhook.Server {
+func newServer(o Options, keeper *cert.Rotator, all handlersByName) crwebhook.Server {
 	s := crwebhook.NewServer(crwebhook.Options{
 		Host: o.Host, Port: o.Port, WebhookMux: http.NewServeMux(),
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 			c.MinVersion = tls.VersionTLS13
-			c.GetCertificate = keeper.Get
+			c.GetCertificate = keeper.GetCertificate
 		}},
 	})
 	for name, h := range all {
-		s.Register("/"+name+"/", keeper.Guard(finishOnShutdown(&admission.Webhook{Handler: h})))
+		s.Register("/"+name+"/", keeper.RequireToken(finishOnShutdown(&admission.Webhook{Handler: h})))
 	}
 	return s
 }
 
-// answerTimeout is the longest timeoutSeconds in deployments/webhooks.
-const answerTimeout = 10 * time.Second
+// maxWebhookTimeout is the longest timeoutSeconds in deployments/webhooks.
+const maxWebhookTimeout = 10 * time.Second
 
 // finishOnShutdown lets requests that are under way at shutdown finish. controller-runtime
 // cancels their contexts together with the server's, and then waits for their answers: each
 // would be an error, which rejects the object.
 func finishOnShutdown(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxWebhookTimeout)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-// errUntrusted says what comes before the API server's first question.
-var errUntrusted = errors.New("the webhook configurations do not have the certificate authority yet: are they installed, and RBAC in place?")
+// errCANotInjected says what comes before the API server's first question.
+var errCANotInjected = errors.New("the webhook configurations do not have the certificate authority yet: are they installed, and RBAC in place?")
 
-// answers returns what an answer of this replica lacks.
-func answers(keeper *cert.Keeper, known *catalog, server crwebhook.Server) error {
-	if !keeper.Trusted() {
-		return errUntrusted
+// checkReady returns what an answer of this replica lacks.
+func checkReady(keeper *cert.Rotator, known *networkIndex, server crwebhook.Server) error {
+	if !keeper.CAInjected() {
+		return errCANotInjected
 	}
-	if err := known.ready(); err != nil {
+	if err := known.checkSynced(); err != nil {
 		return err
 	}
 	return server.StartedChecker()(nil) // it asks this very server, with TLS

@@ -20,8 +20,8 @@ func TestFinishOnShutdown(t *testing.T) {
 		if err := r.Context().Err(); err != nil {
 			t.Errorf("the request's context has ended with the server's: %v", err)
 		}
-		if end, ok := r.Context().Deadline(); !ok || time.Until(end) > answerTimeout {
-			t.Errorf("the request's deadline is %v (%t), want one within %v", end, ok, answerTimeout)
+		if end, ok := r.Context().Deadline(); !ok || time.Until(end) > maxWebhookTimeout {
+			t.Errorf("the request's deadline is %v (%t), want one within %v", end, ok, maxWebhookTimeout)
 		}
 		answered = true
 	}))

@@ -106,7 +106,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	died(t, env, ns, config)
 	begin := time.Now()
-	eventuallyWithin(t, 2*tenant.Grace+time.Minute, "what nobody came for is free", func() bool { return len(reserved(t, env, config)) == 1 })
+	eventuallyWithin(t, 2*tenant.GracePeriod+time.Minute, "what nobody came for is free", func() bool { return len(reserved(t, env, config)) == 1 })
 	t.Logf("free %v after the API server was back", time.Since(begin).Round(time.Second))
 	next := tenantNetwork(t, ns, "next", `{}`)
 	if err := env.Client.Create(t.Context(), next); err != nil || next.Spec.Options.VLAN == kept.Spec.Options.VLAN {
@@ -122,13 +122,13 @@ func died(t *testing.T, env *apitest.Env, ns, config string) {
 	done := make(chan error, 1)
 	go func() { done <- env.Client.Create(t.Context(), tenantNetwork(t, ns, "dying", `{}`)) }()
 	eventually(t, "it is reserved for", func() bool { return len(reserved(t, env, config)) > before })
-	if err := env.Plane.Kill(t.Context(), controlplane.APIServer); err != nil {
+	if err := env.ControlPlane.Kill(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err == nil {
 		t.Log("the creation was faster than the death of the API server")
 	}
-	if err := env.Plane.StartPart(t.Context(), controlplane.APIServer); err != nil {
+	if err := env.ControlPlane.StartPart(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	end()

@@ -136,10 +136,10 @@ func TestSweep(t *testing.T) {
 					c.config.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": tc.team}}
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				s := &sweeper{reader: c, desk: reserve.New(ctx, configs{c}, nil), log: logr.Discard(), wake: make(chan struct{}, 1), home: "home"}
+				s := &reservationGC{reader: c, allocator: reserve.New(ctx, configs{c}, nil), log: logr.Discard(), wake: make(chan struct{}, 1), controllerNamespace: "home"}
 				for name, assigned := range tc.deleted {
 					o := metadata(name, assigned)
-					s.gone(&o)
+					s.onNetworkDeleted(&o)
 				}
 				done := make(chan error)
 				go func() { done <- s.Start(ctx) }()

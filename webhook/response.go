@@ -20,16 +20,16 @@ import (
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
 )
 
-// answer lets in when err is nil. What is wrong with the object is Invalid, as the
+// responseFor lets in when err is nil. What is wrong with the object is Invalid, as the
 // API server says for a CEL rule, with a cause for each field; all else is ours, and
 // the client may try again.
-func answer(err error) admission.Response {
+func responseFor(err error) admission.Response {
 	invalid, ok := errors.AsType[*network.InvalidError](err)
 	switch {
 	case err == nil:
 		return admission.Allowed("")
 	case ok:
-		r := refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err)
+		r := denied(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err)
 		r.Result.Details = &metav1.StatusDetails{}
 		for _, f := range invalid.Faults {
 			r.Result.Details.Causes = append(r.Result.Details.Causes, metav1.StatusCause{
@@ -37,34 +37,34 @@ func answer(err error) admission.Response {
 			})
 		}
 		return r
-	case errors.Is(err, network.ErrInvalid), isConflict(err):
-		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err)
+	case errors.Is(err, network.ErrInvalid), isNetworkConflict(err):
+		return denied(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err)
 	case apierrors.IsAlreadyExists(err):
-		return refusal(http.StatusConflict, metav1.StatusReasonAlreadyExists, err)
-	case errors.Is(err, tenant.ErrPending):
-		r := refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err)
+		return denied(http.StatusConflict, metav1.StatusReasonAlreadyExists, err)
+	case errors.Is(err, tenant.ErrReservationsPending):
+		r := denied(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err)
 		r.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: pendingRetrySeconds}
 		return r
 	case errors.Is(err, reserve.ErrUnavailable):
-		return refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err)
+		return denied(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err)
 	}
-	return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, err)
+	return denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, err)
 }
 
-// isConflict reports whether an older network is in the way.
-func isConflict(err error) bool {
+// isNetworkConflict reports whether an older network is in the way.
+func isNetworkConflict(err error) bool {
 	return errors.Is(err, network.ErrLinkTaken) || errors.Is(err, network.ErrParentShared) || errors.Is(err, network.ErrPoolOverlap)
 }
 
-func refusal(code int32, reason metav1.StatusReason, err error) admission.Response {
+func denied(code int32, reason metav1.StatusReason, err error) admission.Response {
 	r := admission.Response{}
 	r.Allowed = false
 	r.Result = &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: err.Error()}
 	return r
 }
 
-// about says which object an error is about, if it does not say so itself.
-func about(ref network.Ref, err error) error {
+// withSubject says which object an error is about, if it does not say so itself.
+func withSubject(ref network.Ref, err error) error {
 	if invalid, ok := errors.AsType[*network.InvalidError](err); ok && invalid.Subject == "" {
 		return &network.InvalidError{Subject: ref.String(), Faults: invalid.Faults, Err: invalid.Err}
 	}
@@ -78,7 +78,7 @@ func decodeJSON(raw []byte, into any) error {
 	err := json.Unmarshal(raw, into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return &network.InvalidError{Faults: field.ErrorList{
-			field.TypeInvalid(fieldPath(wrong.Field), wrong.Value, "must be of type "+jsonType(wrong.Type)),
+			field.TypeInvalid(fieldPath(wrong.Field), wrong.Value, "must be of type "+openAPIType(wrong.Type)),
 		}}
 	}
 	if err != nil {
@@ -96,8 +96,8 @@ func fieldPath(dotted string) *field.Path {
 	return field.NewPath(strings.Replace(dotted, ".IPPool.", ".", 1))
 }
 
-// jsonType names a Go type as OpenAPI does.
-func jsonType(t reflect.Type) string {
+// openAPIType names a Go type as OpenAPI does.
+func openAPIType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "boolean"

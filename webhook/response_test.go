@@ -41,8 +41,8 @@ func TestWrongTypesAnswer422(t *testing.T) {
 					Object: runtime.RawExtension{Raw: []byte(tc.object)},
 					Kind:   metav1.GroupVersionKind{Group: "danm.io", Version: "v1", Kind: kind},
 				}}
-				_, err := decode(r, r.Object.Raw)
-				got := answer(err).Result
+				_, err := decodeNetwork(r, r.Object.Raw)
+				got := responseFor(err).Result
 				if got.Code != http.StatusUnprocessableEntity || got.Reason != metav1.StatusReasonInvalid || got.Details == nil || len(got.Details.Causes) != 1 {
 					t.Fatalf("%s %s: got %+v, want 422 with a cause", kind, tc.object, got)
 				}
@@ -60,7 +60,7 @@ func TestWrongTypesAnswer422(t *testing.T) {
 // A client with client-go repeats a request by itself if the answer says when.
 func TestPendingReservationsSayWhenToRetry(t *testing.T) {
 	t.Parallel()
-	got := answer(fmt.Errorf("reserve: %w", tenant.ErrPending)).Result
+	got := responseFor(fmt.Errorf("reserve: %w", tenant.ErrReservationsPending)).Result
 	if got.Code != http.StatusTooManyRequests || got.Details == nil || got.Details.RetryAfterSeconds != pendingRetrySeconds {
 		t.Errorf("got %+v, want 429 with details.retryAfterSeconds %d", got, pendingRetrySeconds)
 	}

@@ -20,13 +20,13 @@ import (
 func TestSingleObjectRules(t *testing.T) {
 	env := start(t)
 	ns := env.Namespace(t)
-	cases, manifests := map[string]networktest.Case{}, []string{}
-	add := func(kind, name string, tc networktest.Case) {
+	cases, manifests := map[string]networktest.RuleCase{}, []string{}
+	add := func(kind, name string, tc networktest.RuleCase) {
 		cases[name] = tc
 		manifests = append(manifests, manifest(t, kind, ns, name, tc.Spec))
 	}
 	for name, tc := range networktest.Rules() {
-		for _, kind := range tc.On() {
+		for _, kind := range tc.ApplicableKinds() {
 			if kind != v1.KindTenantNetwork {
 				add(kind, objectName(name, kind), tc)
 			}
@@ -43,7 +43,7 @@ func TestSingleObjectRules(t *testing.T) {
 }
 
 // checkPrinted finds what kubectl printed about an object.
-func checkPrinted(t *testing.T, out, name string, tc networktest.Case) {
+func checkPrinted(t *testing.T, out, name string, tc networktest.RuleCase) {
 	t.Helper()
 	var lines []string
 	accepted := false
@@ -105,7 +105,7 @@ func manifest(t *testing.T, kind, namespace, name, spec string) string {
 // The same for TenantConfigs.
 func TestTenantConfigRules(t *testing.T) {
 	env := start(t)
-	cases, manifests := map[string]networktest.Case{}, []string{}
+	cases, manifests := map[string]networktest.RuleCase{}, []string{}
 	for name, tc := range networktest.TenantConfigRules() {
 		full := objectName("rule."+name, "tenantconfig")
 		u := object(t, "TenantConfig", "", full, tc.Spec)

@@ -16,20 +16,20 @@ import (
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
 )
 
-// subnets checks which subnets tenants choose.
-type subnets struct {
-	reader client.Reader
-	desk   *reserve.Desk
-	ranges Ranges // or nil
+// subnetValidator checks which subnets tenants choose.
+type subnetValidator struct {
+	reader    client.Reader
+	allocator *reserve.Allocator
+	ranges    ClusterRanges // or nil
 }
 
-// check refuses a new or changed subnet of a TenantNetwork that its tenant may not have.
+// validate refuses a new or changed subnet of a TenantNetwork that its tenant may not have.
 // The other kinds are a netadmin's.
-func (s *subnets) check(ctx context.Context, n, before *network.Network) error {
+func (s *subnetValidator) validate(ctx context.Context, n, before *network.Network) error {
 	if n.Ref.Kind != v1.KindTenantNetwork || n.V4 == nil && n.V6 == nil {
 		return nil
 	}
-	used, err := s.used()
+	used, err := s.clusterRanges()
 	if err != nil {
 		return err
 	}
@@ -37,13 +37,13 @@ func (s *subnets) check(ctx context.Context, n, before *network.Network) error {
 	if err != nil {
 		return err
 	}
-	return s.desk.Look(ctx, func(configs []tenant.Config) error {
+	return s.allocator.CheckConfigs(ctx, func(configs []tenant.Config) error {
 		return tenant.CheckSubnets(n, before, labels, configs, used)
 	})
 }
 
-// used returns what the cluster itself uses; nil when nobody looks.
-func (s *subnets) used() (*network.ClusterRanges, error) {
+// clusterRanges returns what the cluster itself uses; nil when nobody looks.
+func (s *subnetValidator) clusterRanges() (*network.ClusterRanges, error) {
 	if s.ranges == nil {
 		return nil, nil
 	}
@@ -54,19 +54,19 @@ func (s *subnets) used() (*network.ClusterRanges, error) {
 	return used, nil
 }
 
-// isNode reports whether a node has an address, as far as is known: the node daemon looks,
+// isNodeAddress reports whether a node has an address, as far as is known: the node daemon looks,
 // too.
-func (s *subnets) isNode(a netip.Addr) bool {
-	used, err := s.used()
+func (s *subnetValidator) isNodeAddress(a netip.Addr) bool {
+	used, err := s.clusterRanges()
 	return err == nil && used != nil && slices.ContainsFunc(used.Containing(a), func(r network.ClusterRange) bool {
-		return r.Use == network.RangeNodes
+		return r.Purpose == network.RangeNodes
 	})
 }
 
 // warnings are for a netadmin's network in the cluster's own ranges: it works, but for
 // Services.
-func (s *subnets) warnings(n *network.Network) []string {
-	used, err := s.used()
+func (s *subnetValidator) warnings(n *network.Network) []string {
+	used, err := s.clusterRanges()
 	if err != nil || used == nil || n.Ref.Kind == v1.KindTenantNetwork || n.Delegates() {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (s *subnets) warnings(n *network.Network) []string {
 		if f.subnet == nil {
 			continue
 		}
-		if r, overlaps := used.Overlapping(f.subnet.CIDR); overlaps && r.Use != network.RangeNodes && r.Use != network.RangeNodeSubnets {
+		if r, overlaps := used.Overlapping(f.subnet.CIDR); overlaps && r.Purpose != network.RangeNodes && r.Purpose != network.RangeNodeSubnets {
 			all = append(all, fmt.Sprintf("%s: spec.Options.%s %s overlaps %s: no Service leads to the addresses in both",
 				n.Ref, f.field, f.subnet.CIDR, r))
 		}

@@ -227,7 +227,7 @@ func TestReservationsDoNotLeak(t *testing.T) {
 		t.Fatal(err)
 	}
 	// At once, or if nobody saw the deletion when it has been nobody's for a while.
-	eventuallyWithin(t, 2*tenant.Grace+time.Minute, "the deleted network's VLAN is free", func() bool { return len(reserved(t, env, config)) == 1 })
+	eventuallyWithin(t, 2*tenant.GracePeriod+time.Minute, "the deleted network's VLAN is free", func() bool { return len(reserved(t, env, config)) == 1 })
 	if err := env.Client.Create(t.Context(), tenantNetwork(t, ns, "third", `{}`)); err != nil {
 		t.Errorf("create after a deletion: %v", err)
 	}

@@ -141,7 +141,7 @@ func TestTenantCannotEmptyARange(t *testing.T) {
 	ns := env.Namespace(t)
 	config, _ := offer(t, env, ns, `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100-119"}], budgets: {ids: 4, networks: 5}}`)
 	patient := tenantOf(t, env, ns)
-	impatient := env.Impatient(t, apitest.Tenant("tenant-of-"+ns))
+	impatient := env.AsWithoutRetry(t, apitest.Tenant("tenant-of-"+ns))
 	create := func(name string, opts ...client.CreateOption) error {
 		return impatient.Create(t.Context(), tenantNetwork(t, ns, name, `{}`), opts...)
 	}

@@ -13,15 +13,15 @@ import (
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
 )
 
-// store keeps reservations in the status of TenantConfigs.
-type store struct{ c client.Client }
+// tenantConfigStore keeps reservations in the status of TenantConfigs.
+type tenantConfigStore struct{ client client.Client }
 
-var _ reserve.Store = store{}
+var _ reserve.Store = tenantConfigStore{}
 
 // List implements reserve.Store.
-func (s store) List(ctx context.Context) ([]*v1.TenantConfig, error) {
+func (s tenantConfigStore) List(ctx context.Context) ([]*v1.TenantConfig, error) {
 	var list v1.TenantConfigList
-	if err := s.c.List(ctx, &list); err != nil {
+	if err := s.client.List(ctx, &list); err != nil {
 		return nil, err
 	}
 	configs := make([]*v1.TenantConfig, len(list.Items))
@@ -33,8 +33,8 @@ func (s store) List(ctx context.Context) ([]*v1.TenantConfig, error) {
 }
 
 // Update implements reserve.Store: a PUT of the status with UID and resourceVersion.
-func (s store) Update(ctx context.Context, c *v1.TenantConfig) (*v1.TenantConfig, error) {
-	err := s.c.Status().Update(ctx, c)
+func (s tenantConfigStore) Update(ctx context.Context, c *v1.TenantConfig) (*v1.TenantConfig, error) {
+	err := s.client.Status().Update(ctx, c)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("%w: %w", reserve.ErrConflict, err)
 	}

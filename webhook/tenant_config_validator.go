@@ -15,14 +15,14 @@ import (
 	"github.com/patchbay-cni/patchbay/tenant"
 )
 
-// tenantConfigs validates TenantConfigs. What is reserved stands in the object
+// tenantConfigValidator validates TenantConfigs. What is reserved stands in the object
 // itself, so that a reservation made meanwhile makes the API server ask again.
-type tenantConfigs struct {
+type tenantConfigValidator struct {
 	reader client.Reader
 }
 
 // Handle implements admission.Handler.
-func (h *tenantConfigs) Handle(ctx context.Context, r admission.Request) admission.Response {
+func (h *tenantConfigValidator) Handle(ctx context.Context, r admission.Request) admission.Response {
 	var obj, old v1.TenantConfig
 	for _, o := range []struct {
 		raw  []byte
@@ -32,12 +32,12 @@ func (h *tenantConfigs) Handle(ctx context.Context, r admission.Request) admissi
 			continue
 		}
 		if err := decodeJSON(o.raw, o.into); err != nil {
-			return answer(fmt.Errorf("decode TenantConfig %s: %w", r.Name, err))
+			return responseFor(fmt.Errorf("decode TenantConfig %s: %w", r.Name, err))
 		}
 	}
-	warning, err := h.check(ctx, r.Operation, &obj, &old)
+	warning, err := h.validate(ctx, r.Operation, &obj, &old)
 	if err != nil {
-		return answer(aboutConfig(r.Name, err))
+		return responseFor(withTenantConfigSubject(r.Name, err))
 	}
 	if warning != "" {
 		return admission.Allowed("").WithWarnings(warning)
@@ -48,27 +48,27 @@ func (h *tenantConfigs) Handle(ctx context.Context, r admission.Request) admissi
 // check also warns. One whose reservations cannot be read is let in, so that it can be
 // mended or deleted: nobody draws from it meanwhile.
 
-func (h *tenantConfigs) check(ctx context.Context, op admissionv1.Operation, obj, old *v1.TenantConfig) (warning string, err error) {
-	book, err := tenant.ParseBook(old.Status.Reservations)
+func (h *tenantConfigValidator) validate(ctx context.Context, op admissionv1.Operation, obj, old *v1.TenantConfig) (warning string, err error) {
+	book, err := tenant.ParseReservations(old.Status.Reservations)
 	if err != nil {
 		warning = fmt.Sprintf("status.reservations of TenantConfig %s cannot be read, so nobody checks that what is in use stays: %v", old.Name, err)
-		book = tenant.NewBook()
+		book = tenant.NewReservations()
 	}
 	if op == admissionv1.Delete {
-		return warning, tenant.Deletable(old.Name, book)
+		return warning, tenant.CheckDelete(old.Name, book)
 	}
 	model, err := network.FromTenantConfig(obj)
 	if err != nil {
 		return "", err
 	}
-	if err := tenant.Keeps(model, book); err != nil {
+	if err := tenant.CheckUpdate(model, book); err != nil {
 		return "", err
 	}
-	return warning, h.beside(ctx, model)
+	return warning, h.validateOverlap(ctx, model)
 }
 
-// beside checks that a TenantConfig can stand beside the others.
-func (h *tenantConfigs) beside(ctx context.Context, model *network.Tenancy) error {
+// validateOverlap checks that a TenantConfig can stand beside the others.
+func (h *tenantConfigValidator) validateOverlap(ctx context.Context, model *network.TenantConfig) error {
 	var list v1.TenantConfigList
 	if err := h.reader.List(ctx, &list); err != nil {
 		return fmt.Errorf("list TenantConfigs: %w", err)
@@ -78,14 +78,14 @@ func (h *tenantConfigs) beside(ctx context.Context, model *network.Tenancy) erro
 		if err != nil || other.Name == model.Name {
 			continue // an object that is older than a rule is in nobody's way
 		}
-		if err := tenant.Overlap(model, other); err != nil {
+		if err := tenant.CheckOverlap(model, other); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// aboutConfig says which TenantConfig an error is about.
-func aboutConfig(name string, err error) error {
-	return about(network.Ref{Kind: "TenantConfig", Name: name}, err)
+// withTenantConfigSubject says which TenantConfig an error is about.
+func withTenantConfigSubject(name string, err error) error {
+	return withSubject(network.Ref{Kind: "TenantConfig", Name: name}, err)
 }

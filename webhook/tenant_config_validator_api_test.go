@@ -56,11 +56,11 @@ func TestUnreadableTenantConfig(t *testing.T) {
 	if tn.Spec.Options.VLAN == kept.Spec.Options.VLAN {
 		t.Errorf("a network got VLAN %d, which another one is on", tn.Spec.Options.VLAN)
 	}
-	takeOver(t, env, tc, kept)
+	forbiddenOnCreate(t, env, tc, kept)
 }
 
-// takeOver asks for what a network says that it was assigned to be reserved again.
-func takeOver(t *testing.T, env *apitest.Env, tc *v1.TenantConfig, kept *v1.TenantNetwork) {
+// forbiddenOnCreate asks for what a network says that it was assigned to be reserved again.
+func forbiddenOnCreate(t *testing.T, env *apitest.Env, tc *v1.TenantConfig, kept *v1.TenantNetwork) {
 	t.Helper()
 	has := func() bool {
 		return strings.Contains(strings.Join(reserved(t, env, tc.Name), ", "), kept.Namespace+"/"+kept.Name+" ")

@@ -28,36 +28,36 @@ import (
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
 )
 
-// assigner gives TenantNetworks what they draw from TenantConfigs. It is the only one
+// tenantNetworkAssigner gives TenantNetworks what they draw from TenantConfigs. It is the only one
 // to see what the tenant wrote.
-type assigner struct {
-	reader  client.Reader
-	catalog *catalog
-	desk    *reserve.Desk
-	subnets *subnets
+type tenantNetworkAssigner struct {
+	reader    client.Reader
+	index     *networkIndex
+	allocator *reserve.Allocator
+	subnets   *subnetValidator
 }
 
 // Handle implements admission.Handler.
-func (h *assigner) Handle(ctx context.Context, r admission.Request) admission.Response {
+func (h *tenantNetworkAssigner) Handle(ctx context.Context, r admission.Request) admission.Response {
 	if r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
-	if err := h.catalog.ready(); err != nil {
-		return answer(err)
+	if err := h.index.checkSynced(); err != nil {
+		return responseFor(err)
 	}
 	obj, err := decodeTenantNetwork(r, r.Object.Raw)
 	if err != nil {
-		return answer(err)
+		return responseFor(err)
 	}
 	old, err := decodeTenantNetwork(r, r.OldObject.Raw)
 	if err != nil {
-		return answer(err)
+		return responseFor(err)
 	}
-	ref := network.Ref{Kind: v1.KindTenantNetwork, Namespace: r.Namespace, Name: nameOf(obj)}
-	if err := h.assign(ctx, obj, old, ref, dryRun(r)); err != nil {
-		return answer(about(ref, err))
+	ref := network.Ref{Kind: v1.KindTenantNetwork, Namespace: r.Namespace, Name: displayName(obj)}
+	if err := h.assign(ctx, obj, old, ref, isDryRun(r)); err != nil {
+		return responseFor(withSubject(ref, err))
 	}
-	return patched(r.Object.Raw, obj)
+	return patchResponse(r.Object.Raw, obj)
 }
 
 func decodeTenantNetwork(r admission.Request, raw []byte) (*v1.TenantNetwork, error) {
@@ -72,20 +72,20 @@ func decodeTenantNetwork(r admission.Request, raw []byte) (*v1.TenantNetwork, er
 	return obj, nil
 }
 
-// nameOf is the object's name; one that is to be generated ends in "*".
-func nameOf(obj *v1.TenantNetwork) string {
+// displayName is the object's name; one that is to be generated ends in "*".
+func displayName(obj *v1.TenantNetwork) string {
 	if obj.Name == "" {
-		return generated(obj.GenerateName) + "*"
+		return truncateGenerateName(obj.GenerateName) + "*"
 	}
 	return obj.Name
 }
 
-// patched answers with the assigned attributes only. The Go type would add empty
+// patchResponse answers with the assigned attributes only. The Go type would add empty
 // fields that the user did not write, and drop those that it does not know.
-func patched(raw []byte, obj *v1.TenantNetwork) admission.Response {
+func patchResponse(raw []byte, obj *v1.TenantNetwork) admission.Response {
 	var u unstructured.Unstructured
 	if err := json.Unmarshal(raw, &u.Object); err != nil {
-		return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, err)
+		return denied(http.StatusBadRequest, metav1.StatusReasonBadRequest, err)
 	}
 	annotations := u.GetAnnotations()
 	if text, ok := obj.Annotations[v1.AssignedAnnotation]; ok {
@@ -113,94 +113,94 @@ func patched(raw []byte, obj *v1.TenantNetwork) admission.Response {
 			continue // it was not set either, or empty
 		}
 		if err := unstructured.SetNestedField(u.Object, set.value, set.path...); err != nil {
-			return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, err)
+			return denied(http.StatusBadRequest, metav1.StatusReasonBadRequest, err)
 		}
 	}
 	changed, err := json.Marshal(u.Object)
 	if err != nil {
-		return answer(err)
+		return responseFor(err)
 	}
 	return admission.PatchResponseFromRaw(raw, changed)
 }
 
 // assign changes obj. What an update leaves out it gets back; a network that was
 // stored without an assignment is assigned like a new one when its spec changes.
-func (h *assigner) assign(ctx context.Context, obj, old *v1.TenantNetwork, ref network.Ref, dryRun bool) error {
+func (h *tenantNetworkAssigner) assign(ctx context.Context, obj, old *v1.TenantNetwork, ref network.Ref, dryRun bool) error {
 	if old == nil {
-		return h.create(ctx, obj, true, ref, dryRun)
+		return h.assignNew(ctx, obj, true, ref, dryRun)
 	}
 	assigned := old.Annotations[v1.AssignedAnnotation]
 	if specEqual(&obj.Spec, &old.Spec) {
-		setAssigned(obj, assigned)
+		setAssignmentAnnotation(obj, assigned)
 		return nil
 	}
 	a, err := network.ParseAssignment(assigned)
 	if err != nil {
-		return h.create(ctx, obj, false, ref, dryRun)
+		return h.assignNew(ctx, obj, false, ref, dryRun)
 	}
-	wish, err := h.wish(ctx, obj)
+	wish, err := h.networkRequest(ctx, obj)
 	if err != nil {
 		return err
 	}
-	id, err := h.desk.NetworkID(ctx, wish)
+	id, err := h.allocator.NetworkID(ctx, wish)
 	if err != nil {
 		return err
 	}
-	setAssigned(obj, assigned)
-	return tenant.Restore(&obj.Spec, a.Place, &old.Spec, id)
+	setAssignmentAnnotation(obj, assigned)
+	return tenant.RestoreAssignment(&obj.Spec, a.Slot, &old.Spec, id)
 }
 
 func specEqual(a, b *v1.NetworkSpec) bool { return apiequality.Semantic.DeepEqual(a, b) }
 
-// create reserves a place. Whatever else is wrong is told first: a reservation for a
+// assignNew reserves a place. Whatever else is wrong is told first: a reservation for a
 // network that never comes stays for a minute.
-func (h *assigner) create(ctx context.Context, obj *v1.TenantNetwork, isNew bool, ref network.Ref, dryRun bool) error {
-	if err := checkMeta(obj, isNew); err != nil {
+func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNetwork, isNew bool, ref network.Ref, dryRun bool) error {
+	if err := validateObjectMeta(obj, isNew); err != nil {
 		return err
 	}
-	if err := tenant.Unset(&obj.Spec); err != nil {
+	if err := tenant.CheckIDsUnset(&obj.Spec); err != nil {
 		return err
 	}
-	trial, err := precheck(obj)
+	trial, err := validateUnassigned(obj)
 	if err != nil {
 		return err
 	}
-	if err := h.subnets.check(ctx, trial, nil); err != nil {
+	if err := h.subnets.validate(ctx, trial, nil); err != nil {
 		return err
 	}
-	wish, err := h.wish(ctx, obj)
+	wish, err := h.networkRequest(ctx, obj)
 	if err != nil {
 		return err
 	}
-	token, err := newToken()
+	token, err := newReservationToken()
 	if err != nil {
 		return err
 	}
 	owner := tenant.Owner{Namespace: ref.Namespace, Name: ref.Name, Token: token}
-	choice, err := h.reserve(ctx, obj, isNew, reserve.Request{Wish: wish, Owner: owner, Taken: h.catalog.taken, DryRun: dryRun})
+	choice, err := h.reservePlace(ctx, obj, isNew, reserve.Request{Network: wish, Owner: owner, Taken: h.index.isTaken, DryRun: dryRun})
 	if err != nil {
 		return err
 	}
 	choice.Apply(&obj.Spec)
-	setAssigned(obj, network.Assignment{Place: choice.Place, Token: token}.String())
+	setAssignmentAnnotation(obj, network.Assignment{Slot: choice.Slot, Token: token}.String())
 	n, err := network.FromTenantNetwork(obj)
 	if err == nil {
-		err = h.catalog.admit(nil, n, true, time.Now()) // it is let in when it is validated
+		err = h.index.admit(nil, n, true, time.Now()) // it is let in when it is validated
 	}
 	if err != nil && !dryRun {
-		err = errors.Join(err, h.desk.Release(ctx, token))
+		err = errors.Join(err, h.allocator.Release(ctx, token))
 	}
 	return err
 }
 
-// checkMeta refuses metadata that the API server would refuse: it looks only after
+// validateObjectMeta refuses metadata that the API server would refuse: it looks only after
 // admission, so until then the name may be anything, and would stand in the status of a
 // TenantConfig beside the names of others.
-func checkMeta(obj *v1.TenantNetwork, isNew bool) error {
+func validateObjectMeta(obj *v1.TenantNetwork, isNew bool) error {
 	trial := obj.ObjectMeta.DeepCopy()
 	trial.ManagedFields, trial.Generation = nil, 1 // the API server's own
 	if trial.Name == "" && trial.GenerateName != "" {
-		trial.Name = generated(trial.GenerateName) + randomSuffix
+		trial.Name = truncateGenerateName(trial.GenerateName) + generatedSuffix
 	}
 	path := field.NewPath("metadata")
 	faults := validation.ValidateObjectMeta(trial, true, validation.NameIsDNSSubdomain, path)
@@ -208,7 +208,7 @@ func checkMeta(obj *v1.TenantNetwork, isNew bool) error {
 		faults = append(faults, field.Invalid(path.Child("resourceVersion"), v, "is the API server's to set: leave it out of a new object"))
 	}
 	if isNew {
-		faults = append(faults, takeOver(obj)...)
+		faults = append(faults, forbiddenOnCreate(obj)...)
 	}
 	if len(faults) == 0 {
 		return nil
@@ -216,9 +216,9 @@ func checkMeta(obj *v1.TenantNetwork, isNew bool) error {
 	return &network.InvalidError{Faults: faults}
 }
 
-// takeOver returns what the policy networks.danm.io refuses in a new network. The API server
+// forbiddenOnCreate returns what the policy networks.danm.io refuses in a new network. The API server
 // asks that policy after this webhook has reserved.
-func takeOver(obj *v1.TenantNetwork) field.ErrorList {
+func forbiddenOnCreate(obj *v1.TenantNetwork) field.ErrorList {
 	var faults field.ErrorList
 	if obj.Annotations[v1.TakeOverAnnotation] == "true" {
 		faults = append(faults, field.Invalid(field.NewPath("metadata", "annotations").Key(v1.TakeOverAnnotation), "true", "must not be set on a network: taking over a live DANM network is not built yet"))
@@ -239,25 +239,27 @@ func takeOver(obj *v1.TenantNetwork) field.ErrorList {
 // What the API server makes of generateName (k8s.io/apiserver/pkg/storage/names): it
 // cuts it, and appends random letters and digits, so that a name is 63 at most.
 const (
-	maxGenerated = 58
-	randomSuffix = "xxxxx"
+	maxGenerateNameLength = 58
+	generatedSuffix       = "xxxxx"
 )
 
-// generated is what of a generateName is in the name.
-func generated(prefix string) string { return prefix[:min(len(prefix), maxGenerated)] }
+// truncateGenerateName is what of a generateName is in the name.
+func truncateGenerateName(prefix string) string {
+	return prefix[:min(len(prefix), maxGenerateNameLength)]
+}
 
-// precheck finds what is wrong whatever is assigned: sriov needs a device pool, and
+// validateUnassigned finds what is wrong whatever is assigned: sriov needs a device pool, and
 // gets one.
-func precheck(obj *v1.TenantNetwork) (*network.Network, error) {
+func validateUnassigned(obj *v1.TenantNetwork) (*network.Network, error) {
 	trial := obj.DeepCopy()
-	if o := &trial.Spec.Options; network.TypeOf(&trial.Spec) == v1.TypeSRIOV && o.DevicePool == "" {
+	if o := &trial.Spec.Options; network.BackendTypeOf(&trial.Spec) == v1.TypeSRIOV && o.DevicePool == "" {
 		o.DevicePool = "assigned/later"
 	}
 	return network.FromTenantNetwork(trial)
 }
 
-// newToken is unguessable, so that nobody can name another's reservation.
-func newToken() (string, error) {
+// newReservationToken is unguessable, so that nobody can name another's reservation.
+func newReservationToken() (string, error) {
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return "", fmt.Errorf("make token: %w", err)
@@ -268,35 +270,35 @@ func newToken() (string, error) {
 // How long a creation waits for others of its namespace to be stored, and how often it
 // looks. Most take milliseconds; one that failed after its reservation takes a minute.
 const (
-	pendingPatience = 3 * time.Second
-	pendingEvery    = 100 * time.Millisecond
+	pendingTimeout      = 3 * time.Second
+	pendingPollInterval = 100 * time.Millisecond
 	// pendingRetrySeconds is when the client is to try again. client-go does so by itself,
 	// ten times: longer than a reservation waits for its network.
 	pendingRetrySeconds = 10
 )
 
-// reserve finds a place for a network whose name is new: the API server looks whether it is
+// reservePlace finds a place for a network whose name is new: the API server looks whether it is
 // only after admission, and after quota, and tells nobody that it refused. So few
 // reservations of a namespace may be without a network at any time.
-func (h *assigner) reserve(ctx context.Context, obj *v1.TenantNetwork, isNew bool, r reserve.Request) (tenant.Choice, error) {
-	for deadline := time.Now().Add(pendingPatience); ; {
-		alive, err := h.tokens(ctx, obj, isNew)
+func (h *tenantNetworkAssigner) reservePlace(ctx context.Context, obj *v1.TenantNetwork, isNew bool, r reserve.Request) (tenant.Choice, error) {
+	for deadline := time.Now().Add(pendingTimeout); ; {
+		alive, err := h.assignedTokens(ctx, obj, isNew)
 		if err != nil {
 			return tenant.Choice{}, err
 		}
-		r.Alive = alive
-		choice, err := h.desk.Reserve(ctx, r)
-		if !errors.Is(err, tenant.ErrPending) || time.Now().After(deadline) || !pause(ctx, pendingEvery) {
+		r.LiveTokens = alive
+		choice, err := h.allocator.Reserve(ctx, r)
+		if !errors.Is(err, tenant.ErrReservationsPending) || time.Now().After(deadline) || !sleep(ctx, pendingPollInterval) {
 			return choice, err
 		}
 	}
 }
 
-// tokens lists those of the namespace's networks, consistently. The error is the API
+// assignedTokens lists those of the namespace's networks, consistently. The error is the API
 // server's own when a new network has the name of one.
-func (h *assigner) tokens(ctx context.Context, obj *v1.TenantNetwork, isNew bool) (map[string]bool, error) {
+func (h *tenantNetworkAssigner) assignedTokens(ctx context.Context, obj *v1.TenantNetwork, isNew bool) (map[string]bool, error) {
 	alive, exists := map[string]bool{}, false
-	err := eachPage(ctx, h.reader, newTenantNetworkMetadata, func(other client.Object) {
+	err := eachListItem(ctx, h.reader, newTenantNetworkMetadata, func(other client.Object) {
 		exists = exists || other.GetName() == obj.Name
 		if a, err := network.ParseAssignment(other.GetAnnotations()[v1.AssignedAnnotation]); err == nil {
 			alive[a.Token] = true
@@ -318,20 +320,20 @@ func newTenantNetworkMetadata() client.ObjectList {
 	return list
 }
 
-// wish reads the namespace's labels now: they decide which TenantConfigs apply.
-func (h *assigner) wish(ctx context.Context, obj *v1.TenantNetwork) (tenant.Wish, error) {
+// networkRequest reads the namespace's labels now: they decide which TenantConfigs apply.
+func (h *tenantNetworkAssigner) networkRequest(ctx context.Context, obj *v1.TenantNetwork) (tenant.NetworkRequest, error) {
 	labels, err := namespaceLabels(ctx, h.reader, obj.Namespace)
 	if err != nil {
-		return tenant.Wish{}, err
+		return tenant.NetworkRequest{}, err
 	}
-	return tenant.Wish{
-		Namespace: obj.Namespace, NamespaceLabels: labels, Type: network.TypeOf(&obj.Spec),
+	return tenant.NetworkRequest{
+		Namespace: obj.Namespace, NamespaceLabels: labels, Type: network.BackendTypeOf(&obj.Spec),
 		Device: obj.Spec.Options.Device, DevicePool: obj.Spec.Options.DevicePool,
 	}, nil
 }
 
-// setAssigned writes the annotation, or takes away one that the tenant made up.
-func setAssigned(obj *v1.TenantNetwork, text string) {
+// setAssignmentAnnotation writes the annotation, or takes away one that the tenant made up.
+func setAssignmentAnnotation(obj *v1.TenantNetwork, text string) {
 	if text == "" {
 		delete(obj.Annotations, v1.AssignedAnnotation)
 		return

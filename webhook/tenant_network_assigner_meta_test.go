@@ -16,7 +16,7 @@ import (
 
 // What the API server would refuse is refused before anything is reserved, and what is
 // let in can stand in a TenantConfig's status.
-func TestCheckMeta(t *testing.T) {
+func TestValidateObjectMeta(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -59,7 +59,7 @@ func TestCheckMeta(t *testing.T) {
 			if obj.Namespace == "" {
 				obj.Namespace = "red"
 			}
-			err := checkMeta(obj, !tc.old)
+			err := validateObjectMeta(obj, !tc.old)
 			if (err != nil) != (tc.want != "") || err != nil && (!strings.Contains(err.Error(), tc.want) || !errors.Is(err, network.ErrInvalid)) {
 				t.Fatalf("%s\ngot %v, want %q", tc.reason, err, tc.want)
 			}
@@ -67,10 +67,10 @@ func TestCheckMeta(t *testing.T) {
 				return
 			}
 			r := tenant.Reservation{
-				Place: network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: 5},
-				Owner: tenant.Owner{Namespace: obj.Namespace, Name: nameOf(obj), Token: "0123456789abcdef"},
+				Slot:  network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 5},
+				Owner: tenant.Owner{Namespace: obj.Namespace, Name: displayName(obj), Token: "0123456789abcdef"},
 			}
-			if err := tenant.NewBook().Add(r); err != nil {
+			if err := tenant.NewReservations().Add(r); err != nil {
 				t.Errorf("%s\nlet in, and not to be reserved for: %v", tc.reason, err)
 			}
 		})

@@ -13,20 +13,20 @@ const (
 	// ReasonLinksNotUp: the message says on how many nodes it is, and what is wrong
 	// with the others.
 	ReasonLinksNotUp = "LinksNotUp"
-	// ReasonNoNodes, with status Unknown: no node has reported its links.
-	ReasonNoNodes = "NoNodeReports"
+	// ReasonNoNodeReports, with status Unknown: no node has reported its links.
+	ReasonNoNodeReports = "NoNodeReports"
 )
 
 // Conditions of networks that patchbay-controller writes, with their reasons.
 const (
 	// ConditionAddressesAvailable says whether new Pods get dynamic addresses.
 	ConditionAddressesAvailable = "AddressesAvailable"
-	// ReasonEnough: less than 90 % of the addresses are in use or held.
-	ReasonEnough = "Enough"
-	// ReasonScarce, with status True: 90 % or more are in use or held.
-	ReasonScarce = "Scarce"
-	// ReasonExhausted, with status False: all are in use or held.
-	ReasonExhausted = "Exhausted"
+	// ReasonAddressesSufficient: less than 90 % of the addresses are in use or held.
+	ReasonAddressesSufficient = "Enough"
+	// ReasonAddressesNearlyExhausted, with status True: 90 % or more are in use or held.
+	ReasonAddressesNearlyExhausted = "Scarce"
+	// ReasonAddressesExhausted, with status False: all are in use or held.
+	ReasonAddressesExhausted = "Exhausted"
 
 	// ConditionRecovering, only ever True, says that the network's status went
 	// back in time, and that no address is given out before all nodes have said
@@ -68,14 +68,14 @@ const ReasonForgedDanmEp = "ForgedDanmEp"
 const (
 	// ReasonDanmEpMoved: the controller moved it into its own namespace.
 	ReasonDanmEpMoved = "DanmEpMoved"
-	// ReasonDanmEpOutlivesPod: it has to stay where its network is.
-	ReasonDanmEpOutlivesPod = "DanmEpOutlivesPod"
+	// ReasonDanmEpOrphaned: it has to stay where its network is.
+	ReasonDanmEpOrphaned = "DanmEpOutlivesPod"
 )
 
 // Reasons of Events on networks that answer RebuildAnnotation.
 const (
-	// ReasonRebuilt: the message says what changed.
-	ReasonRebuilt = "Rebuilt"
-	// ReasonRebuildFailed: the message says why; it is tried again.
-	ReasonRebuildFailed = "RebuildFailed"
+	// ReasonBitmapRebuilt: the message says what changed.
+	ReasonBitmapRebuilt = "Rebuilt"
+	// ReasonBitmapRebuildFailed: the message says why; it is tried again.
+	ReasonBitmapRebuildFailed = "RebuildFailed"
 )

@@ -49,24 +49,24 @@ type IPAMStatus struct {
 	// +mapType=atomic
 	Held map[string]HeldAddresses `json:"held,omitempty"`
 
-	// Pressure is when a node last found the pool exhausted while others hold
+	// ReclaimRequestTime is when a node last found the pool exhausted while others hold
 	// addresses; holders give back.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
-	Pressure *metav1.MicroTime `json:"pressure,omitempty"`
+	ReclaimRequestTime *metav1.MicroTime `json:"pressure,omitempty"`
 
 	// Recovering says that this object is older than what a node or the controller
 	// knows: claims wait until every node has re-asserted its live endpoints. Only the
 	// controller starts, restarts and ends it.
 	// +optional
-	Recovering *Recovering `json:"recovering,omitempty"`
+	Recovering *RecoveryStatus `json:"recovering,omitempty"`
 
-	// Deferred names the nodes that have reported too many rollbacks lately, and until
+	// RecoveryDeferredUntil names the nodes that have reported too many rollbacks lately, and until
 	// when: their reports stop only their own claims, and start no recovery.
 	// +optional
 	// +mapType=atomic
-	Deferred map[string]metav1.MicroTime `json:"deferred,omitempty"`
+	RecoveryDeferredUntil map[string]metav1.MicroTime `json:"deferred,omitempty"`
 }
 
 // AddressBitmap is a sparse bitmap of one subnet.
@@ -141,12 +141,12 @@ type RollbackReport struct {
 	// Reason is how the node has noticed.
 	Reason RollbackReason `json:"reason"`
 
-	// Recovery is the start of the recovery that the older object was in, if any: this
+	// RecoveryStartTime is the start of the recovery that the older object was in, if any: this
 	// one does not answer the report.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
-	Recovery *metav1.MicroTime `json:"recovery,omitempty"`
+	RecoveryStartTime *metav1.MicroTime `json:"recovery,omitempty"`
 }
 
 // RollbackReason is how a node notices that an object is older than it has been.
@@ -157,8 +157,8 @@ type RollbackReason string
 const (
 	// RollbackStatusMissing: the network has its finalizer, and no status.ipam.
 	RollbackStatusMissing RollbackReason = "StatusMissing"
-	// RollbackOlderVersion: the resourceVersion is smaller than it was.
-	RollbackOlderVersion RollbackReason = "OlderVersion"
+	// RollbackOlderResourceVersion: the resourceVersion is smaller than it was.
+	RollbackOlderResourceVersion RollbackReason = "OlderVersion"
 	// RollbackDanmEpMissing: a DanmEp of the node is gone that it has not removed.
 	RollbackDanmEpMissing RollbackReason = "DanmEpMissing"
 	// RollbackEntryChanged: the node's entry is not what it wrote last.
@@ -167,15 +167,15 @@ const (
 	RollbackOlderEntry RollbackReason = "OlderEntry"
 )
 
-// Recovering is the state of a network after its object went back in time.
-type Recovering struct {
-	// Since is when the controller started it; it tells it from any other.
+// RecoveryStatus is the state of a network after its object went back in time.
+type RecoveryStatus struct {
+	// StartTime is when the controller started it; it tells it from any other.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
-	Since metav1.MicroTime `json:"since"`
+	StartTime metav1.MicroTime `json:"since"`
 
-	// Done are the nodes that have re-asserted their live endpoints.
+	// ReportedNodes are the nodes that have re-asserted their live endpoints.
 	// +optional
 	// +listType=set
-	Done []string `json:"done,omitempty"`
+	ReportedNodes []string `json:"done,omitempty"`
 }

@@ -81,9 +81,9 @@ const (
 	LinkDown = "Down"
 	// LinkError: it cannot be made or mended; the error says why.
 	LinkError = "Error"
-	// LinkKept: it is not as the networks need it, or not needed at all, and stays
+	// LinkChangePending: it is not as the networks need it, or not needed at all, and stays
 	// as it is while Pods are on it; the error says what waits.
-	LinkKept = "Kept"
+	LinkChangePending = "Kept"
 )
 
 // NIC is a network interface of a node.

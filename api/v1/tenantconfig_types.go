@@ -43,12 +43,12 @@ type TenantConfig struct {
 	// +kubebuilder:validation:MaxItems=64
 	Subnets []TenantSubnet `json:"subnets,omitempty"`
 
-	// ClusterSubnets are parts of the cluster's own ranges (for Pods, Services and
+	// AllowedClusterSubnets are parts of the cluster's own ranges (for Pods, Services and
 	// nodes) that tenants may use all the same. No tenant may overlap any other part.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	ClusterSubnets []TenantSubnet `json:"clusterSubnets,omitempty"`
+	AllowedClusterSubnets []TenantSubnet `json:"clusterSubnets,omitempty"`
 
 	// Budgets bound what each namespace has of all TenantConfigs together.
 	// +optional

@@ -18,22 +18,22 @@ import (
 )
 
 // newAccept is the verb that lets a cluster in.
-func newAccept(ctx context.Context, a *access) *cobra.Command {
+func newAccept(ctx context.Context, a *kubeFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept NAME",
 		Short: "Let a cluster's agent in at this hub",
 		Long: "Sets spec.accepted of the Cluster at the hub, and makes the Cluster if there is none. The hub then\n" +
 			"signs the certificate of whoever has a join token of that name.",
-		Args: oneArgument(aCluster),
+		Args: exactlyOneArgument(clusterArgument),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := invite.CheckName(args[0]); err != nil {
+			if err := invite.ValidateClusterName(args[0]); err != nil {
 				return err
 			}
 			c, _, err := a.openPlacement()
 			if err != nil {
 				return err
 			}
-			if err := accept(ctx, c, args[0]); err != nil {
+			if err := acceptCluster(ctx, c, args[0]); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is accepted\n", args[0])
@@ -42,8 +42,8 @@ func newAccept(ctx context.Context, a *access) *cobra.Command {
 	}
 }
 
-// accept lets a cluster in; of a Cluster that is there it changes nothing else.
-func accept(ctx context.Context, c client.Client, name string) error {
+// acceptCluster lets a cluster in; of a Cluster that is there it changes nothing else.
+func acceptCluster(ctx context.Context, c client.Client, name string) error {
 	cluster := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClusterSpec{Accepted: true}}
 	err := c.Create(ctx, cluster, client.FieldOwner(fieldOwner))
 	if !apierrors.IsAlreadyExists(err) {

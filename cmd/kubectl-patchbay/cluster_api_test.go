@@ -37,7 +37,7 @@ func TestAClusterJoins(t *testing.T) {
 	}
 	do := func(args ...string) (string, error) {
 		var out bytes.Buffer
-		err := run(ctx, append(args, "--kubeconfig="+env.Plane.AdminKubeconfig()), &out, &out)
+		err := runCommand(ctx, append(args, "--kubeconfig="+env.ControlPlane.AdminKubeconfig()), &out, &out)
 		return out.String(), err
 	}
 	printed, err := do("hub", "token", "east", "--ttl=10m")
@@ -45,7 +45,7 @@ func TestAClusterJoins(t *testing.T) {
 		t.Fatal(err)
 	}
 	secrets := &corev1.SecretList{}
-	if err := env.Client.List(ctx, secrets, client.InNamespace("kube-system"), client.MatchingLabels{v1alpha1.JoinTokenLabel: "east"}); err != nil || len(secrets.Items) != 1 {
+	if err := env.Client.List(ctx, secrets, client.InNamespace("kube-system"), client.MatchingLabels{v1alpha1.JoinClusterLabel: "east"}); err != nil || len(secrets.Items) != 1 {
 		t.Fatalf("%d tokens, %v", len(secrets.Items), err)
 	}
 	if got := string(secrets.Items[0].Data["auth-extra-groups"]); got != "system:bootstrappers:patchbay:east" {
@@ -119,7 +119,7 @@ func TestAcceptKeepsTheRest(t *testing.T) {
 	if err := standalone.Install(t.Context(), env.Config); err != nil {
 		t.Fatal(err)
 	}
-	c, _, err := (&access{rules: rulesOf(env)}).openPlacement()
+	c, _, err := (&kubeFlags{rules: rulesOf(env)}).openPlacement()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestAcceptKeepsTheRest(t *testing.T) {
 	if err := c.Create(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
-	if err := accept(t.Context(), c, "west"); err != nil {
+	if err := acceptCluster(t.Context(), c, "west"); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
@@ -141,5 +141,5 @@ func TestAcceptKeepsTheRest(t *testing.T) {
 
 // rulesOf reads the admin's kubeconfig.
 func rulesOf(env *apitest.Env) *clientcmd.ClientConfigLoadingRules {
-	return &clientcmd.ClientConfigLoadingRules{ExplicitPath: env.Plane.AdminKubeconfig()}
+	return &clientcmd.ClientConfigLoadingRules{ExplicitPath: env.ControlPlane.AdminKubeconfig()}
 }

@@ -32,14 +32,14 @@ import (
 
 // Names in the agent's manifests.
 const (
-	agentNamespace = "patchbay-system"
-	hubSecret      = "patchbay-agent-hub"
-	certificate    = "patchbay-agent-certificate"
-	hubToken       = "patchbay-agent-token"
+	agentNamespace        = "patchbay-system"
+	hubSecretName         = "patchbay-agent-hub"
+	certificateSecretName = "patchbay-agent-certificate"
+	tokenSecretName       = "patchbay-agent-token"
 )
 
-// joining is what `cluster join` is asked to do.
-type joining struct {
+// joinOptions is what `cluster join` is asked to do.
+type joinOptions struct {
 	cluster, hub, token string // several addresses of the hub have commas between them
 	ca                  string // base64 of PEM
 	proxy, image        string
@@ -47,15 +47,15 @@ type joining struct {
 }
 
 // newJoin is the verb that installs the agent.
-func newJoin(ctx context.Context, a *access) *cobra.Command {
-	j := &joining{}
+func newJoin(ctx context.Context, a *kubeFlags) *cobra.Command {
+	j := &joinOptions{}
 	cmd := &cobra.Command{
 		Use:   "join NAME",
 		Short: "Install the agent in this cluster and have it join a hub",
 		Long: "Installs patchbay-agent in the cluster of the kubeconfig, with what `kubectl patchbay hub token` printed\n" +
 			"at the hub. The agent dials the hub; nothing ever dials the agent. It is safe to repeat.",
 		Example: "  kubectl --context=east patchbay cluster join east --hub=https://hub.example.com:6443 --join-token=... --ca=...",
-		Args:    oneArgument(aCluster),
+		Args:    exactlyOneArgument(clusterArgument),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			j.cluster = args[0]
 			if err := j.validate(); err != nil {
@@ -84,9 +84,9 @@ func newJoin(ctx context.Context, a *access) *cobra.Command {
 }
 
 // validate says what is wrong with the flags, all at once.
-func (j *joining) validate() error {
-	errs := []error{invite.CheckName(j.cluster)}
-	for _, address := range j.addresses() {
+func (j *joinOptions) validate() error {
+	errs := []error{invite.ValidateClusterName(j.cluster)}
+	for _, address := range j.hubAddresses() {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host == "" {
 			errs = append(errs, fmt.Errorf("flag --hub: %q is no address such as https://hub.example.com:6443", address))
 		}
@@ -94,7 +94,7 @@ func (j *joining) validate() error {
 	if !tokenForm.MatchString(j.token) {
 		errs = append(errs, errors.New("flag --join-token: want what `kubectl patchbay hub token` printed, such as abcdef.0123456789abcdef"))
 	}
-	if _, err := j.decoded(); err != nil {
+	if _, err := j.caPEM(); err != nil {
 		errs = append(errs, err)
 	}
 	if u, err := url.Parse(j.proxy); err != nil || j.proxy != "" && u.Host == "" {
@@ -109,11 +109,11 @@ func (j *joining) validate() error {
 // tokenForm is what a bootstrap token looks like.
 var tokenForm = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
-// addresses are the hub's, in the order in which they are tried.
-func (j *joining) addresses() []string { return strings.Split(j.hub, ",") }
+// hubAddresses are the hub's, in the order in which they are tried.
+func (j *joinOptions) hubAddresses() []string { return strings.Split(j.hub, ",") }
 
-// decoded is the authority as PEM.
-func (j *joining) decoded() ([]byte, error) {
+// caPEM is the authority as PEM.
+func (j *joinOptions) caPEM() ([]byte, error) {
 	ca, err := base64.StdEncoding.DecodeString(j.ca)
 	if err != nil {
 		return nil, fmt.Errorf("flag --ca: want base64: %w", err)
@@ -122,11 +122,11 @@ func (j *joining) decoded() ([]byte, error) {
 }
 
 // install applies the agent's manifests and the way to the hub.
-func (j *joining) install(ctx context.Context, c client.Client) error {
-	if err := j.mayInstall(ctx, c); err != nil {
+func (j *joinOptions) install(ctx context.Context, c client.Client) error {
+	if err := j.checkExistingAgent(ctx, c); err != nil {
 		return err
 	}
-	objects, err := j.objects()
+	objects, err := j.manifests()
 	if err != nil {
 		return err
 	}
@@ -139,34 +139,34 @@ func (j *joining) install(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// mayInstall refuses where an agent works for another hub or under another name; with
+// checkExistingAgent refuses where an agent works for another hub or under another name; with
 // force it takes away the credential that the agent has from there.
-func (j *joining) mayInstall(ctx context.Context, c client.Client) error {
+func (j *joinOptions) checkExistingAgent(ctx context.Context, c client.Client) error {
 	if j.force {
-		return forget(ctx, c)
+		return deleteCredentials(ctx, c)
 	}
 	secret := &corev1.Secret{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: hubSecret}, secret); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: hubSecretName}, secret); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil
 		}
-		return fmt.Errorf("get Secret %s/%s: %w", agentNamespace, hubSecret, err)
+		return fmt.Errorf("get Secret %s/%s: %w", agentNamespace, hubSecretName, err)
 	}
 	was, err := clientcmd.Load(secret.Data["kubeconfig"])
 	if err != nil {
-		return fmt.Errorf("read the kubeconfig in Secret %s/%s (use --force to write it anew): %w", agentNamespace, hubSecret, err)
+		return fmt.Errorf("read the kubeconfig in Secret %s/%s (use --force to write it anew): %w", agentNamespace, hubSecretName, err)
 	}
 	for name, cluster := range was.Clusters {
-		if name != j.cluster || !slices.Contains(j.addresses(), cluster.Server) {
+		if name != j.cluster || !slices.Contains(j.hubAddresses(), cluster.Server) {
 			return fmt.Errorf("this cluster is %s of the hub %s, and its agent would leave that: use --force if it is to", name, cluster.Server)
 		}
 	}
 	return nil
 }
 
-// forget takes away what the agent proves itself with at its hub.
-func forget(ctx context.Context, c client.Client) error {
-	for _, name := range []string{certificate, hubToken} {
+// deleteCredentials takes away what the agent proves itself with at its hub.
+func deleteCredentials(ctx context.Context, c client.Client) error {
+	for _, name := range []string{certificateSecretName, tokenSecretName} {
 		old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: name}}
 		if err := c.Delete(ctx, old); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete Secret %s/%s: %w", agentNamespace, name, err)
@@ -175,31 +175,31 @@ func forget(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// objects are what is applied, in this order: the Deployment comes last.
-func (j *joining) objects() ([]*unstructured.Unstructured, error) {
-	secret, err := j.secret()
+// manifests are what is applied, in this order: the Deployment comes last.
+func (j *joinOptions) manifests() ([]*unstructured.Unstructured, error) {
+	secret, err := j.hubSecret()
 	if err != nil {
 		return nil, err
 	}
-	objects, err := agentObjects()
+	objects, err := agentManifests()
 	if err != nil {
 		return nil, err
 	}
 	last := objects[len(objects)-1]
-	if err := j.configure(last); err != nil {
+	if err := j.configureDeployment(last); err != nil {
 		return nil, err
 	}
 	return append(objects[:len(objects)-1], secret, last), nil
 }
 
-// secret is the way to the hub, as a kubeconfig.
-func (j *joining) secret() (*unstructured.Unstructured, error) {
-	ca, err := j.decoded()
+// hubSecret is the way to the hub, as a kubeconfig.
+func (j *joinOptions) hubSecret() (*unstructured.Unstructured, error) {
+	ca, err := j.caPEM()
 	if err != nil {
 		return nil, err
 	}
 	raw, err := clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{j.cluster: {Server: j.addresses()[0], CertificateAuthorityData: ca, ProxyURL: j.proxy}},
+		Clusters:       map[string]*clientcmdapi.Cluster{j.cluster: {Server: j.hubAddresses()[0], CertificateAuthorityData: ca, ProxyURL: j.proxy}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"join": {Token: j.token}},
 		Contexts:       map[string]*clientcmdapi.Context{"hub": {Cluster: j.cluster, AuthInfo: "join"}},
 		CurrentContext: "hub",
@@ -209,13 +209,13 @@ func (j *joining) secret() (*unstructured.Unstructured, error) {
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
-		"metadata": map[string]any{"namespace": agentNamespace, "name": hubSecret},
+		"metadata": map[string]any{"namespace": agentNamespace, "name": hubSecretName},
 		"data":     map[string]any{"kubeconfig": base64.StdEncoding.EncodeToString(raw)},
 	}}, nil
 }
 
-// configure gives the agent's Deployment image and name.
-func (j *joining) configure(o *unstructured.Unstructured) error {
+// configureDeployment gives the agent's Deployment image and name.
+func (j *joinOptions) configureDeployment(o *unstructured.Unstructured) error {
 	containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) != 1 || o.GetKind() != "Deployment" {
 		return fmt.Errorf("the last of the agent's manifests is a %s with %d containers, want a Deployment with one", o.GetKind(), len(containers))
@@ -229,7 +229,7 @@ func (j *joining) configure(o *unstructured.Unstructured) error {
 	}
 	agent["image"] = j.image
 	args, _ := agent["args"].([]any)
-	for _, further := range j.addresses()[1:] {
+	for _, further := range j.hubAddresses()[1:] {
 		args = append(args, "--hub-address="+further)
 	}
 	if j.tokenAuth {
@@ -240,19 +240,19 @@ func (j *joining) configure(o *unstructured.Unstructured) error {
 		return fmt.Errorf("set the agent's container: %w", err)
 	}
 	sum := sha256.Sum256([]byte(j.cluster + "\n" + j.hub + "\n" + j.ca + "\n" + j.proxy + "\n" + j.token))
-	err = unstructured.SetNestedField(o.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", wayAnnotation)
+	err = unstructured.SetNestedField(o.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", joinHashAnnotation)
 	if err != nil {
 		return fmt.Errorf("annotate the agent's Pods: %w", err)
 	}
 	return nil
 }
 
-// wayAnnotation on the agent's Pods changes with name, hub and join token, so that they
+// joinHashAnnotation on the agent's Pods changes with name, hub and join token, so that they
 // start anew: an agent reads these once.
-const wayAnnotation = "placement.patchbay.io/way"
+const joinHashAnnotation = "placement.patchbay.io/way"
 
-// agentObjects are the agent's manifests.
-func agentObjects() ([]*unstructured.Unstructured, error) {
+// agentManifests are the agent's manifests.
+func agentManifests() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range []string{
 		"crds/placement.patchbay.io_appliedworks.yaml", "agent/namespace.yaml", "agent/serviceaccount.yaml", "agent/admission.yaml",

@@ -16,7 +16,7 @@ import (
 )
 
 // newLeave is the verb that takes the agent away.
-func newLeave(ctx context.Context, a *access) *cobra.Command {
+func newLeave(ctx context.Context, a *kubeFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "leave",
 		Short: "Take the agent out of this cluster; what runs here stays",
@@ -30,7 +30,7 @@ func newLeave(ctx context.Context, a *access) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := leave(ctx, c); err != nil {
+			if err := removeAgent(ctx, c); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "the agent is gone; what it placed here is as it was")
@@ -39,16 +39,16 @@ func newLeave(ctx context.Context, a *access) *cobra.Command {
 	}
 }
 
-// leave deletes what join installed and what the agent made for itself: the agent first
+// removeAgent deletes what join installed and what the agent made for itself: the agent first
 // and its rights next, so that it does nothing more while its records go.
-func leave(ctx context.Context, c client.Client) error {
-	objects, err := agentObjects()
+func removeAgent(ctx context.Context, c client.Client) error {
+	objects, err := agentManifests()
 	if err != nil {
 		return err
 	}
 	slices.Reverse(objects)
-	objects = append(objects, own("v1", "Secret", hubSecret), own("v1", "Secret", certificate), own("v1", "Secret", hubToken),
-		own("coordination.k8s.io/v1", "Lease", "patchbay-agent"))
+	objects = append(objects, agentNamespaceObject("v1", "Secret", hubSecretName), agentNamespaceObject("v1", "Secret", certificateSecretName), agentNamespaceObject("v1", "Secret", tokenSecretName),
+		agentNamespaceObject("coordination.k8s.io/v1", "Lease", "patchbay-agent"))
 	for _, o := range objects {
 		if o.GetKind() == "Namespace" && o.GetName() == agentNamespace {
 			continue
@@ -83,8 +83,8 @@ func deleteBindings(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// own is an object of the agent's namespace.
-func own(apiVersion, kind, name string) *unstructured.Unstructured {
+// agentNamespaceObject is an object of the agent's namespace.
+func agentNamespaceObject(apiVersion, kind, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(apiVersion)
 	o.SetKind(kind)

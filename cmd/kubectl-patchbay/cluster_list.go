@@ -17,7 +17,7 @@ import (
 )
 
 // newClusterList is the verb that shows the clusters.
-func newClusterList(ctx context.Context, a *access) *cobra.Command {
+func newClusterList(ctx context.Context, a *kubeFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the clusters of this hub, and what is to be done about them",
@@ -45,7 +45,7 @@ func printClusters(out io.Writer, clusters []v1alpha1.Cluster) error {
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	rows := []string{"NAME\tACCEPTED\tREACHABLE\tOBJECTS\tREPLICAS\tVERSION\tNOTE"}
 	for i := range clusters {
-		rows = append(rows, rowOf(&clusters[i]))
+		rows = append(rows, clusterRow(&clusters[i]))
 	}
 	if _, err := fmt.Fprintln(t, strings.Join(rows, "\n")); err != nil {
 		return err
@@ -53,8 +53,8 @@ func printClusters(out io.Writer, clusters []v1alpha1.Cluster) error {
 	return t.Flush()
 }
 
-// rowOf is one cluster's line.
-func rowOf(c *v1alpha1.Cluster) string {
+// clusterRow is one cluster's line.
+func clusterRow(c *v1alpha1.Cluster) string {
 	assigned, versions := v1alpha1.Assigned{}, v1alpha1.Versions{}
 	if c.Status.Assigned != nil {
 		assigned = *c.Status.Assigned
@@ -63,20 +63,20 @@ func rowOf(c *v1alpha1.Cluster) string {
 		versions = *c.Status.Versions
 	}
 	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%s\t%s", c.Name,
-		conditionOf(c, v1alpha1.ConditionAccepted), conditionOf(c, v1alpha1.ConditionReachable),
-		assigned.Objects, assigned.Replicas, versions.Kubernetes, noteOf(c))
+		conditionStatus(c, v1alpha1.ConditionAccepted), conditionStatus(c, v1alpha1.ConditionReachable),
+		assigned.Objects, assigned.Replicas, versions.Kubernetes, clusterNote(c))
 }
 
-// conditionOf is a condition's status, Unknown when nobody has said it.
-func conditionOf(c *v1alpha1.Cluster, kind string) string {
+// conditionStatus is a condition's status, Unknown when nobody has said it.
+func conditionStatus(c *v1alpha1.Cluster, kind string) string {
 	if found := meta.FindStatusCondition(c.Status.Conditions, kind); found != nil {
 		return string(found.Status)
 	}
 	return string(metav1.ConditionUnknown)
 }
 
-// noteOf says what somebody should know or do.
-func noteOf(c *v1alpha1.Cluster) string {
+// clusterNote says what somebody should know or do.
+func clusterNote(c *v1alpha1.Cluster) string {
 	var notes []string
 	switch {
 	case !c.Spec.Accepted:

@@ -54,7 +54,7 @@ func TestPlacementCommandsThatAreWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			err := run(t.Context(), tc.args, &out, &out)
+			err := runCommand(t.Context(), tc.args, &out, &out)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.want)
 			}
@@ -78,7 +78,7 @@ func TestAuthority(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := authority(&tc.cfg)
+			got, err := certificateAuthority(&tc.cfg)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.err)
@@ -93,11 +93,11 @@ func TestAuthority(t *testing.T) {
 // The manifests that are installed are the agent's, with name, image and way in them.
 func TestWhatIsInstalled(t *testing.T) {
 	t.Parallel()
-	j := &joining{
+	j := &joinOptions{
 		cluster: "east", hub: "https://hub:6443", token: "abcdef.0123456789abcdef", ca: base64.StdEncoding.EncodeToString([]byte("PEM")),
 		proxy: "http://u:p@proxy:3128", image: "registry/agent:1",
 	}
-	objects, err := j.objects()
+	objects, err := j.manifests()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,17 +136,17 @@ func TestWhatIsInstalled(t *testing.T) {
 	}
 	before := deployment.DeepCopy()
 	j.hub = "https://other:6443"
-	if err := j.configure(deployment); err != nil || cmp.Equal(before.Object, deployment.Object) {
+	if err := j.configureDeployment(deployment); err != nil || cmp.Equal(before.Object, deployment.Object) {
 		t.Errorf("another hub does not start the agent anew: %v", err)
 	}
 	j.hub, j.tokenAuth = "https://one:6443,https://two:6443", true
-	if err := j.configure(deployment); err != nil {
+	if err := j.configureDeployment(deployment); err != nil {
 		t.Fatal(err)
 	}
 	if text := string(mustJSON(t, deployment.Object)); !strings.Contains(text, `"--hub-address=https://two:6443","--token-auth"`) {
 		t.Errorf("further address and tokens are not in %s", text)
 	}
-	if err := j.configure(objects[0]); err == nil {
+	if err := j.configureDeployment(objects[0]); err == nil {
 		t.Error("configures a CustomResourceDefinition")
 	}
 }

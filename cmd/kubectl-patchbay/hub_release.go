@@ -20,7 +20,7 @@ import (
 )
 
 // newRelease is the verb that lets objects go of a hub that is being uninstalled.
-func newRelease(ctx context.Context, a *access) *cobra.Command {
+func newRelease(ctx context.Context, a *kubeFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release",
 		Short: "Take the hub's finalizer off all objects, before the hub is uninstalled",
@@ -33,7 +33,7 @@ func newRelease(ctx context.Context, a *access) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n, err := release(ctx, c)
+			n, err := releaseObjects(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -43,9 +43,9 @@ func newRelease(ctx context.Context, a *access) *cobra.Command {
 	}
 }
 
-// release takes the finalizer off every object that has an Assignment.
-func release(ctx context.Context, c client.Client) (released int, err error) {
-	if err := nobodyLeads(ctx, c); err != nil {
+// releaseObjects takes the finalizer off every object that has an Assignment.
+func releaseObjects(ctx context.Context, c client.Client) (released int, err error) {
+	if err := checkHubStopped(ctx, c); err != nil {
 		return 0, err
 	}
 	list := &v1alpha1.AssignmentList{}
@@ -72,10 +72,10 @@ func release(ctx context.Context, c client.Client) (released int, err error) {
 	return released, nil
 }
 
-// nobodyLeads refuses while a hub runs: it would put the finalizers back.
-func nobodyLeads(ctx context.Context, c client.Client) error {
+// checkHubStopped refuses while a hub runs: it would put the finalizers back.
+func checkHubStopped(ctx context.Context, c client.Client) error {
 	lease := &coordinationv1.Lease{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: v1alpha1.HubManager}, lease)
+	err := c.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: v1alpha1.HubFieldManager}, lease)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

@@ -27,7 +27,7 @@ func TestRelease(t *testing.T) {
 	if err := standalone.Install(t.Context(), env.Config); err != nil {
 		t.Fatal(err)
 	}
-	c, _, err := (&access{rules: rulesOf(env)}).openPlacement()
+	c, _, err := (&kubeFlags{rules: rulesOf(env)}).openPlacement()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestRelease(t *testing.T) {
 	}
 	holder, seconds, now := "one", int32(60), metav1.NowMicro()
 	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: v1alpha1.HubManager},
+		ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: v1alpha1.HubFieldManager},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now},
 	}
 	for _, o := range append(objects, lease) {
@@ -52,7 +52,7 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := release(t.Context(), c); err == nil || !strings.Contains(err.Error(), "runs as one") {
+	if _, err := releaseObjects(t.Context(), c); err == nil || !strings.Contains(err.Error(), "runs as one") {
 		t.Errorf("while a hub runs: got %v", err)
 	}
 	past := metav1.NewMicroTime(time.Now().Add(-time.Hour)) // it was killed
@@ -61,7 +61,7 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []int{1, 0} { // it is safe to repeat
-		if n, err := release(t.Context(), c); err != nil || n != want {
+		if n, err := releaseObjects(t.Context(), c); err != nil || n != want {
 			t.Errorf("released %d, %v, want %d", n, err, want)
 		}
 	}

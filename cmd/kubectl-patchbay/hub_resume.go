@@ -30,7 +30,7 @@ import (
 )
 
 // newResume is the verb that resumes clusters after their hub was restored, or created again.
-func newResume(ctx context.Context, a *access) *cobra.Command {
+func newResume(ctx context.Context, a *kubeFlags) *cobra.Command {
 	r := &resumption{}
 	cmd := &cobra.Command{
 		Use:   "resume --take=cluster|hub",
@@ -52,13 +52,13 @@ func newResume(ctx context.Context, a *access) *cobra.Command {
 				return fmt.Errorf("flag --take: must be %s or %s: got %q; see --help", v1alpha1.TakeCluster, v1alpha1.TakeHub, r.take)
 			}
 			switch removes := r.yes && r.take == v1alpha1.TakeHub; {
-			case removes && r.of == "":
+			case removes && r.confirmedDigest == "":
 				return errors.New("flag --of: must be there with --take=hub --yes: run the command without --yes, which lists what would happen and prints it")
-			case !removes && r.of != "":
+			case !removes && r.confirmedDigest != "":
 				return errors.New("flag --of: must be there with --take=hub --yes only")
 			}
-			r.command = withYes(cmd, args, "take", "in")
-			c, err := a.openUnlimited()
+			r.command = commandWithYes(cmd, args, "take", "in")
+			c, err := a.openPlacementUnthrottled()
 			if err != nil {
 				return err
 			}
@@ -67,17 +67,17 @@ func newResume(ctx context.Context, a *access) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&r.take, "take", "", "whose state counts, cluster or hub; required")
-	flags.StringVar(&r.in, "in", "", "only the Works of this cluster")
-	flags.StringVar(&r.of, "of", "", "what --yes answers, as the command without --yes prints it; required with --take=hub")
+	flags.StringVar(&r.cluster, "in", "", "only the Works of this cluster")
+	flags.StringVar(&r.confirmedDigest, "of", "", "what --yes answers, as the command without --yes prints it; required with --take=hub")
 	flags.BoolVar(&r.yes, "yes", false, "write the answer; without it the command lists what would happen")
 	return cmd
 }
 
 // resumption is one call of resume.
 type resumption struct {
-	take, in, of string
-	yes          bool
-	command      string // with --yes
+	take, cluster, confirmedDigest string
+	yes                            bool
+	command                        string // with --yes
 }
 
 // run lists what is halted, and answers it with --yes.
@@ -86,15 +86,15 @@ func (r *resumption) run(ctx context.Context, c client.Client, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	if _, ok := reachable[r.in]; r.in != "" && !ok {
-		return fmt.Errorf("flag --in: must be a Cluster of this hub: there is no Cluster %q: see kubectl patchbay cluster list", r.in)
+	if _, ok := reachable[r.cluster]; r.cluster != "" && !ok {
+		return fmt.Errorf("flag --in: must be a Cluster of this hub: there is no Cluster %q: see kubectl patchbay cluster list", r.cluster)
 	}
 	found, err := r.list(ctx, c)
 	if err != nil {
 		return err
 	}
-	if r.of != "" && len(found.halted) > 0 && r.of != r.digest(found.halted) {
-		return fmt.Errorf("flag --of: must be of what is halted now, and the Works that are halted have changed since %s was printed: run the command without --yes again", r.of)
+	if r.confirmedDigest != "" && len(found.halted) > 0 && r.confirmedDigest != r.digest(found.halted) {
+		return fmt.Errorf("flag --of: must be of what is halted now, and the Works that are halted have changed since %s was printed: run the command without --yes again", r.confirmedDigest)
 	}
 	asked, away, err := r.print(out, found, reachable)
 	if err != nil || !r.yes || len(asked) == 0 {
@@ -106,20 +106,20 @@ func (r *resumption) run(ctx context.Context, c client.Client, out io.Writer) er
 // pageSize is how many Works are read at a time: a Work may have 256 KiB.
 const pageSize = 500
 
-// listing is what resume finds at the hub.
-type listing struct {
+// workListing is what resume finds at the hub.
+type workListing struct {
 	// halted Works, without their manifests, in the order of clusters and objects.
 	halted []v1alpha1.Work
-	// others counts the Works that are not halted, by cluster.
-	others map[string]int
+	// notHalted counts the Works that are not halted, by cluster.
+	notHalted map[string]int
 }
 
 // list reads all Works.
-func (r *resumption) list(ctx context.Context, c client.Client) (listing, error) {
-	found := listing{others: map[string]int{}}
+func (r *resumption) list(ctx context.Context, c client.Client) (workListing, error) {
+	found := workListing{notHalted: map[string]int{}}
 	options := &client.ListOptions{Limit: pageSize}
-	if r.in != "" {
-		options.Namespace = v1alpha1.ClusterNamespacePrefix + r.in
+	if r.cluster != "" {
+		options.Namespace = v1alpha1.ClusterNamespacePrefix + r.cluster
 	}
 	for {
 		var list v1alpha1.WorkList
@@ -129,7 +129,7 @@ func (r *resumption) list(ctx context.Context, c client.Client) (listing, error)
 		for i := range list.Items {
 			w := &list.Items[i]
 			if w.Status.Halted == nil {
-				found.others[clusterOf(w)]++
+				found.notHalted[clusterOf(w)]++
 				continue
 			}
 			found.halted = append(found.halted, v1alpha1.Work{
@@ -177,12 +177,12 @@ func (r *resumption) digest(halted []v1alpha1.Work) string {
 	return hex.EncodeToString(sum[:4]) // short enough to be typed, and enough against a coincidence
 }
 
-// mostDifferences is how many of them an agent reports: there may be more.
-const mostDifferences = 20
+// maxReportedDifferences is how many of them an agent reports: there may be more.
+const maxReportedDifferences = 20
 
 // print lists what the answer does to each object, and returns the Works that are to be answered,
 // and how many clusters with Works do not report.
-func (r *resumption) print(w io.Writer, found listing, reachable map[string]bool) (asked []v1alpha1.Work, away int, err error) {
+func (r *resumption) print(w io.Writer, found workListing, reachable map[string]bool) (asked []v1alpha1.Work, away int, err error) {
 	out := bufio.NewWriter(w)
 	counts := map[outcome]int{}
 	answers := map[string]int{} // by cluster
@@ -191,7 +191,7 @@ func (r *resumption) print(w io.Writer, found listing, reachable map[string]bool
 		cluster := clusterOf(work)
 		did := r.outcome(work)
 		counts[did]++
-		fmt.Fprintf(out, "%s  %s: %s\n", cluster, sourceOf(work), fmt.Sprintf(effects[did], cluster))
+		fmt.Fprintf(out, "%s  %s: %s\n", cluster, sourceOf(work), fmt.Sprintf(outcomeSentences[did], cluster))
 		if did == outcomeCreated || did == outcomeRemovedLater {
 			continue
 		}
@@ -199,7 +199,7 @@ func (r *resumption) print(w io.Writer, found listing, reachable map[string]bool
 		answers[cluster]++
 		printDifferences(out, work)
 	}
-	away = printAway(out, found.others, answers, reachable)
+	away = printNotReporting(out, found.notHalted, answers, reachable)
 	waiting := len(found.halted) - len(asked)
 	switch {
 	case len(found.halted) == 0:
@@ -207,7 +207,7 @@ func (r *resumption) print(w io.Writer, found listing, reachable map[string]bool
 	case len(asked) == 0:
 		fmt.Fprintf(out, "no Work is halted with a record: there is nothing to answer. Works that go on when agents report again: %d", waiting)
 	default:
-		fmt.Fprintf(out, "Works that are halted: %d (%s). Works that wait for them: %d", len(asked), counted(counts), waiting)
+		fmt.Fprintf(out, "Works that are halted: %d (%s). Works that wait for them: %d", len(asked), formatOutcomes(counts), waiting)
 	}
 	if away > 0 {
 		fmt.Fprintf(out, ". Clusters that do not report: %d", away)
@@ -229,20 +229,20 @@ func printDifferences(out io.Writer, work *v1alpha1.Work) {
 	for _, d := range h.Differences {
 		fmt.Fprintf(out, "      %s\n", strings.TrimPrefix(d, sourceOf(work)+": "))
 	}
-	if len(h.Differences) >= mostDifferences {
-		fmt.Fprintf(out, "      (the agent reports the first %d differences)\n", mostDifferences)
+	if len(h.Differences) >= maxReportedDifferences {
+		fmt.Fprintf(out, "      (the agent reports the first %d differences)\n", maxReportedDifferences)
 	}
-	if !compared(work) {
+	if !reportIsCurrent(work) {
 		fmt.Fprintln(out, "      (the hub has changed it since the agent reported that)")
 	}
 }
 
-// compared tells whether the agent's report is about the Work as it is now.
-func compared(w *v1alpha1.Work) bool { return w.Status.Halted.Work == w.Spec.Position() }
+// reportIsCurrent tells whether the agent's report is about the Work as it is now.
+func reportIsCurrent(w *v1alpha1.Work) bool { return w.Status.Halted.Work == w.Spec.Position() }
 
-// printAway names the clusters that have Works and do not report, and counts them. Their agents may
+// printNotReporting names the clusters that have Works and do not report, and counts them. Their agents may
 // halt further Works when they return.
-func printAway(out io.Writer, others, answers map[string]int, reachable map[string]bool) int {
+func printNotReporting(out io.Writer, others, answers map[string]int, reachable map[string]bool) int {
 	clusters := slices.Concat(slices.Collect(maps.Keys(others)), slices.Collect(maps.Keys(answers)))
 	slices.Sort(clusters)
 	clusters = slices.DeleteFunc(slices.Compact(clusters), func(name string) bool { return reachable[name] })
@@ -270,8 +270,8 @@ const (
 	outcomeRemovedLater
 )
 
-// effects say each outcome in a sentence about the cluster.
-var effects = [...]string{
+// outcomeSentences say each outcome in a sentence about the cluster.
+var outcomeSentences = [...]string{
 	outcomeChanged:      "becomes in %s what the hub says",
 	outcomeRemoved:      "is removed from %s",
 	outcomeOrphaned:     "is orphaned in %s: it stays there, and Patchbay does not manage it any more",
@@ -295,14 +295,14 @@ func (r *resumption) outcome(w *v1alpha1.Work) outcome {
 		return outcomeOrphaned
 	case removal != nil:
 		return outcomeRemoved
-	case len(h.Differences) == 0 && compared(w):
+	case len(h.Differences) == 0 && reportIsCurrent(w):
 		return outcomeSame
 	}
 	return outcomeChanged
 }
 
-// counted says how many objects each outcome is for.
-func counted(counts map[outcome]int) string {
+// formatOutcomes says how many objects each outcome is for.
+func formatOutcomes(counts map[outcome]int) string {
 	var parts []string
 	for did, name := range [...]string{
 		outcomeChanged: "changed", outcomeRemoved: "removed", outcomeOrphaned: "orphaned", outcomeSame: "the same", outcomeKept: "kept as they are",
@@ -314,8 +314,8 @@ func counted(counts map[outcome]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// answersAtOnce is how many Works are answered at a time.
-const answersAtOnce = 8
+// maxConcurrentAnswers is how many Works are answered at a time.
+const maxConcurrentAnswers = 8
 
 // answer writes the answer on each Work, goes on when one cannot be written, and stops when it
 // is interrupted.
@@ -323,7 +323,7 @@ func (r *resumption) answer(ctx context.Context, c client.Client, asked []v1alph
 	var written, gone atomic.Int32
 	failed := make([]error, len(asked))
 	var g errgroup.Group
-	g.SetLimit(answersAtOnce)
+	g.SetLimit(maxConcurrentAnswers)
 	for i := range asked {
 		if ctx.Err() != nil {
 			break
@@ -332,7 +332,7 @@ func (r *resumption) answer(ctx context.Context, c client.Client, asked []v1alph
 			switch err := r.answerOne(ctx, c, &asked[i]); {
 			case err == nil:
 				written.Add(1)
-			case errors.Is(err, errGone):
+			case errors.Is(err, errWorkDeleted):
 				gone.Add(1)
 			default:
 				failed[i] = fmt.Errorf("%s  %s: %w", clusterOf(&asked[i]), sourceOf(&asked[i]), err)
@@ -359,8 +359,8 @@ func (r *resumption) answer(ctx context.Context, c client.Client, asked []v1alph
 	return nil
 }
 
-// errGone says that a Work was deleted after it was listed.
-var errGone = errors.New("the Work is gone")
+// errWorkDeleted says that a Work was deleted after it was listed.
+var errWorkDeleted = errors.New("the Work is gone")
 
 // answerTimeout is how long one answer may take. An interrupt does not cut it short, so that
 // the answers that were written are counted.
@@ -384,11 +384,11 @@ func (r *resumption) answerOne(ctx context.Context, c client.Client, w *v1alpha1
 		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // as when another Work has the name
 			readErr := c.Get(ctx, client.ObjectKeyFromObject(w), o)
 			if apierrors.IsNotFound(readErr) || readErr == nil && o.UID != w.UID {
-				return errGone
+				return errWorkDeleted
 			}
 		}
 		if apierrors.IsNotFound(err) {
-			return errGone
+			return errWorkDeleted
 		}
 		return err
 	})

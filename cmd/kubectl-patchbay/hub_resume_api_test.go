@@ -30,13 +30,13 @@ func hubBench(t *testing.T) (client.Client, func(args ...string) (string, error)
 	if err := standalone.Install(t.Context(), env.Config); err != nil {
 		t.Fatal(err)
 	}
-	c, err := (&access{rules: rulesOf(env)}).openUnlimited()
+	c, err := (&kubeFlags{rules: rulesOf(env)}).openPlacementUnthrottled()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c, func(args ...string) (string, error) {
 		var out bytes.Buffer
-		err := run(t.Context(), append(args, "--kubeconfig="+env.Plane.AdminKubeconfig()), &out, &out)
+		err := runCommand(t.Context(), append(args, "--kubeconfig="+env.ControlPlane.AdminKubeconfig()), &out, &out)
 		return out.String(), err
 	}
 }

@@ -39,7 +39,7 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 	differs := &v1alpha1.HaltedWork{Record: "hub/e/5/10", Work: "hub/e/5/7", Differences: []string{"Deployment shop/web: spec.replicas: 3 in the cluster, 2 at the hub"}}
 	late := &v1alpha1.HaltedWork{Record: "hub/e/5/10", Work: "hub/e/5/6"}
 	many := &v1alpha1.HaltedWork{Record: "hub/e/5/10", Work: "hub/e/5/7"}
-	for i := range mostDifferences {
+	for i := range maxReportedDifferences {
 		many.Differences = append(many.Differences, fmt.Sprintf("Deployment shop/web: d%d", i))
 	}
 	remove, orphan := &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete}, &v1alpha1.Removal{Policy: v1alpha1.OnDeleteOrphan}
@@ -120,7 +120,7 @@ func TestWhatAnAnswerDoes(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
 			r := &resumption{take: tc.take, yes: tc.yes, command: "again"}
-			asked, away, err := r.print(&out, listing{halted: tc.works, others: tc.others}, map[string]bool{"east": true, "west": false})
+			asked, away, err := r.print(&out, workListing{halted: tc.works, notHalted: tc.others}, map[string]bool{"east": true, "west": false})
 			if err != nil || len(asked) != tc.asked || away != tc.away {
 				t.Errorf("%s: %d to answer, %d away, %v, want %d and %d", tc.reason, len(asked), away, err, tc.asked, tc.away)
 			}
@@ -249,7 +249,7 @@ func TestAnswersThatAreInterrupted(t *testing.T) {
 	var out bytes.Buffer
 	err := (&resumption{take: v1alpha1.TakeHub}).answer(ctx, c, asked, 0, &out)
 	var n int
-	if _, scanErr := fmt.Sscanf(out.String(), "%d of 100 Works are answered", &n); scanErr != nil || n < 1 || n > 3*answersAtOnce {
+	if _, scanErr := fmt.Sscanf(out.String(), "%d of 100 Works are answered", &n); scanErr != nil || n < 1 || n > 3*maxConcurrentAnswers {
 		t.Errorf("got %q, %v, want few answers", out.String(), scanErr)
 	}
 	if err == nil || !strings.Contains(err.Error(), "interrupted before the others") || strings.Contains(err.Error(), "shop/") {
@@ -277,7 +277,7 @@ func TestHaltedWorksOfManyPages(t *testing.T) {
 			return nil
 		},
 	})
-	found, err := (&resumption{in: "east"}).list(t.Context(), c)
+	found, err := (&resumption{cluster: "east"}).list(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,8 +289,8 @@ func TestHaltedWorksOfManyPages(t *testing.T) {
 			t.Errorf("got %+v, want UID and position, and no manifests", w)
 		}
 	}
-	if found.others["east"] != 3 {
-		t.Errorf("Works that are not halted: got %v, want one of each page", found.others)
+	if found.notHalted["east"] != 3 {
+		t.Errorf("Works that are not halted: got %v, want one of each page", found.notHalted)
 	}
 	if diff := cmp.Diff([]string{"b", "b3", "b4"}, names); diff != "" {
 		t.Errorf("Works: -want +got\n%s", diff)

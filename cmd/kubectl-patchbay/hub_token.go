@@ -16,7 +16,7 @@ import (
 )
 
 // newToken is the verb that makes a join token.
-func newToken(ctx context.Context, a *access) *cobra.Command {
+func newToken(ctx context.Context, a *kubeFlags) *cobra.Command {
 	var life time.Duration
 	var server string
 	cmd := &cobra.Command{
@@ -26,9 +26,9 @@ func newToken(ctx context.Context, a *access) *cobra.Command {
 			"and prints the command that installs that agent. It is run with the cluster's kubeconfig. The hub\n" +
 			"signs nothing before the Cluster is accepted. Whoever has the token can ask in that name while it lasts.",
 		Example: "  kubectl patchbay hub token east --hub=https://hub.example.com:6443",
-		Args:    oneArgument(aCluster),
+		Args:    exactlyOneArgument(clusterArgument),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := invite.CheckName(args[0]); err != nil {
+			if err := invite.ValidateClusterName(args[0]); err != nil {
 				return err
 			}
 			if life < time.Minute || life > 7*24*time.Hour {
@@ -38,15 +38,15 @@ func newToken(ctx context.Context, a *access) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ca, err := authority(cfg)
+			ca, err := certificateAuthority(cfg)
 			if err != nil {
 				return err
 			}
 			if server == "" {
 				server = cfg.Host
 			}
-			i := invite.Invitation{Cluster: args[0], Hub: server, CA: ca, Until: time.Now().Add(life)}
-			return i.Send(ctx, c, fieldOwner, cmd.OutOrStdout())
+			i := invite.Invitation{Cluster: args[0], Hub: server, CA: ca, ExpiresAt: time.Now().Add(life)}
+			return i.Issue(ctx, c, fieldOwner, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().DurationVar(&life, "ttl", time.Hour, "how long the token lasts")
@@ -54,9 +54,9 @@ func newToken(ctx context.Context, a *access) *cobra.Command {
 	return cmd
 }
 
-// authority is the certificate authority of the hub, as PEM; nothing for one that every
+// certificateAuthority is the certificate authority of the hub, as PEM; nothing for one that every
 // machine knows.
-func authority(cfg *rest.Config) ([]byte, error) {
+func certificateAuthority(cfg *rest.Config) ([]byte, error) {
 	if cfg.Insecure {
 		return nil, errors.New("the kubeconfig does not check the hub's certificate: an agent must, so give the kubeconfig the authority")
 	}

@@ -28,7 +28,7 @@ func call(t *testing.T, env *apitest.Env, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out bytes.Buffer
-	err := run(ctx, append(args, "--kubeconfig="+env.Plane.AdminKubeconfig()), &out, &out)
+	err := runCommand(ctx, append(args, "--kubeconfig="+env.ControlPlane.AdminKubeconfig()), &out, &out)
 	return out.String(), err
 }
 
@@ -43,7 +43,7 @@ func danmNet(t *testing.T, env *apitest.Env, namespace string, recovering bool) 
 		t.Fatal(err)
 	}
 	if recovering {
-		n.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.Recovering{Since: metav1.NowMicro()}}
+		n.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.RecoveryStatus{StartTime: metav1.NowMicro()}}
 		if err := env.Client.Status().Update(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestRebuildWaitsAndTells(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	n := danmNet(t, env, env.Namespace(t), false)
-	report(t.Context(), t, env, n, corev1.EventTypeNormal, v1.ReasonRebuilt, "of another time")
+	report(t.Context(), t, env, n, corev1.EventTypeNormal, v1.ReasonBitmapRebuilt, "of another time")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	done := make(chan struct{})
@@ -87,7 +87,7 @@ func TestRebuildWaitsAndTells(t *testing.T) {
 		for annotation(ctx, t, env, n, v1.RebuildAnnotation) == "" && ctx.Err() == nil {
 			time.Sleep(20 * time.Millisecond)
 		}
-		report(ctx, t, env, n, corev1.EventTypeNormal, v1.ReasonRebuilt, "7 freed")
+		report(ctx, t, env, n, corev1.EventTypeNormal, v1.ReasonBitmapRebuilt, "7 freed")
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1.RebuildAnnotation+`":null}}}`))
 		if err := env.Client.Patch(ctx, n.DeepCopy(), patch); err != nil {
 			t.Error(err)
@@ -113,7 +113,7 @@ func TestRebuildThatDoesNotHappen(t *testing.T) {
 		for annotation(ctx, t, env, failing, v1.RebuildAnnotation) == "" && ctx.Err() == nil {
 			time.Sleep(20 * time.Millisecond)
 		}
-		report(ctx, t, env, failing, corev1.EventTypeWarning, v1.ReasonRebuildFailed, "entry of node-1 is rubbish")
+		report(ctx, t, env, failing, corev1.EventTypeWarning, v1.ReasonBitmapRebuildFailed, "entry of node-1 is rubbish")
 	}()
 	cases := map[string]struct {
 		reason, target, want string

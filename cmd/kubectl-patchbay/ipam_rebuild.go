@@ -23,7 +23,7 @@ import (
 )
 
 // newRebuild is the verb that has a bitmap written anew.
-func newRebuild(ctx context.Context, a *access) *cobra.Command {
+func newRebuild(ctx context.Context, a *kubeFlags) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "rebuild KIND/NAME",
@@ -31,13 +31,13 @@ func newRebuild(ctx context.Context, a *access) *cobra.Command {
 		Long: "Writes the bitmap of a network anew from the nodes' entries and the DanmEps, and says what\n" +
 			"was wrong. Running Pods and claims under way are not disturbed.",
 		Example: "  kubectl patchbay ipam rebuild clusternetwork/storage\n  kubectl patchbay ipam rebuild danmnet/lan -n team-a",
-		Args:    oneArgument("kind and name of one network, such as clusternetwork/storage"),
+		Args:    exactlyOneArgument("kind and name of one network, such as clusternetwork/storage"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, namespace, err := a.open()
+			c, namespace, err := a.openNetworks()
 			if err != nil {
 				return err
 			}
-			ref, err := parseTarget(args[0], namespace)
+			ref, err := parseNetworkRef(args[0], namespace)
 			if err != nil {
 				return err
 			}
@@ -50,13 +50,13 @@ func newRebuild(ctx context.Context, a *access) *cobra.Command {
 	return cmd
 }
 
-// parseTarget reads KIND/NAME.
-func parseTarget(text, namespace string) (network.Ref, error) {
+// parseNetworkRef reads KIND/NAME.
+func parseNetworkRef(text, namespace string) (network.Ref, error) {
 	word, name, ok := strings.Cut(text, "/")
 	if !ok || name == "" || strings.Contains(name, "/") {
 		return network.Ref{}, fmt.Errorf("%q names no network: want KIND/NAME, such as clusternetwork/storage", text)
 	}
-	kind, err := kindOf(word)
+	kind, err := parseKind(word)
 	if err != nil {
 		return network.Ref{}, err
 	}
@@ -67,9 +67,9 @@ func parseTarget(text, namespace string) (network.Ref, error) {
 	return ref, nil
 }
 
-// kindOf returns the kind that a user means by its name, plural or short name, with
+// parseKind returns the kind that a user means by its name, plural or short name, with
 // or without the API's group.
-func kindOf(word string) (string, error) {
+func parseKind(word string) (string, error) {
 	word, _, _ = strings.Cut(strings.ToLower(word), ".")
 	switch word {
 	case "clusternetwork", "clusternetworks", "cn", "cnet":
@@ -84,11 +84,11 @@ func kindOf(word string) (string, error) {
 
 // rebuild asks for a rebuild, waits for it, and prints what it changed.
 func rebuild(ctx context.Context, c client.Client, ref network.Ref, out io.Writer) error {
-	obj := objects.Metadata(ref.Kind)
-	if err := c.Get(ctx, objects.Key(ref), obj); err != nil {
+	obj := objects.PartialMetadata(ref.Kind)
+	if err := c.Get(ctx, objects.ObjectKey(ref), obj); err != nil {
 		return fmt.Errorf("get %s: %w", ref, err)
 	}
-	before, err := events(ctx, c, obj)
+	before, err := countEvents(ctx, c, obj)
 	if err != nil {
 		return err
 	}
@@ -96,37 +96,37 @@ func rebuild(ctx context.Context, c client.Client, ref network.Ref, out io.Write
 	if err := annotate(ctx, c, obj, v1.RebuildAnnotation, value); err != nil {
 		return err
 	}
-	if err := poll(ctx, func() (bool, error) { return obeyed(ctx, c, ref, value) }); err != nil {
-		return explain(ctx, c, obj, before, err)
+	if err := poll(ctx, func() (bool, error) { return rebuildDone(ctx, c, ref, value) }); err != nil {
+		return rebuildError(ctx, c, obj, before, err)
 	}
 	text := "the bitmap was rebuilt; `kubectl describe` has the Event that says what changed"
-	if e := await(ctx, c, obj, before, v1.ReasonRebuilt); e != "" {
+	if e := awaitEvent(ctx, c, obj, before, v1.ReasonBitmapRebuilt); e != "" {
 		text = e
 	}
 	_, err = fmt.Fprintf(out, "%s: %s\n", ref, text)
 	return err
 }
 
-// seen are how often each Event has happened.
-type seen map[types.UID]int32
+// eventCounts are how often each Event has happened.
+type eventCounts map[types.UID]int32
 
-// events returns the Events on an object so far.
-func events(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata) (seen, error) {
+// countEvents returns the Events on an object so far.
+func countEvents(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata) (eventCounts, error) {
 	list, err := listEvents(ctx, c, obj)
 	if err != nil {
 		return nil, err
 	}
-	s := seen{}
+	s := eventCounts{}
 	for i := range list {
 		s[list[i].UID] = list[i].Count
 	}
 	return s, nil
 }
 
-// await waits for an Event with a reason that was not seen before, and returns what
+// awaitEvent waits for an Event with a reason that was not seen before, and returns what
 // it says; nothing when none comes.
-func await(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, before seen, reason string) (text string) {
-	ctx, cancel := context.WithTimeout(ctx, eventPatience)
+func awaitEvent(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, before eventCounts, reason string) (text string) {
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	_ = poll(ctx, func() (bool, error) {
 		list, err := listEvents(ctx, c, obj)
@@ -142,9 +142,9 @@ func await(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetada
 	return text
 }
 
-// eventPatience is how long to wait for an Event of what is done: it is written
+// eventTimeout is how long to wait for an Event of what is done: it is written
 // besides, and may be a little late or not come at all.
-const eventPatience = 3 * time.Second
+const eventTimeout = 3 * time.Second
 
 // listEvents reads the Events on an object; those on a cluster-scoped one are in the
 // namespace default.
@@ -160,23 +160,23 @@ func listEvents(ctx context.Context, c client.Client, obj *metav1.PartialObjectM
 	return list.Items, nil
 }
 
-// obeyed reports whether the request with that value is done with.
-func obeyed(ctx context.Context, c client.Client, ref network.Ref, value string) (bool, error) {
-	obj := objects.Metadata(ref.Kind)
-	if err := c.Get(ctx, objects.Key(ref), obj); err != nil {
+// rebuildDone reports whether the request with that value is done with.
+func rebuildDone(ctx context.Context, c client.Client, ref network.Ref, value string) (bool, error) {
+	obj := objects.PartialMetadata(ref.Kind)
+	if err := c.Get(ctx, objects.ObjectKey(ref), obj); err != nil {
 		return false, fmt.Errorf("get %s: %w", ref, err)
 	}
 	return obj.Annotations[v1.RebuildAnnotation] != value, nil
 }
 
-// explain says why a rebuild is not done in time.
-func explain(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, before seen, err error) error {
+// rebuildError says why a rebuild is not done in time.
+func rebuildError(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, before eventCounts, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout)
 	defer cancel()
-	if text := await(ctx, c, obj, before, v1.ReasonRebuildFailed); text != "" {
+	if text := awaitEvent(ctx, c, obj, before, v1.ReasonBitmapRebuildFailed); text != "" {
 		return fmt.Errorf("the rebuild failed and will be tried again: %s", text)
 	}
 	return errors.New("patchbay-controller has not answered in time: does it run, and is the network in recovery " +
@@ -206,10 +206,10 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pollEvery):
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// pollEvery is the time between two looks at what is waited for.
-const pollEvery = 200 * time.Millisecond
+// pollInterval is the time between two looks at what is waited for.
+const pollInterval = 200 * time.Millisecond

@@ -24,7 +24,7 @@ import (
 )
 
 // newSkip is the verb that leaves a node out of recoveries.
-func newSkip(ctx context.Context, a *access) *cobra.Command {
+func newSkip(ctx context.Context, a *kubeFlags) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "skip NODE",
@@ -33,30 +33,30 @@ func newSkip(ctx context.Context, a *access) *cobra.Command {
 			"a node says that its machine is off, and its Pods with it: addresses that they had, and that\n" +
 			"nobody else knows of, will be given to others.",
 		Example: "  kubectl patchbay ipam skip node-7",
-		Args:    oneArgument("the name of one Node, such as node-7"),
+		Args:    exactlyOneArgument("the name of one Node, such as node-7"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if wrong := validation.IsDNS1123Subdomain(args[0]); len(wrong) > 0 {
 				return fmt.Errorf("%q is no name of a Node: %s", args[0], strings.Join(wrong, "; "))
 			}
-			c, _, err := a.open()
+			c, _, err := a.openNetworks()
 			if err != nil {
 				return err
 			}
 			if !force {
-				if err := mustBeOff(ctx, c, args[0]); err != nil {
+				if err := checkNodeNotReady(ctx, c, args[0]); err != nil {
 					return err
 				}
 			}
-			return skip(ctx, c, a.oneNamespace(), args[0], cmd.OutOrStdout())
+			return skipNode(ctx, c, a.namespaceFlag(), args[0], cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also skip a node that is Ready")
 	return cmd
 }
 
-// mustBeOff refuses a node that is Ready: its Pods run, and what they have would be
+// checkNodeNotReady refuses a node that is Ready: its Pods run, and what they have would be
 // handed out again. Whoever may not read Nodes is not checked.
-func mustBeOff(ctx context.Context, c client.Client, name string) error {
+func checkNodeNotReady(ctx context.Context, c client.Client, name string) error {
 	node := &corev1.Node{}
 	switch err := c.Get(ctx, client.ObjectKey{Name: name}, node); {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
@@ -73,10 +73,10 @@ func mustBeOff(ctx context.Context, c client.Client, name string) error {
 	return nil
 }
 
-// skip leaves a node out of the recovery of all networks that are in one, of one
+// skipNode leaves a node out of the recovery of all networks that are in one, of one
 // namespace if that is not empty.
-func skip(ctx context.Context, c client.Client, namespace, node string, out io.Writer) error {
-	refs, err := recovering(ctx, c, namespace)
+func skipNode(ctx context.Context, c client.Client, namespace, node string, out io.Writer) error {
+	refs, err := networksInRecovery(ctx, c, namespace)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func skip(ctx context.Context, c client.Client, namespace, node string, out io.W
 	}
 	var errs []error
 	for _, ref := range refs {
-		err := skipIn(ctx, c, ref, node)
+		err := skipNodeIn(ctx, c, ref, node)
 		if err == nil {
 			_, err = fmt.Fprintf(out, "%s: its recovery does not wait for %s\n", ref, node)
 		}
@@ -95,14 +95,14 @@ func skip(ctx context.Context, c client.Client, namespace, node string, out io.W
 	return errors.Join(errs...)
 }
 
-// recovering are the networks in recovery.
-func recovering(ctx context.Context, c client.Client, namespace string) ([]network.Ref, error) {
+// networksInRecovery are the networks in recovery.
+func networksInRecovery(ctx context.Context, c client.Client, namespace string) ([]network.Ref, error) {
 	var refs []network.Ref
-	for _, kind := range objects.Kinds() {
+	for _, kind := range objects.NetworkKinds() {
 		if namespace != "" && kind == v1.KindClusterNetwork {
 			continue
 		}
-		list, err := objects.NewList(kind)
+		list, err := objects.NewNetworkList(kind)
 		if err != nil {
 			return nil, err
 		}
@@ -111,8 +111,8 @@ func recovering(ctx context.Context, c client.Client, namespace string) ([]netwo
 		}
 		err = meta.EachListItem(list, func(item runtime.Object) error {
 			if obj, ok := item.(client.Object); ok {
-				if status := objects.StatusOf(obj); status.IPAM != nil && status.IPAM.Recovering != nil {
-					refs = append(refs, objects.RefOf(kind, obj))
+				if status := objects.NetworkStatusOf(obj); status.IPAM != nil && status.IPAM.Recovering != nil {
+					refs = append(refs, objects.NetworkRefOf(kind, obj))
 				}
 			}
 			return nil
@@ -124,17 +124,17 @@ func recovering(ctx context.Context, c client.Client, namespace string) ([]netwo
 	return refs, nil
 }
 
-// skipIn adds the node to those that one network's recovery does not wait for.
-func skipIn(ctx context.Context, c client.Client, ref network.Ref, node string) error {
-	obj := objects.Metadata(ref.Kind)
-	if err := c.Get(ctx, objects.Key(ref), obj); err != nil {
+// skipNodeIn adds the node to those that one network's recovery does not wait for.
+func skipNodeIn(ctx context.Context, c client.Client, ref network.Ref, node string) error {
+	obj := objects.PartialMetadata(ref.Kind)
+	if err := c.Get(ctx, objects.ObjectKey(ref), obj); err != nil {
 		return fmt.Errorf("get %s: %w", ref, err)
 	}
-	return annotate(ctx, c, obj, v1.SkipAnnotation, with(obj.Annotations[v1.SkipAnnotation], node))
+	return annotate(ctx, c, obj, v1.SkipAnnotation, appendName(obj.Annotations[v1.SkipAnnotation], node))
 }
 
-// with adds a name to names with commas between them.
-func with(names, name string) string {
+// appendName adds a name to names with commas between them.
+func appendName(names, name string) string {
 	all := strings.FieldsFunc(names, func(r rune) bool { return r == ',' || r == ' ' })
 	if !slices.Contains(all, name) {
 		all = append(all, name)

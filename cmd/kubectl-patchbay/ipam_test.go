@@ -30,7 +30,7 @@ func TestTargets(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := parseTarget(tc.text, "ns")
+			got, err := parseNetworkRef(tc.text, "ns")
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.err)
@@ -57,7 +57,7 @@ func TestNamesAreAddedOnce(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := with(tc.names, "b"); got != tc.want {
+			if got := appendName(tc.names, "b"); got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
 		})
@@ -81,7 +81,7 @@ func TestCommandsThatAreWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			err := run(t.Context(), tc.args, &out, &out)
+			err := runCommand(t.Context(), tc.args, &out, &out)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.want)
 			}
@@ -92,7 +92,7 @@ func TestCommandsThatAreWrong(t *testing.T) {
 func TestHelpSpeaksOfKubectl(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"ipam", "skip", "--help"}, &out, &out); err != nil {
+	if err := runCommand(t.Context(), []string{"ipam", "skip", "--help"}, &out, &out); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{"kubectl patchbay ipam skip NODE", "its machine is off", "--kubeconfig", "--context", "--namespace"} {

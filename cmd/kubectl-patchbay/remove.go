@@ -37,7 +37,7 @@ import (
 )
 
 // newRemove is the verb that orders the removal of an object from its clusters.
-func newRemove(ctx context.Context, a *access) *cobra.Command {
+func newRemove(ctx context.Context, a *kubeFlags) *cobra.Command {
 	r := &removal{}
 	cmd := &cobra.Command{
 		Use:   "remove KIND/NAME",
@@ -49,14 +49,14 @@ func newRemove(ctx context.Context, a *access) *cobra.Command {
 		Example: "  kubectl patchbay remove deployment/web -n shop\n  kubectl patchbay remove deployments.apps web -n shop --yes --timeout=10m",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, name, err := kindAndName(args)
+			kind, name, err := parseKindAndName(args)
 			if err != nil {
 				return fmt.Errorf("%s: %w", cmd.CommandPath(), err)
 			}
 			if r.timeout <= 0 {
 				return fmt.Errorf("flag --timeout: must be more than 0, such as 5m: got %v", r.timeout)
 			}
-			r.command = withYes(cmd, args, "wait", "timeout")
+			r.command = commandWithYes(cmd, args, "wait", "timeout")
 			c, cfg, err := a.openPlacement()
 			if err != nil {
 				return err
@@ -65,11 +65,11 @@ func newRemove(ctx context.Context, a *access) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			mapping, err := mappingOf(cfg, kind)
+			mapping, err := restMapping(cfg, kind)
 			if err != nil {
 				return err
 			}
-			if err := r.read(ctx, c, mapping, namespace, name); err != nil {
+			if err := r.readObject(ctx, c, mapping, namespace, name); err != nil {
 				return err
 			}
 			return r.run(ctx, c, cmd.OutOrStdout())
@@ -82,8 +82,8 @@ func newRemove(ctx context.Context, a *access) *cobra.Command {
 	return cmd
 }
 
-// kindAndName reads KIND/NAME, or KIND NAME.
-func kindAndName(args []string) (kind, name string, err error) {
+// parseKindAndName reads KIND/NAME, or KIND NAME.
+func parseKindAndName(args []string) (kind, name string, err error) {
 	words := args
 	if len(args) == 1 {
 		words = strings.Split(args[0], "/")
@@ -94,9 +94,9 @@ func kindAndName(args []string) (kind, name string, err error) {
 	return words[0], words[1], nil
 }
 
-// mappingOf finds the kind that a user means as kubectl does: by resource, singular, short name
+// restMapping finds the kind that a user means as kubectl does: by resource, singular, short name
 // or kind, with group, or version and group, behind it where that is needed.
-func mappingOf(cfg *rest.Config, word string) (*meta.RESTMapping, error) {
+func restMapping(cfg *rest.Config, word string) (*meta.RESTMapping, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // an API server without aggregated discovery is asked about each group
 	d, err := discovery.NewDiscoveryClientForConfig(cfg)
@@ -105,7 +105,7 @@ func mappingOf(cfg *rest.Config, word string) (*meta.RESTMapping, error) {
 	}
 	cached := memory.NewMemCacheClient(d)
 	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
-	mapping, err := mappingIn(mapper, word)
+	mapping, err := findMapping(mapper, word)
 	if meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("KIND %s: must be a resource, short name or kind that this hub serves: see kubectl api-resources: %w", word, err)
 	}
@@ -115,7 +115,7 @@ func mappingOf(cfg *rest.Config, word string) (*meta.RESTMapping, error) {
 	return mapping, nil
 }
 
-func mappingIn(mapper meta.RESTMapper, word string) (*meta.RESTMapping, error) {
+func findMapping(mapper meta.RESTMapper, word string) (*meta.RESTMapping, error) {
 	gvr, gr := schema.ParseResourceArg(strings.ToLower(word))
 	var gvk schema.GroupVersionKind
 	err := error(&meta.NoResourceMatchError{PartialResource: gr.WithVersion("")})
@@ -139,17 +139,17 @@ type removal struct {
 
 	object     *metav1.PartialObjectMetadata
 	assignment client.ObjectKey
-	leaders    map[v1alpha1.ClusterName]string // by cluster, an object there that takes this one along
+	dependents map[v1alpha1.ClusterName]string // by cluster, an object there that takes this one along
 }
 
-// read reads the object.
-func (r *removal) read(ctx context.Context, c client.Client, mapping *meta.RESTMapping, namespace, name string) error {
+// readObject reads the object.
+func (r *removal) readObject(ctx context.Context, c client.Client, mapping *meta.RESTMapping, namespace, name string) error {
 	gvk := mapping.GroupVersionKind
 	r.assignment.Namespace = namespace
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		namespace, r.assignment.Namespace = "", v1alpha1.SystemNamespace
 	}
-	r.assignment.Name = render.Name(gvk.Group, gvk.Kind, namespace, name)
+	r.assignment.Name = render.WorkName(gvk.Group, gvk.Kind, namespace, name)
 	r.object = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	r.object.SetGroupVersionKind(gvk)
 	err := c.Get(ctx, client.ObjectKeyFromObject(r.object), r.object)
@@ -172,8 +172,8 @@ func (r *removal) name() string {
 	return objectName(r.object.Kind, r.object.Namespace, r.object.Name)
 }
 
-// ordered says that the object has the order already.
-func (r *removal) ordered() bool {
+// isOrdered says that the object has the order already.
+func (r *removal) isOrdered() bool {
 	value, ok := r.object.Annotations[v1alpha1.ClustersAnnotation]
 	return ok && strings.TrimSpace(value) == ""
 }
@@ -193,27 +193,27 @@ func (r *removal) run(ctx context.Context, c client.WithWatch, out io.Writer) er
 	if err != nil && !apierrors.IsForbidden(err) { // a tenant need not see Clusters
 		return err
 	}
-	if err := r.findLeaders(ctx, c); err != nil {
+	if err := r.findDependents(ctx, c); err != nil {
 		return err
 	}
 	if err := r.print(out, a, reachable); err != nil {
 		return err
 	}
-	if r.yes && !r.ordered() {
-		if err := r.order(ctx, c); err != nil {
+	if r.yes && !r.isOrdered() {
+		if err := r.orderRemoval(ctx, c); err != nil {
 			return err
 		}
 	}
 	if !r.yes || !r.wait || len(a.Spec.Targets) == 0 {
 		return nil
 	}
-	last, err := r.await(ctx, c)
+	last, err := r.waitUntilRemoved(ctx, c)
 	if err != nil {
-		return r.explain(err, last, reachable)
+		return r.waitError(err, last, reachable)
 	}
 	var stays []string
 	for _, t := range last.Spec.Targets {
-		stays = append(stays, fmt.Sprintf("%s (%s)", t.Cluster, r.leaders[t.Cluster]))
+		stays = append(stays, fmt.Sprintf("%s (%s)", t.Cluster, r.dependents[t.Cluster]))
 	}
 	if len(stays) > 0 {
 		_, err = fmt.Fprintf(out, "%s stays as long as an object needs it, in %s, and is removed from all other clusters\n", r.name(), strings.Join(stays, ", "))
@@ -223,11 +223,11 @@ func (r *removal) run(ctx context.Context, c client.WithWatch, out io.Writer) er
 	return err
 }
 
-// findLeaders finds the objects of the namespace that take this one along.
-func (r *removal) findLeaders(ctx context.Context, c client.Client) error {
+// findDependents finds the objects of the namespace that take this one along.
+func (r *removal) findDependents(ctx context.Context, c client.Client) error {
 	gvk := r.object.GroupVersionKind()
-	this := v1alpha1.FollowReference{Group: gvk.Group, Kind: gvk.Kind, Name: r.object.Name}
-	r.leaders = map[v1alpha1.ClusterName]string{}
+	this := v1alpha1.DependencyReference{Group: gvk.Group, Kind: gvk.Kind, Name: r.object.Name}
+	r.dependents = map[v1alpha1.ClusterName]string{}
 	if r.object.Namespace == "" {
 		return nil
 	}
@@ -237,21 +237,21 @@ func (r *removal) findLeaders(ctx context.Context, c client.Client) error {
 	}
 	for i := range list.Items {
 		a := &list.Items[i]
-		if !slices.Contains(a.Spec.Follows, this) {
+		if !slices.Contains(a.Spec.Dependencies, this) {
 			continue
 		}
 		for _, t := range a.Spec.Targets {
-			r.leaders[t.Cluster] = objectName(a.Spec.Object.Kind, a.Spec.Object.Namespace, a.Spec.Object.Name)
+			r.dependents[t.Cluster] = objectName(a.Spec.Object.Kind, a.Spec.Object.Namespace, a.Spec.Object.Name)
 		}
 	}
 	return nil
 }
 
-// done says that no cluster has the object any more but those where another one needs it.
-func (r *removal) done(a *v1alpha1.Assignment) bool {
+// isDone says that no cluster has the object any more but those where another one needs it.
+func (r *removal) isDone(a *v1alpha1.Assignment) bool {
 	decided := a.Spec.Decision.Source == policy.SourceAnnotation
 	for _, t := range a.Spec.Targets {
-		if r.leaders[t.Cluster] == "" || t.State != v1alpha1.TargetActive || !decided {
+		if r.dependents[t.Cluster] == "" || t.State != v1alpha1.TargetActive || !decided {
 			return false
 		}
 	}
@@ -287,7 +287,7 @@ func (r *removal) print(w io.Writer, a *v1alpha1.Assignment, reachable map[strin
 			note = " (the hub has ordered that already)"
 		case v1alpha1.TargetActive, v1alpha1.TargetDraining:
 		}
-		if leader := r.leaders[t.Cluster]; leader != "" && t.State == v1alpha1.TargetActive {
+		if leader := r.dependents[t.Cluster]; leader != "" && t.State == v1alpha1.TargetActive {
 			effect, note = "stays as long as "+leader+" needs it there", ""
 		} else if up, known := reachable[string(t.Cluster)]; known && !up {
 			note = " (not reachable: the order reaches it when it is back)"
@@ -297,9 +297,9 @@ func (r *removal) print(w io.Writer, a *v1alpha1.Assignment, reachable map[strin
 	if len(a.Spec.Targets) == 0 {
 		fmt.Fprintf(out, "%s is in no cluster; with the order none gets it\n", r.name())
 	}
-	r.printFollows(out, a)
+	r.printDependencies(out, a)
 	switch {
-	case r.ordered():
+	case r.isOrdered():
 		fmt.Fprintln(out, "The removal is ordered already.")
 	case !r.yes:
 		fmt.Fprintf(out, "Nothing was changed. To remove it: %s\n", r.command)
@@ -307,12 +307,12 @@ func (r *removal) print(w io.Writer, a *v1alpha1.Assignment, reachable map[strin
 	return out.Flush()
 }
 
-// printFollows names what the object takes along.
-func (r *removal) printFollows(out io.Writer, a *v1alpha1.Assignment) {
+// printDependencies names what the object takes along.
+func (r *removal) printDependencies(out io.Writer, a *v1alpha1.Assignment) {
 	var along, stay []string
-	for _, f := range a.Spec.Follows {
+	for _, f := range a.Spec.Dependencies {
 		name := objectName(f.Kind, a.Namespace, f.Name)
-		if policy.IsClaim(schema.GroupKind{Group: f.Group, Kind: f.Kind}) {
+		if policy.IsVolumeClaim(schema.GroupKind{Group: f.Group, Kind: f.Kind}) {
 			stay = append(stay, name)
 			continue
 		}
@@ -326,10 +326,10 @@ func (r *removal) printFollows(out io.Writer, a *v1alpha1.Assignment) {
 	}
 }
 
-// order sets the annotation. The patch is for the object as it was read; when the object has
+// orderRemoval sets the annotation. The patch is for the object as it was read; when the object has
 // changed since, it is read again, and the order is given if its clusters are still chosen
 // the same way.
-func (r *removal) order(ctx context.Context, c client.Client) error {
+func (r *removal) orderRemoval(ctx context.Context, c client.Client) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": r.object.UID, "resourceVersion": r.object.ResourceVersion,
@@ -364,8 +364,8 @@ func (r *removal) order(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// await waits until no cluster has the object, and returns the Assignment as it was seen last.
-func (r *removal) await(ctx context.Context, c client.WithWatch) (*v1alpha1.Assignment, error) {
+// waitUntilRemoved waits until no cluster has the object, and returns the Assignment as it was seen last.
+func (r *removal) waitUntilRemoved(ctx context.Context, c client.WithWatch) (*v1alpha1.Assignment, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	options := func(o metav1.ListOptions) []client.ListOption {
@@ -388,7 +388,7 @@ func (r *removal) await(ctx context.Context, c client.WithWatch) (*v1alpha1.Assi
 		if ok {
 			last = a
 		}
-		return ok && r.done(a), nil
+		return ok && r.isDone(a), nil
 	})
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
@@ -396,8 +396,8 @@ func (r *removal) await(ctx context.Context, c client.WithWatch) (*v1alpha1.Assi
 	return last, err
 }
 
-// explain says what keeps the object in its clusters.
-func (r *removal) explain(err error, a *v1alpha1.Assignment, reachable map[string]bool) error {
+// waitError says what keeps the object in its clusters.
+func (r *removal) waitError(err error, a *v1alpha1.Assignment, reachable map[string]bool) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted while waiting: the removal of %s is ordered and goes on", r.name())

@@ -35,7 +35,7 @@ func assigned(t *testing.T, c client.Client, o *unstructured.Unstructured, resou
 	t.Helper()
 	gvk := o.GroupVersionKind()
 	a := &v1alpha1.Assignment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: render.Name(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: render.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())},
 		Spec: v1alpha1.AssignmentSpec{
 			Object: v1alpha1.ObjectReference{
 				Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
@@ -197,7 +197,7 @@ func testPreconditions(t *testing.T, c client.Client) {
 	}
 	other := read.DeepCopy()
 	other.UID = "another"
-	err := (&removal{object: other}).order(t.Context(), c)
+	err := (&removal{object: other}).orderRemoval(t.Context(), c)
 	if err == nil || !strings.Contains(err.Error(), "was deleted and created again meanwhile") || ordered(t.Context(), t, c, o) {
 		t.Errorf("another UID: got %v, want no order", err)
 	}
@@ -205,7 +205,7 @@ func testPreconditions(t *testing.T, c client.Client) {
 	if err := c.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&removal{object: read}).order(t.Context(), c); err != nil || !ordered(t.Context(), t, c, o) {
+	if err := (&removal{object: read}).orderRemoval(t.Context(), c); err != nil || !ordered(t.Context(), t, c, o) {
 		t.Errorf("another version: got %v, want the order", err)
 	}
 }

@@ -28,7 +28,7 @@ import (
 func fakeHub(t *testing.T, calls interceptor.Funcs, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := addPlacement(scheme); err != nil {
+	if err := addPlacementToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(calls).Build()
@@ -53,7 +53,7 @@ func TestKindAndName(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kind, object, err := kindAndName(tc.args)
+			kind, object, err := parseKindAndName(tc.args)
 			if kind != tc.kind || object != tc.name || (err == nil) != (tc.kind != "") {
 				t.Errorf("%s: got %q, %q, %v, want %q, %q", tc.reason, kind, object, err, tc.kind, tc.name)
 			}
@@ -86,7 +86,7 @@ func TestTheCommandThatIsPrinted(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd.RunE = func(cmd *cobra.Command, args []string) error {
-				got = withYes(cmd, args, "wait", "timeout")
+				got = commandWithYes(cmd, args, "wait", "timeout")
 				return nil
 			}
 			root.SetArgs(append([]string{"remove"}, tc.args...))
@@ -102,7 +102,7 @@ func placedObject(kind string, targets ...v1alpha1.Target) (*metav1.PartialObjec
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1"}}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: kind})
 	return o, &v1alpha1.Assignment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: render.Name("", kind, "shop", "web")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: render.WorkName("", kind, "shop", "web")},
 		Spec:       v1alpha1.AssignmentSpec{Targets: targets},
 	}
 }
@@ -118,7 +118,7 @@ func TestWhatARemovalDoes(t *testing.T) {
 		kind     string
 		targets  []v1alpha1.Target
 		decision v1alpha1.Decision
-		follows  []v1alpha1.FollowReference
+		follows  []v1alpha1.DependencyReference
 		leaders  map[v1alpha1.ClusterName]string
 		value    *string // of the annotation
 		want     []string
@@ -148,7 +148,7 @@ func TestWhatARemovalDoes(t *testing.T) {
 		},
 		"Follows": {
 			reason: "what it takes along is named", kind: "ConfigMap", targets: []v1alpha1.Target{active("east")},
-			follows: []v1alpha1.FollowReference{{Kind: "Secret", Name: "key"}, {Kind: "PersistentVolumeClaim", Name: "data"}},
+			follows: []v1alpha1.DependencyReference{{Kind: "Secret", Name: "key"}, {Kind: "PersistentVolumeClaim", Name: "data"}},
 			want: []string{
 				"east: ConfigMap shop/web is deleted", "Removed after it, unless selected or needed otherwise: Secret shop/key",
 				"Kept in the clusters: PersistentVolumeClaim shop/data", last,
@@ -169,12 +169,12 @@ func TestWhatARemovalDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, a := placedObject(tc.kind, tc.targets...)
-			a.Spec.Decision, a.Spec.Follows = tc.decision, tc.follows
+			a.Spec.Decision, a.Spec.Dependencies = tc.decision, tc.follows
 			if tc.value != nil {
 				o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: *tc.value}
 			}
 			var out bytes.Buffer
-			r := &removal{object: o, command: "again", leaders: tc.leaders}
+			r := &removal{object: o, command: "again", dependents: tc.leaders}
 			if err := r.print(&out, a, map[string]bool{"east": true, "west": false}); err != nil {
 				t.Fatal(err)
 			}
@@ -226,7 +226,7 @@ func TestOrder(t *testing.T) {
 			})
 			o, _ := placedObject("ConfigMap")
 			o.ResourceVersion = "1"
-			err := (&removal{object: o}).order(t.Context(), c)
+			err := (&removal{object: o}).orderRemoval(t.Context(), c)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) || len(patches) != 1 {
 					t.Errorf("%s: got %v after %d patches, want %q after one", tc.reason, err, len(patches), tc.err)
@@ -285,16 +285,16 @@ func TestRemovalOfWhatIsNeeded(t *testing.T) {
 			t.Parallel()
 			o, a := placedObject("ConfigMap", tc.targets...)
 			leader := &v1alpha1.Assignment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deployment-web"}, Spec: v1alpha1.AssignmentSpec{
-				Object:  v1alpha1.ObjectReference{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"},
-				Follows: []v1alpha1.FollowReference{{Kind: "ConfigMap", Name: "web"}}, Targets: []v1alpha1.Target{{Cluster: "south"}},
+				Object:       v1alpha1.ObjectReference{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"},
+				Dependencies: []v1alpha1.DependencyReference{{Kind: "ConfigMap", Name: "web"}}, Targets: []v1alpha1.Target{{Cluster: "south"}},
 			}}
 			a.Spec.Decision = tc.decision
 			r := &removal{object: o, assignment: client.ObjectKeyFromObject(a)}
-			if err := r.findLeaders(t.Context(), fakeHub(t, interceptor.Funcs{}, a, leader)); err != nil {
+			if err := r.findDependents(t.Context(), fakeHub(t, interceptor.Funcs{}, a, leader)); err != nil {
 				t.Fatal(err)
 			}
-			if got := r.done(a); got != tc.want {
-				t.Errorf("%s\ndone: got %t, want %t; leaders %v", tc.reason, got, tc.want, r.leaders)
+			if got := r.isDone(a); got != tc.want {
+				t.Errorf("%s\ndone: got %t, want %t; leaders %v", tc.reason, got, tc.want, r.dependents)
 			}
 		})
 	}
@@ -337,7 +337,7 @@ func TestWhatKeepsARemovalWaiting(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, strings.Split(r.explain(tc.err, tc.last, reachable).Error(), "\n")); diff != "" {
+			if diff := cmp.Diff(tc.want, strings.Split(r.waitError(tc.err, tc.last, reachable).Error(), "\n")); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
 		})

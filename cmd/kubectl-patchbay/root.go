@@ -23,8 +23,8 @@ import (
 	"github.com/patchbay-cni/patchbay/version"
 )
 
-// run is the plugin from its arguments to its end.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+// runCommand is the plugin from its arguments to its end.
+func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	log.SetLogger(logr.Discard()) // libraries would say after a while that there is none
 	cmd := newRoot(ctx)
 	cmd.SetArgs(args)
@@ -44,14 +44,14 @@ func newRoot(ctx context.Context) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	a := &access{rules: clientcmd.NewDefaultClientConfigLoadingRules()}
-	a.bind(cmd)
+	a := &kubeFlags{rules: clientcmd.NewDefaultClientConfigLoadingRules()}
+	a.addFlags(cmd)
 	cmd.AddCommand(newIPAM(ctx, a), newHub(ctx, a), newCluster(ctx, a), newRemove(ctx, a))
 	return cmd
 }
 
 // newIPAM is the verb for addresses.
-func newIPAM(ctx context.Context, a *access) *cobra.Command {
+func newIPAM(ctx context.Context, a *kubeFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ipam",
 		Short: "Repair the addresses of networks",
@@ -63,7 +63,7 @@ func newIPAM(ctx context.Context, a *access) *cobra.Command {
 }
 
 // newHub is the verb for hubs.
-func newHub(ctx context.Context, a *access) *cobra.Command {
+func newHub(ctx context.Context, a *kubeFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hub",
 		Short: "Create join tokens, resume after a restore, release objects before an uninstall",
@@ -75,7 +75,7 @@ func newHub(ctx context.Context, a *access) *cobra.Command {
 }
 
 // newCluster is the verb for workload clusters.
-func newCluster(ctx context.Context, a *access) *cobra.Command {
+func newCluster(ctx context.Context, a *kubeFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Join clusters to a hub, and see them",
@@ -91,21 +91,21 @@ func newCluster(ctx context.Context, a *access) *cobra.Command {
 // fieldOwner is who we are in managedFields.
 const fieldOwner = "kubectl-patchbay"
 
-// access is how the cluster is reached: kubectl's own flags and files.
-type access struct {
+// kubeFlags is how the cluster is reached: kubectl's own flags and files.
+type kubeFlags struct {
 	rules     *clientcmd.ClientConfigLoadingRules
 	overrides clientcmd.ConfigOverrides
 }
 
-// bind gives a command and those below it the flags.
-func (a *access) bind(cmd *cobra.Command) {
+// addFlags gives a command and those below it the flags.
+func (a *kubeFlags) addFlags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&a.rules.ExplicitPath, "kubeconfig", "", "path of the kubeconfig file")
 	clientcmd.BindOverrideFlags(&a.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 }
 
-// open returns a client, and the namespace that the user is in.
-func (a *access) open() (client.Client, string, error) {
+// openNetworks returns a client, and the namespace that the user is in.
+func (a *kubeFlags) openNetworks() (client.Client, string, error) {
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(a.rules, &a.overrides)
 	cfg, err := loaded.ClientConfig()
 	if err != nil {
@@ -128,7 +128,7 @@ func (a *access) open() (client.Client, string, error) {
 }
 
 // namespace returns the namespace that the user is in.
-func (a *access) namespace() (string, error) {
+func (a *kubeFlags) namespace() (string, error) {
 	name, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(a.rules, &a.overrides).Namespace()
 	if err != nil {
 		return "", fmt.Errorf("read namespace of the kubeconfig: %w", err)
@@ -136,33 +136,33 @@ func (a *access) namespace() (string, error) {
 	return name, nil
 }
 
-// oneNamespace returns the namespace that was asked for by flag, if any.
-func (a *access) oneNamespace() string { return a.overrides.Context.Namespace }
+// namespaceFlag returns the namespace that was asked for by flag, if any.
+func (a *kubeFlags) namespaceFlag() string { return a.overrides.Context.Namespace }
 
 // openPlacement returns a client that knows placement's kinds and asks the API server for
 // all others, and how that API server is reached.
-func (a *access) openPlacement() (client.WithWatch, *rest.Config, error) {
+func (a *kubeFlags) openPlacement() (client.WithWatch, *rest.Config, error) {
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(a.rules, &a.overrides).ClientConfig()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	c, err := placementClient(cfg)
+	c, err := newPlacementClient(cfg)
 	return c, cfg, err
 }
 
-// openUnlimited returns such a client that writes as fast as the API server takes it.
-func (a *access) openUnlimited() (client.Client, error) {
+// openPlacementUnthrottled returns such a client that writes as fast as the API server takes it.
+func (a *kubeFlags) openPlacementUnthrottled() (client.Client, error) {
 	_, cfg, err := a.openPlacement()
 	if err != nil {
 		return nil, err
 	}
 	cfg.QPS = -1
-	return placementClient(cfg)
+	return newPlacementClient(cfg)
 }
 
-func placementClient(cfg *rest.Config) (client.WithWatch, error) {
+func newPlacementClient(cfg *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
-	if err := addPlacement(scheme); err != nil {
+	if err := addPlacementToScheme(scheme); err != nil {
 		return nil, err
 	}
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
@@ -172,8 +172,8 @@ func placementClient(cfg *rest.Config) (client.WithWatch, error) {
 	return c, nil
 }
 
-// addPlacement registers the kinds that verbs about placement read and write by their types.
-func addPlacement(scheme *runtime.Scheme) error {
+// addPlacementToScheme registers the kinds that verbs about placement read and write by their types.
+func addPlacementToScheme(scheme *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("register kinds: %w", err)

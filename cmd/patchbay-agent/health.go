@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// serve answers /healthz (the process works) and /readyz (the hub's Works are known)
+// startHealthServer answers /healthz (the process works) and /readyz (the hub's Works are known)
 // until stop is called.
-func serve(ctx context.Context, address string, ready func() bool) (stop func(), err error) {
+func startHealthServer(ctx context.Context, address string, ready func() bool) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("flag --http-address: listen for health checks: %w", err)
 	}
-	s := &http.Server{Handler: handler(ready), ReadHeaderTimeout: headerTimeout}
+	s := &http.Server{Handler: healthHandler(ready), ReadHeaderTimeout: headerTimeout}
 	go func() { _ = s.Serve(l) }() // it ends with Shutdown
 	return func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverDrain)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverShutdownTimeout)
 		defer cancel()
 		_ = s.Shutdown(ctx) // the process ends
 	}, nil
@@ -28,11 +28,11 @@ func serve(ctx context.Context, address string, ready func() bool) (stop func(),
 
 // Times of the server for health checks.
 const (
-	headerTimeout = 5 * time.Second
-	serverDrain   = 2 * time.Second
+	headerTimeout         = 5 * time.Second
+	serverShutdownTimeout = 2 * time.Second
 )
 
-func handler(ready func() bool) http.Handler {
+func healthHandler(ready func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(w, "ok")

@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lead calls work while this process holds the agent's Lease in its own cluster: two
+// runAsLeader calls work while this process holds the agent's Lease in its own cluster: two
 // agents at once would each keep records that the other does not know.
-func lead(ctx context.Context, o *options, local *rest.Config, work func(context.Context) error) error {
+func runAsLeader(ctx context.Context, o *options, local *rest.Config, work func(context.Context) error) error {
 	leases, err := coordinationv1client.NewForConfig(local)
 	if err != nil {
 		return fmt.Errorf("make this cluster's client: %w", err)
@@ -40,7 +40,7 @@ func lead(ctx context.Context, o *options, local *rest.Config, work func(context
 				if !begun.CompareAndSwap(false, true) {
 					return
 				}
-				err := both(ctx, leading, work)
+				err := runUntilEither(ctx, leading, work)
 				if leading.Err() == nil { // else the Lease is lost
 					result <- err
 					release()
@@ -64,7 +64,7 @@ func lead(ctx context.Context, o *options, local *rest.Config, work func(context
 	default:
 	}
 	if ctx.Err() == nil {
-		return errLost
+		return errLeaseLost
 	}
 	return nil // it never led, or lost the Lease meanwhile
 }
@@ -76,11 +76,11 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// errLost ends an agent that another one may have taken over from.
-var errLost = errors.New("another agent may lead: the Lease patchbay-agent could not be renewed")
+// errLeaseLost ends an agent that another one may have taken over from.
+var errLeaseLost = errors.New("another agent may lead: the Lease patchbay-agent could not be renewed")
 
-// both calls work with a context that ends with the one or the other.
-func both(ctx, leading context.Context, work func(context.Context) error) error {
+// runUntilEither calls work with a context that ends with the one or the other.
+func runUntilEither(ctx, leading context.Context, work func(context.Context) error) error {
 	leading, cancel := context.WithCancel(leading)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()

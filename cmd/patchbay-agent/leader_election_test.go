@@ -72,7 +72,7 @@ func leads(ctx context.Context, t *testing.T, l *locker, work func(context.Conte
 	t.Helper()
 	local := &rest.Config{Host: "https://cluster.example.com", Transport: l, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	ended := make(chan error, 1)
-	go func() { ended <- lead(ctx, &options{namespace: "own", identity: "one"}, local, work) }()
+	go func() { ended <- runAsLeader(ctx, &options{namespace: "own", identity: "one"}, local, work) }()
 	select {
 	case err := <-ended:
 		return err

@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"services", "configmaps", "deployments.apps"}, o.allow); diff != "" || o.identity != "agent-1" {
+	if diff := cmp.Diff([]string{"services", "configmaps", "deployments.apps"}, o.allowedResources); diff != "" || o.identity != "agent-1" {
 		t.Errorf("allow: -want +got\n%s; identity %s", diff, o.identity)
 	}
 }
@@ -68,7 +68,7 @@ func TestHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rec := httptest.NewRecorder()
-			handler(func() bool { return tc.ready }).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, tc.path, nil))
+			healthHandler(func() bool { return tc.ready }).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, tc.path, nil))
 			if rec.Code != tc.want {
 				t.Errorf("%s: got %d, want %d", tc.path, rec.Code, tc.want)
 			}

@@ -20,8 +20,8 @@ import (
 	"github.com/patchbay-cni/patchbay/version"
 )
 
-// run is the agent from its arguments to its end; logs go to stderr.
-func run(ctx context.Context, args []string, stderr io.Writer) error {
+// runCommand is the agent from its arguments to its end; logs go to stderr.
+func runCommand(ctx context.Context, args []string, stderr io.Writer) error {
 	o, err := parseOptions(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		_, err := fmt.Fprintln(stderr, version.String())
 		return err
 	}
-	ctx, flush := logging.Into(ctx, o.debug, stderr)
+	ctx, flush := logging.NewContext(ctx, o.debug, stderr)
 	defer flush()
 	logr.FromContextOrDiscard(ctx).Info("Starting", "version", version.String(), "cluster", o.cluster)
 	local, err := restConfig(o.kubeconfig)
@@ -41,14 +41,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		return fmt.Errorf("read this cluster's address and credentials: %w", err)
 	}
 	local.UserAgent = userAgent()
-	if !o.elect {
-		return work(ctx, o, local)
+	if !o.leaderElect {
+		return runAgent(ctx, o, local)
 	}
-	return lead(ctx, o, local, func(ctx context.Context) error { return work(ctx, o, local) })
+	return runAsLeader(ctx, o, local, func(ctx context.Context) error { return runAgent(ctx, o, local) })
 }
 
-// work is the agent while it leads.
-func work(ctx context.Context, o *options, local *rest.Config) error {
+// runAgent is the agent while it leads.
+func runAgent(ctx context.Context, o *options, local *rest.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hub, err := hubConfig(ctx, o, local)
@@ -59,13 +59,13 @@ func work(ctx context.Context, o *options, local *rest.Config) error {
 		return err
 	}
 	a, err := agent.New(agent.Config{
-		Cluster: o.cluster, Hub: hub, Local: local, Identity: o.identity, Account: o.account, Version: version.String(),
-		Guard: agent.Guard{Namespace: o.namespace, Resources: o.allow, PodSecurity: o.podSecurity},
+		Cluster: o.cluster, Hub: hub, Local: local, Identity: o.identity, Account: o.serviceAccount, Version: version.String(),
+		Guard: agent.Guard{Namespace: o.namespace, Resources: o.allowedResources, PodSecurity: o.podSecurity},
 	})
 	if err != nil {
 		return err
 	}
-	stop, err := serve(ctx, o.http, a.Ready)
+	stop, err := startHealthServer(ctx, o.healthAddress, a.Ready)
 	if err != nil {
 		return err
 	}
@@ -76,12 +76,12 @@ func work(ctx context.Context, o *options, local *rest.Config) error {
 // hubConfig is the way to the hub: with a certificate or a token that renews itself, or
 // with the credential of the kubeconfig.
 func hubConfig(ctx context.Context, o *options, local *rest.Config) (*rest.Config, error) {
-	hub, err := restConfig(o.hub)
+	hub, err := restConfig(o.hubKubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("flag --hub-kubeconfig: %w", err)
 	}
 	hub.UserAgent = userAgent()
-	if err := join.AddAddresses(hub, o.addresses); err != nil {
+	if err := join.AddAddresses(hub, o.hubAddresses); err != nil {
 		return nil, fmt.Errorf("flag --hub-address: %w", err)
 	}
 	if !o.join {
@@ -91,17 +91,17 @@ func hubConfig(ctx context.Context, o *options, local *rest.Config) (*rest.Confi
 	if err != nil {
 		return nil, fmt.Errorf("make this cluster's client: %w", err)
 	}
-	c := join.Config{Cluster: o.cluster, Hub: hub, Secrets: core.Secrets(o.namespace), Secret: o.secret}
+	c := join.Config{Cluster: o.cluster, Hub: hub, Secrets: core.Secrets(o.namespace), Secret: o.certificateSecret}
 	if o.tokenAuth {
-		c.Secret = tokenSecret
-		tokens, err := join.NewTokens(ctx, c)
+		c.Secret = tokenSecretName
+		tokens, err := join.NewTokenCredentials(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		go tokens.Keep(ctx)
+		go tokens.Run(ctx)
 		return tokens.RESTConfig(), nil
 	}
-	credentials, err := join.New(ctx, c)
+	credentials, err := join.NewCertificateCredentials(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +109,8 @@ func hubConfig(ctx context.Context, o *options, local *rest.Config) (*rest.Confi
 	return credentials.RESTConfig(), nil
 }
 
-// tokenSecret is the name of the Secret that keeps the token (with --token-auth).
-const tokenSecret = "patchbay-agent-token"
+// tokenSecretName is the name of the Secret that keeps the token (with --token-auth).
+const tokenSecretName = "patchbay-agent-token"
 
 // restConfig is the service account's, or that of a kubeconfig.
 func restConfig(kubeconfig string) (*rest.Config, error) {

@@ -30,7 +30,7 @@ func TestHealth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			h := handler(func(context.Context) bool { return tc.synced }, func() error {
+			h := healthHandler(func(context.Context) bool { return tc.synced }, func() error {
 				if tc.mute {
 					return errors.New("mute")
 				}

@@ -42,7 +42,7 @@ type replica struct {
 // start runs a replica until it is stopped.
 func start(t *testing.T, env *apitest.Env) *replica {
 	t.Helper()
-	return startWith(t, env, &options{namespace: namespace, http: free(t), nodeGrace: time.Minute, elect: true})
+	return startWith(t, env, &options{namespace: namespace, healthAddress: free(t), nodeGrace: time.Minute, leaderElect: true})
 }
 
 // startWith is start with flags.
@@ -57,10 +57,10 @@ func startWith(t *testing.T, env *apitest.Env, o *options) *replica {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx, m) }()
+	go func() { done <- runManager(ctx, m) }()
 	stop := sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() { _ = stop() }) // it must not log after the test
-	return &replica{url: "http://" + o.http, stop: stop}
+	return &replica{url: "http://" + o.healthAddress, stop: stop}
 }
 
 // free is an address on the loopback that nobody listens on.

@@ -47,27 +47,27 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
 	registry := prometheus.NewRegistry()
-	if err := addresses.Add(ctx, m, addresses.Config{Grace: o.nodeGrace, Registry: registry, Namespace: o.namespace}); err != nil {
+	if err := addresses.Add(ctx, m, addresses.Config{NodeGracePeriod: o.nodeGrace, Registry: registry, Namespace: o.namespace}); err != nil {
 		return nil, fmt.Errorf("set up the controller of addresses: %w", err)
 	}
 	used := ranges.New(m.GetConfig(), o.clusterRanges, m.GetLogger().WithName("ranges"))
-	if err := errors.Join(m.Add(used), addServices(ctx, m, registry, used), addReadiness(ctx, m, registry)); err != nil {
+	if err := errors.Join(m.Add(used), addServiceController(ctx, m, registry, used), addNetworkController(ctx, m, registry)); err != nil {
 		return nil, err
 	}
 	ready, err := addAdmission(ctx, m, o, used)
 	if err != nil {
 		return nil, err
 	}
-	s, err := newServer(o.http, m.GetCache().WaitForCacheSync, ready)
+	s, err := newHealthServer(o.healthAddress, m.GetCache().WaitForCacheSync, ready)
 	if err != nil {
 		return nil, err
 	}
 	// controller-runtime's metrics are in a registry of its own.
-	scrapes, err := securemetrics.Listen(o.scrapes, m.GetConfig(), prometheus.Gatherers{registry, metrics.Registry}, m.GetLogger())
+	scrapes, err := securemetrics.Listen(o.secureMetrics, m.GetConfig(), prometheus.Gatherers{registry, metrics.Registry}, m.GetLogger())
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(m.Add(s), m.Add(scrapes), m.Add(release{synced: m.GetCache().WaitForCacheSync, free: debug.FreeOSMemory})); err != nil {
+	if err := errors.Join(m.Add(s), m.Add(scrapes), m.Add(memoryReleaser{synced: m.GetCache().WaitForCacheSync, free: debug.FreeOSMemory})); err != nil {
 		return nil, fmt.Errorf("add health checks and metrics: %w", err)
 	}
 	return m, nil
@@ -79,7 +79,7 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 	if err != nil {
 		return manager.Options{}, err
 	}
-	drain, skip := drainTimeout, true
+	drain, skip := gracefulShutdownTimeout, true
 	return manager.Options{
 		Scheme: scheme,
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
@@ -90,14 +90,14 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 		NewCache:    ending.NewCache(ctx),
 		// A read that asks for a cache by accident fails, instead of streaming
 		// the status of all networks into this process.
-		Cache: cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.Slim, ByObject: cached(), NewInformer: newInformer},
+		Cache: cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.StripUnusedFields, ByObject: cacheByObject(), NewInformer: newPagedInformer},
 		// Reads are answered by the API server unless the cache is asked by name.
 		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
 			opts.Cache = nil
 			return client.New(cfg, opts)
 		},
 		Metrics:                       metricsserver.Options{BindAddress: "0"}, // securemetrics serves them
-		LeaderElection:                o.elect,
+		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true, // main ends when the manager has
@@ -110,20 +110,20 @@ func managerOptions(ctx context.Context, o *options) (manager.Options, error) {
 // leaseName is the Lease that the replicas compete for.
 const leaseName = "patchbay-controller"
 
-// drainTimeout bounds what is under way when the controller is asked to end. The
+// gracefulShutdownTimeout bounds what is under way when the controller is asked to end. The
 // Pod's grace period is longer.
-const drainTimeout = 15 * time.Second
+const gracefulShutdownTimeout = 15 * time.Second
 
-// cached is what the parts of the controller keep of the objects that they cache.
-func cached() map[client.Object]cache.ByObject {
-	all := addresses.Cached()
+// cacheByObject is what the parts of the controller keep of the objects that they cache.
+func cacheByObject() map[client.Object]cache.ByObject {
+	all := addresses.CacheByObject()
 	maps.Copy(all, services.Cached())
-	return networks.Cached(all)
+	return networks.CacheByObject(all)
 }
 
-// addServices makes the leader keep the EndpointSlices of Services on networks.
-func addServices(ctx context.Context, m manager.Manager, registry prometheus.Registerer, used *ranges.Watcher) error {
-	events, err := addresses.NewRecorder(ctx, m.GetConfig(), m.GetScheme())
+// addServiceController makes the leader keep the EndpointSlices of Services on networks.
+func addServiceController(ctx context.Context, m manager.Manager, registry prometheus.Registerer, used *ranges.Watcher) error {
+	events, err := addresses.NewEventRecorder(ctx, m.GetConfig(), m.GetScheme())
 	if err != nil {
 		return err
 	}
@@ -133,9 +133,9 @@ func addServices(ctx context.Context, m manager.Manager, registry prometheus.Reg
 	return nil
 }
 
-// addReadiness has the leader say on networks where their links are up.
-func addReadiness(ctx context.Context, m manager.Manager, registry *prometheus.Registry) error {
-	events, err := addresses.NewRecorder(ctx, m.GetConfig(), m.GetScheme())
+// addNetworkController has the leader say on networks where their links are up.
+func addNetworkController(ctx context.Context, m manager.Manager, registry *prometheus.Registry) error {
+	events, err := addresses.NewEventRecorder(ctx, m.GetConfig(), m.GetScheme())
 	if err != nil {
 		return err
 	}
@@ -148,10 +148,10 @@ func addReadiness(ctx context.Context, m manager.Manager, registry *prometheus.R
 // addAdmission has every replica answer the API server, whoever leads, unless the flag
 // is empty. What it returns says why this replica does not answer yet.
 func addAdmission(ctx context.Context, m manager.Manager, o *options, used *ranges.Watcher) (ready func() error, err error) {
-	if o.webhook == "" {
+	if o.webhookAddress == "" {
 		return func() error { return nil }, nil
 	}
-	host, port, err := splitAddress(o.webhook)
+	host, port, err := parseWebhookAddress(o.webhookAddress)
 	if err != nil {
 		return nil, err
 	}

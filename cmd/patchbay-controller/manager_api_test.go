@@ -24,7 +24,7 @@ import (
 func TestReadyOnceAdmissionAnswers(t *testing.T) {
 	env := apitest.Start(t)
 	address := free(t)
-	r := startWith(t, env, &options{namespace: namespace, http: free(t), webhook: address, nodeGrace: time.Minute, elect: true})
+	r := startWith(t, env, &options{namespace: namespace, healthAddress: free(t), webhookAddress: address, nodeGrace: time.Minute, leaderElect: true})
 	eventually(t, "the replica to say what it lacks", func(ctx context.Context) error {
 		if err := r.ready(ctx); err == nil || !strings.Contains(err.Error(), "certificate authority") {
 			return fmt.Errorf("got %w", err)

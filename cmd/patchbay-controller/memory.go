@@ -14,24 +14,24 @@ import (
 // would otherwise take twice their size.
 const gcPercent = 25
 
-// limitGarbage sets it, unless who runs this knows better.
-func limitGarbage() {
+// setGCPercent sets it, unless who runs this knows better.
+func setGCPercent() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 }
 
-// release gives what filling the caches took back to the system, once, whether this
+// memoryReleaser gives what filling the caches took back to the system, once, whether this
 // replica leads or not: the runtime would keep it for minutes.
-type release struct {
+type memoryReleaser struct {
 	synced func(context.Context) bool
 	free   func()
 }
 
-var _ manager.LeaderElectionRunnable = release{}
+var _ manager.LeaderElectionRunnable = memoryReleaser{}
 
 // Start returns when it is done.
-func (r release) Start(ctx context.Context) error {
+func (r memoryReleaser) Start(ctx context.Context) error {
 	if r.synced(ctx) {
 		r.free()
 	}
@@ -39,4 +39,4 @@ func (r release) Start(ctx context.Context) error {
 }
 
 // NeedLeaderElection is false: replicas that wait have the same caches.
-func (release) NeedLeaderElection() bool { return false }
+func (memoryReleaser) NeedLeaderElection() bool { return false }

@@ -12,12 +12,12 @@ func TestMemoryIsReleasedWhenCachesAreFull(t *testing.T) {
 	t.Parallel()
 	for _, synced := range []bool{true, false} {
 		freed := false
-		r := release{synced: func(context.Context) bool { return synced }, free: func() { freed = true }}
+		r := memoryReleaser{synced: func(context.Context) bool { return synced }, free: func() { freed = true }}
 		if err := r.Start(t.Context()); err != nil || freed != synced {
 			t.Errorf("caches full: %t, released: %t, error %v", synced, freed, err)
 		}
 	}
-	if (release{}).NeedLeaderElection() {
+	if (memoryReleaser{}).NeedLeaderElection() {
 		t.Error("only the leader would release anything")
 	}
 }
@@ -29,7 +29,7 @@ func TestLimitGarbage(t *testing.T) {
 	for env, want := range map[string]int{"80": 77, "": gcPercent} {
 		t.Setenv("GOGC", env)
 		debug.SetGCPercent(77)
-		limitGarbage()
+		setGCPercent()
 		if got := debug.SetGCPercent(77); got != want {
 			t.Errorf("GOGC=%q: %d percent, want %d", env, got, want)
 		}

@@ -20,13 +20,13 @@ import (
 
 // options are the controller's flags.
 type options struct {
-	kubeconfig, namespace string
-	http, webhook         string
-	scrapes               securemetrics.Options
-	namingScheme          string
-	nodeGrace             time.Duration
-	clusterRanges         prefixes
-	elect, debug, version bool
+	kubeconfig, namespace         string
+	healthAddress, webhookAddress string
+	secureMetrics                 securemetrics.Options
+	namingScheme                  string
+	nodeGrace                     time.Duration
+	clusterRanges                 prefixes
+	leaderElect, debug, version   bool
 }
 
 // parseOptions reads the flags; the message of a wrong one goes to stderr.
@@ -36,15 +36,15 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.SetOutput(stderr)
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; the Pod's service account when empty")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the controller's own Lease (environment POD_NAMESPACE)")
-	f.StringVar(&o.http, "http-address", "127.0.0.1:9641", "`address` for /healthz and /readyz")
-	o.scrapes.AddFlags(f)
-	f.StringVar(&o.webhook, "webhook-address", "", "`address` at which the API server asks about networks and Pods; empty for no admission")
+	f.StringVar(&o.healthAddress, "http-address", "127.0.0.1:9641", "`address` for /healthz and /readyz")
+	o.secureMetrics.AddFlags(f)
+	f.StringVar(&o.webhookAddress, "webhook-address", "", "`address` at which the API server asks about networks and Pods; empty for no admission")
 	f.StringVar(&o.namingScheme, "naming-scheme", "", "`name` of the scheme of interface names, as in the CNI configuration: empty or legacy")
 	f.DurationVar(&o.nodeGrace, "node-grace", 15*time.Minute,
-		"how long a Node must be gone before its addresses are freed; at least "+leastGrace.String())
+		"how long a Node must be gone before its addresses are freed; at least "+minNodeGrace.String())
 	f.Var(&o.clusterRanges, "cluster-ranges",
 		"`subnets` of the Pods' first interfaces that no Node's podCIDRs name, with commas, such as those of Calico's IPPools")
-	f.BoolVar(&o.elect, "leader-elect", true, "act only while holding the Lease; false is for a single replica")
+	f.BoolVar(&o.leaderElect, "leader-elect", true, "act only while holding the Lease; false is for a single replica")
 	f.BoolVar(&o.debug, "debug", false, "log more")
 	f.BoolVar(&o.version, "version", false, "print the version")
 	if err := f.Parse(args); err != nil {
@@ -88,28 +88,28 @@ func (o *options) validate(rest int) error {
 		return errors.New("arguments after the flags: want none")
 	case o.version:
 		return nil
-	case o.elect && o.namespace == "":
+	case o.leaderElect && o.namespace == "":
 		return errors.New("flag --namespace: the controller must know where its Lease is: give the namespace that it runs in")
-	case o.webhook != "" && o.namespace == "":
+	case o.webhookAddress != "" && o.namespace == "":
 		return errors.New("flag --namespace: the controller must know where the Secret of its certificates is: give the namespace that it runs in")
-	case o.namingScheme != "" && o.namingScheme != network.SchemeLegacy:
-		return fmt.Errorf("flag --naming-scheme: got %q, want %q or nothing", o.namingScheme, network.SchemeLegacy)
-	case o.nodeGrace < leastGrace:
-		return fmt.Errorf("flag --node-grace: %s is too short, want at least %s", o.nodeGrace, leastGrace)
-	case o.webhook == "":
+	case o.namingScheme != "" && o.namingScheme != network.NamingSchemeLegacy:
+		return fmt.Errorf("flag --naming-scheme: got %q, want %q or nothing", o.namingScheme, network.NamingSchemeLegacy)
+	case o.nodeGrace < minNodeGrace:
+		return fmt.Errorf("flag --node-grace: %s is too short, want at least %s", o.nodeGrace, minNodeGrace)
+	case o.webhookAddress == "":
 		return nil
 	}
-	_, _, err := splitAddress(o.webhook)
+	_, _, err := parseWebhookAddress(o.webhookAddress)
 	return err
 }
 
-// leastGrace keeps a slip of the finger from freeing the addresses of a Node that
+// minNodeGrace keeps a slip of the finger from freeing the addresses of a Node that
 // is being re-registered.
-const leastGrace = time.Minute
+const minNodeGrace = time.Minute
 
-// splitAddress reads the flag. Port 0 would be another one in each replica, and the
+// parseWebhookAddress reads the flag. Port 0 would be another one in each replica, and the
 // Service has one.
-func splitAddress(address string) (host string, port int, err error) {
+func parseWebhookAddress(address string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return "", 0, fmt.Errorf("flag --webhook-address: %w", err)

@@ -61,7 +61,7 @@ func TestRunWithoutACluster(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := run(t.Context(), tc.args, &out); err != nil {
+			if err := runCommand(t.Context(), tc.args, &out); err != nil {
 				t.Errorf("%s: %v", tc.reason, err)
 			}
 			if !strings.Contains(out.String(), tc.want) {
@@ -90,7 +90,7 @@ func TestSplitAddress(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host, port, err := splitAddress(tc.address)
+			host, port, err := parseWebhookAddress(tc.address)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.err)

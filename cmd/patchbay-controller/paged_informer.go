@@ -15,50 +15,50 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// newInformer is cache.NewSharedIndexInformer for API servers that do not stream lists:
+// newPagedInformer is cache.NewSharedIndexInformer for API servers that do not stream lists:
 // all Pods of a cluster, unslimmed and at once, would be several times what is kept.
-func newInformer(lw cache.ListerWatcher, obj runtime.Object, resync time.Duration, by cache.Indexers) cache.SharedIndexInformer {
-	paged, lister := inPages(lw)
-	return &slimInformer{SharedIndexInformer: cache.NewSharedIndexInformer(paged, obj, resync, by), lister: lister}
+func newPagedInformer(lw cache.ListerWatcher, obj runtime.Object, resync time.Duration, by cache.Indexers) cache.SharedIndexInformer {
+	paged, lister := newPagedListerWatcher(lw)
+	return &pagedInformer{SharedIndexInformer: cache.NewSharedIndexInformer(paged, obj, resync, by), lister: lister}
 }
 
-// inPages changes lists only: watches, and whether they stream lists, stay as they are.
-func inPages(lw cache.ListerWatcher) (cache.ListerWatcher, *slimLister) {
-	l := &slimLister{ListerWatcherWithContext: cache.ToListerWatcherWithContext(lw)}
+// newPagedListerWatcher changes lists only: watches, and whether they stream lists, stay as they are.
+func newPagedListerWatcher(lw cache.ListerWatcher) (cache.ListerWatcher, *pagedLister) {
+	l := &pagedLister{ListerWatcherWithContext: cache.ToListerWatcherWithContext(lw)}
 	paged := &cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.WatchWithContext}
 	return cache.ToListWatcherWithWatchListSemantics(paged, lw), l
 }
 
-// slimInformer tells its lister how objects are slimmed.
-type slimInformer struct {
+// pagedInformer tells its lister how objects are slimmed.
+type pagedInformer struct {
 	cache.SharedIndexInformer
 
-	lister *slimLister
+	lister *pagedLister
 }
 
 // SetTransform is called before the informer runs.
-func (i *slimInformer) SetTransform(transform cache.TransformFunc) error {
+func (i *pagedInformer) SetTransform(transform cache.TransformFunc) error {
 	i.lister.transform = transform
 	return i.SharedIndexInformer.SetTransform(transform)
 }
 
-// slimLister slims each page before it asks for the next one. The informer does so again
+// pagedLister slims each page before it asks for the next one. The informer does so again
 // with all, which changes nothing.
-type slimLister struct {
+type pagedLister struct {
 	cache.ListerWatcherWithContext
 
 	transform cache.TransformFunc // or nil
 }
 
 // list ignores how old the answer may be: only a list from the storage comes in pages.
-func (l *slimLister) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+func (l *pagedLister) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	opts.ResourceVersion, opts.ResourceVersionMatch, opts.Limit = "", "", 0
-	all, _, err := pager.New(l.page).List(ctx, opts)
+	all, _, err := pager.New(l.listPage).List(ctx, opts)
 	return all, err
 }
 
-// page lists one page.
-func (l *slimLister) page(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+// listPage lists one page.
+func (l *pagedLister) listPage(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	full, err := l.ListWithContext(ctx, opts)
 	if err != nil || l.transform == nil {
 		return full, err

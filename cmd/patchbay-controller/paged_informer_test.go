@@ -76,7 +76,7 @@ func TestListIsPagedAndSlim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := 0
-			l := &slimLister{ListerWatcherWithContext: &cache.ListWatch{ListWithContextFunc: tc.server.list}, transform: slimmed(&seen)}
+			l := &pagedLister{ListerWatcherWithContext: &cache.ListWatch{ListWithContextFunc: tc.server.list}, transform: slimmed(&seen)}
 			list, err := l.list(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 			if err != nil {
 				t.Fatal(err)
@@ -104,11 +104,11 @@ func TestListIsPagedAndSlim(t *testing.T) {
 func TestListErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	refuse := &slimLister{ListerWatcherWithContext: &cache.ListWatch{
+	refuse := &pagedLister{ListerWatcherWithContext: &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, broken },
 	}, transform: slimmed(new(int))}
-	unslim := &slimLister{ListerWatcherWithContext: &cache.ListWatch{ListWithContextFunc: (&pods{count: 1}).list}, transform: func(any) (any, error) { return nil, broken }}
-	for name, l := range map[string]*slimLister{"refused": refuse, "not slimmed": unslim} {
+	unslim := &pagedLister{ListerWatcherWithContext: &cache.ListWatch{ListWithContextFunc: (&pods{count: 1}).list}, transform: func(any) (any, error) { return nil, broken }}
+	for name, l := range map[string]*pagedLister{"refused": refuse, "not slimmed": unslim} {
 		if _, err := l.list(t.Context(), metav1.ListOptions{}); !errors.Is(err, broken) {
 			t.Errorf("a list that is %s: error %v, want %v", name, err, broken)
 		}
@@ -123,7 +123,7 @@ func TestInformer(t *testing.T) {
 		ListWithContextFunc:  server.list,
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return later, nil },
 	}, unstreamed{})
-	informer := newInformer(lw, &corev1.Pod{}, 0, cache.Indexers{})
+	informer := newPagedInformer(lw, &corev1.Pod{}, 0, cache.Indexers{})
 	if err := informer.SetTransform(slimmed(&seen)); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestStreamsStay(t *testing.T) {
 	t.Parallel()
 	plain := &cache.ListWatch{}
 	for want, lw := range map[bool]cache.ListerWatcher{false: plain, true: cache.ToListWatcherWithWatchListSemantics(plain, unstreamed{})} {
-		if paged, _ := inPages(lw); watchlist.DoesClientNotSupportWatchListSemantics(paged) != want {
+		if paged, _ := newPagedListerWatcher(lw); watchlist.DoesClientNotSupportWatchListSemantics(paged) != want {
 			t.Errorf("one that does not stream (%t) is taken for one that does, or the other way", want)
 		}
 	}
@@ -174,7 +174,7 @@ func TestSlimTwiceIsOnce(t *testing.T) {
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
 	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{"danm.io/selector": `{"a":"b"}`, "danm.io/network": "n"}}, Spec: corev1.ServiceSpec{ClusterIP: "None"}}
-	for obj, by := range cached() {
+	for obj, by := range cacheByObject() {
 		var full any = obj
 		switch obj.(type) {
 		case *corev1.Pod:

@@ -18,9 +18,9 @@ import (
 	"github.com/patchbay-cni/patchbay/version"
 )
 
-// run is the controller from its arguments to its end; logs go to stderr. It
+// runCommand is the controller from its arguments to its end; logs go to stderr. It
 // returns an error when it loses the lease: the process must end then.
-func run(ctx context.Context, args []string, stderr io.Writer) error {
+func runCommand(ctx context.Context, args []string, stderr io.Writer) error {
 	o, err := parseOptions(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -32,8 +32,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		_, err := fmt.Fprintln(stderr, version.String())
 		return err
 	}
-	limitGarbage()
-	ctx, flush := logging.Into(ctx, o.debug, stderr)
+	setGCPercent()
+	ctx, flush := logging.NewContext(ctx, o.debug, stderr)
 	defer flush()
 	logr.FromContextOrDiscard(ctx).Info("Starting", "version", version.String())
 	cfg, err := restConfig(o.kubeconfig)
@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, m)
+	return runManager(ctx, m)
 }
 
 // restConfig is the service account's, or that of a kubeconfig.
@@ -55,9 +55,9 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
 
-// serve runs the manager until ctx ends. What a part says that was still starting then is
+// runManager runs the manager until ctx ends. What a part says that was still starting then is
 // no failure; that one did not end in time is.
-func serve(ctx context.Context, m manager.Manager) error {
+func runManager(ctx context.Context, m manager.Manager) error {
 	err := m.Start(ctx)
 	switch {
 	case err == nil:

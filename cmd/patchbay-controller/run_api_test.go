@@ -56,13 +56,13 @@ func endAt(t *testing.T, env *apitest.Env, moment int64, elect bool) {
 			}
 		}}
 	})
-	o := &options{namespace: namespace, http: free(t), webhook: free(t), nodeGrace: time.Minute, elect: elect}
+	o := &options{namespace: namespace, healthAddress: free(t), webhookAddress: free(t), nodeGrace: time.Minute, leaderElect: elect}
 	m, err := newManager(ctx, cfg, o)
 	if err != nil {
 		t.Fatalf("asked to end before request %d: %v", moment, err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx, m) }()
+	go func() { done <- runManager(ctx, m) }()
 	select {
 	case err := <-done:
 		done <- err

@@ -34,12 +34,12 @@ func TestEndsWithoutAnAPIServer(t *testing.T) {
 			defer close(over)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			m, err := newManager(ctx, &rest.Config{Host: mute.URL}, &options{namespace: "ns", http: "127.0.0.1:0", nodeGrace: time.Minute, elect: elect})
+			m, err := newManager(ctx, &rest.Config{Host: mute.URL}, &options{namespace: "ns", healthAddress: "127.0.0.1:0", nodeGrace: time.Minute, leaderElect: elect})
 			if err != nil {
 				t.Fatal(err)
 			}
 			done := make(chan error, 1)
-			go func() { done <- serve(ctx, m) }()
+			go func() { done <- runManager(ctx, m) }()
 			<-asked
 			cancel()
 			select {
@@ -90,7 +90,7 @@ func TestServe(t *testing.T) {
 				}
 				return tc.says
 			}}
-			if err := serve(ctx, m); !errors.Is(err, tc.want) {
+			if err := runManager(ctx, m); !errors.Is(err, tc.want) {
 				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
 			}
 		})

@@ -26,14 +26,14 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	// Requests are bounded by workers, and the API server shares itself out with
 	// priority and fairness: waiting here besides would only add latency.
 	cfg.QPS = -1
-	relist.Wrap(cfg)
+	relist.WrapConfig(cfg)
 	opts, err := hub.Options(ctx)
 	if err != nil {
 		return nil, err
 	}
-	drain := drainTimeout
+	drain := gracefulShutdownTimeout
 	opts.Logger = logr.FromContextOrDiscard(ctx)
-	opts.LeaderElection = o.elect
+	opts.LeaderElection = o.leaderElect
 	opts.LeaderElectionID = leaseName
 	opts.LeaderElectionNamespace = o.namespace
 	opts.LeaderElectionReleaseOnCancel = true // main ends when the manager has
@@ -45,11 +45,11 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 	if err := hub.Add(ctx, m, hub.Config{Workers: o.workers}); err != nil {
 		return nil, fmt.Errorf("set up the hub: %w", err)
 	}
-	s, err := newServer(o.http, m.GetCache().WaitForCacheSync)
+	s, err := newHealthServer(o.healthAddress, m.GetCache().WaitForCacheSync)
 	if err != nil {
 		return nil, err
 	}
-	scrapes, err := securemetrics.Listen(o.scrapes, m.GetConfig(), metrics.Registry, m.GetLogger())
+	scrapes, err := securemetrics.Listen(o.secureMetrics, m.GetConfig(), metrics.Registry, m.GetLogger())
 	if err != nil {
 		return nil, err
 	}
@@ -62,12 +62,12 @@ func newManager(ctx context.Context, cfg *rest.Config, o *options) (manager.Mana
 // leaseName is the Lease that the replicas compete for.
 const leaseName = "patchbay-hub"
 
-// drainTimeout bounds what is under way when the hub is asked to end.
-const drainTimeout = 15 * time.Second
+// gracefulShutdownTimeout bounds what is under way when the hub is asked to end.
+const gracefulShutdownTimeout = 15 * time.Second
 
-// newServer listens on address for health checks, whether this replica
+// newHealthServer listens on address for health checks, whether this replica
 // leads or not, and before its caches are filled. Synced waits for those.
-func newServer(address string, synced func(context.Context) bool) (*manager.Server, error) {
+func newHealthServer(address string, synced func(context.Context) bool) (*manager.Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("flag --http-address: listen for health checks: %w", err)
@@ -75,7 +75,7 @@ func newServer(address string, synced func(context.Context) bool) (*manager.Serv
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), syncPatience)
+		ctx, cancel := context.WithTimeout(r.Context(), syncTimeout)
 		defer cancel()
 		if !synced(ctx) {
 			http.Error(w, "the caches are being filled: is the API server there, and RBAC in place?", http.StatusServiceUnavailable)
@@ -91,8 +91,8 @@ func newServer(address string, synced func(context.Context) bool) (*manager.Serv
 
 // Times of the server for health checks.
 const (
-	// syncPatience is how long /readyz waits for caches that are about to be there.
-	syncPatience = 100 * time.Millisecond
+	// syncTimeout is how long /readyz waits for caches that are about to be there.
+	syncTimeout = 100 * time.Millisecond
 	// headerTimeout bounds how long a client may take to ask.
 	headerTimeout = 5 * time.Second
 )

@@ -63,7 +63,7 @@ func TestWrongFlags(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := run(t.Context(), tc.args, &out, &out)
+			err := runCommand(t.Context(), tc.args, &out, &out)
 			if err == nil {
 				t.Fatalf("%s: it runs", tc.reason)
 			}
@@ -86,7 +86,7 @@ func TestAnswers(t *testing.T) {
 		"deve":        {"up", "--version"},
 	} {
 		var out bytes.Buffer
-		if err := run(t.Context(), args, &out, &out); err != nil || !strings.Contains(out.String(), text) {
+		if err := runCommand(t.Context(), args, &out, &out); err != nil || !strings.Contains(out.String(), text) {
 			t.Errorf("%v: got %q, %v", args, out.String(), err)
 		}
 	}

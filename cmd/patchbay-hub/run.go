@@ -18,11 +18,11 @@ import (
 	"github.com/patchbay-cni/patchbay/version"
 )
 
-// run is the program from its arguments to its end; logs go to stderr. It returns an
+// runCommand is the program from its arguments to its end; logs go to stderr. It returns an
 // error when it loses the lease: the process must end then.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "up" {
-		return up(ctx, args[1:], stdout, stderr)
+		return runUp(ctx, args[1:], stdout, stderr)
 	}
 	o, err := parseOptions(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -35,14 +35,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		_, err := fmt.Fprintln(stderr, version.String())
 		return err
 	}
-	ctx, flush := logging.Into(ctx, o.debug, stderr)
+	ctx, flush := logging.NewContext(ctx, o.debug, stderr)
 	defer flush()
 	cfg, err := restConfig(o.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("flag --kubeconfig: want the file with the hub's API server and credentials, "+
 			"or `patchbay-hub up` to try it out without any: %w", err)
 	}
-	return orderly(ctx, func(ctx context.Context) error { return serve(ctx, cfg, o) })
+	return runUntilStopped(ctx, func(ctx context.Context) error { return runHub(ctx, cfg, o) })
 }
 
 // restConfig is the service account's, or that of a kubeconfig.
@@ -53,9 +53,9 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
 
-// orderly runs serve until ctx ends, which is no error whatever serve was about: it may have
+// runUntilStopped runs serve until ctx ends, which is no error whatever serve was about: it may have
 // come no further than its first question. What nobody answers ends with the process.
-func orderly(ctx context.Context, serve func(context.Context) error) error {
+func runUntilStopped(ctx context.Context, serve func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() { done <- serve(ctx) }()
 	var err error
@@ -67,8 +67,8 @@ func orderly(ctx context.Context, serve func(context.Context) error) error {
 	case <-ctx.Done():
 		select {
 		case err = <-done:
-		case <-time.After(endTimeout):
-			err = errStuck
+		case <-time.After(shutdownTimeout):
+			err = errShutdownTimeout
 		}
 	}
 	if err != nil {
@@ -77,14 +77,14 @@ func orderly(ctx context.Context, serve func(context.Context) error) error {
 	return nil
 }
 
-// endTimeout is how long serve may take to end.
-const endTimeout = drainTimeout + 5*time.Second
+// shutdownTimeout is how long serve may take to end.
+const shutdownTimeout = gracefulShutdownTimeout + 5*time.Second
 
-// errStuck says that something was not given up.
-var errStuck = errors.New("not within " + endTimeout.String())
+// errShutdownTimeout says that something was not given up.
+var errShutdownTimeout = errors.New("not within " + shutdownTimeout.String())
 
-// serve runs the controllers until ctx ends.
-func serve(ctx context.Context, cfg *rest.Config, o *options) error {
+// runHub runs the controllers until ctx ends.
+func runHub(ctx context.Context, cfg *rest.Config, o *options) error {
 	logr.FromContextOrDiscard(ctx).Info("Starting", "version", version.String())
 	m, err := newManager(ctx, cfg, o)
 	if err != nil {

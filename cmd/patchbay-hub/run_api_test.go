@@ -69,8 +69,8 @@ func endsAt(t *testing.T, to *rest.Config, n int32, elect bool) (reached bool) {
 	left.Store(n)
 	config := rest.CopyConfig(to)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return ender{next, left, cancel} })
-	o := &options{http: "127.0.0.1:0", workers: 8, elect: elect, namespace: "default"}
-	if err := orderly(ctx, func(ctx context.Context) error { return serve(ctx, config, o) }); err != nil {
+	o := &options{healthAddress: "127.0.0.1:0", workers: 8, leaderElect: elect, namespace: "default"}
+	if err := runUntilStopped(ctx, func(ctx context.Context) error { return runHub(ctx, config, o) }); err != nil {
 		t.Errorf("at request %d, with leader election %v: got %v, want no error", n, elect, err)
 	}
 	return left.Load() <= 0

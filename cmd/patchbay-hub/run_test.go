@@ -32,7 +32,7 @@ func TestEndsUnanswered(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		var out bytes.Buffer
-		ended <- run(ctx, []string{"--kubeconfig=" + kubeconfig, "--http-address=127.0.0.1:0"}, &out, &out)
+		ended <- runCommand(ctx, []string{"--kubeconfig=" + kubeconfig, "--http-address=127.0.0.1:0"}, &out, &out)
 	}()
 	asked, err := l.Accept()
 	if err != nil {
@@ -49,11 +49,11 @@ func TestEndsUnanswered(t *testing.T) {
 func TestOrderly(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	if err := orderly(t.Context(), func(context.Context) error { return broken }); !errors.Is(err, broken) {
+	if err := runUntilStopped(t.Context(), func(context.Context) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("by itself: got %v, want %v", err, broken)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	err := orderly(ctx, func(ctx context.Context) error {
+	err := runUntilStopped(ctx, func(ctx context.Context) error {
 		cancel()
 		<-ctx.Done()
 		return broken

@@ -22,16 +22,16 @@ import (
 	"github.com/patchbay-cni/patchbay/version"
 )
 
-// trying is what `up` is asked to do.
-type trying struct {
+// upOptions is what `up` is asked to do.
+type upOptions struct {
 	options
 
-	config  standalone.Config
-	cluster string
+	config      standalone.Config
+	joinCluster string
 }
 
-// up starts an API server for a hub, and the hub, until ctx ends.
-func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+// runUp starts an API server for a hub, and the hub, until ctx ends.
+func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	t, err := parseUp(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -48,28 +48,28 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	return standalone.Run(ctx, t.config, func(ctx context.Context) error {
 		// The terminal is for what to do next.
-		log, err := t.config.Log("patchbay-hub")
+		log, err := t.config.OpenLog("patchbay-hub")
 		if err != nil {
 			return err
 		}
 		defer log.Close()
-		ctx, flush := logging.Into(ctx, t.debug, log)
+		ctx, flush := logging.NewContext(ctx, t.debug, log)
 		defer flush()
-		return orderly(ctx, func(ctx context.Context) error { return t.serve(ctx, stdout) })
+		return runUntilStopped(ctx, func(ctx context.Context) error { return t.installAndRun(ctx, stdout) })
 	})
 }
 
 // parseUp reads the flags of up.
-func parseUp(args []string, stderr io.Writer) (*trying, error) {
-	t := &trying{}
+func parseUp(args []string, stderr io.Writer) (*upOptions, error) {
+	t := &upOptions{}
 	c := &t.config
 	f := flag.NewFlagSet("patchbay-hub up", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	t.register(f)
+	t.addFlags(f)
 	f.StringVar(&c.BinDir, "bin-dir", ".", "`folder` of kube-apiserver and kube-controller-manager; etcd is there or in the PATH")
 	f.StringVar(&c.DataDir, "data-dir", "patchbay-hub", "`folder` for all that is stored; it is made")
 	f.IntVar(&c.Port, "port", 6443, "`port` of the API server")
-	f.StringVar(&t.cluster, "cluster", "east", "`name` of the cluster that the printed command is to join; more by `kubectl patchbay hub token`")
+	f.StringVar(&t.joinCluster, "cluster", "east", "`name` of the cluster that the printed command is to join; more by `kubectl patchbay hub token`")
 	address := f.String("address", "127.0.0.1", "IP `address` that agents dial the hub at")
 	listen := f.String("listen", "", "IP `address` that the API server listens on, if it is not --address: 0.0.0.0 in a container")
 	if err := f.Parse(args); err != nil {
@@ -81,7 +81,7 @@ func parseUp(args []string, stderr io.Writer) (*trying, error) {
 	if c.Listen = net.ParseIP(*listen); c.Listen == nil && *listen != "" {
 		return nil, fmt.Errorf("flag --listen: %q is no IP address: want one of this machine, or 0.0.0.0 for all", *listen)
 	}
-	if err := invite.CheckName(t.cluster); err != nil {
+	if err := invite.ValidateClusterName(t.joinCluster); err != nil {
 		return nil, fmt.Errorf("flag --cluster: %w", err)
 	}
 	var err error
@@ -91,42 +91,42 @@ func parseUp(args []string, stderr io.Writer) (*trying, error) {
 	if err := t.validate(f.NArg()); err != nil || t.version {
 		return t, err
 	}
-	return t, c.Check()
+	return t, c.Validate()
 }
 
-// serve makes the API server a hub's and runs the hub.
-func (t *trying) serve(ctx context.Context, stdout io.Writer) error {
-	admin, err := clientcmd.BuildConfigFromFlags("", t.config.Kubeconfig())
+// installAndRun makes the API server a hub's and runs the hub.
+func (t *upOptions) installAndRun(ctx context.Context, stdout io.Writer) error {
+	admin, err := clientcmd.BuildConfigFromFlags("", t.config.KubeconfigPath())
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
 	if err := standalone.Install(ctx, admin); err != nil {
 		return err
 	}
-	if err := t.tell(ctx, admin, stdout); err != nil {
+	if err := t.printNextSteps(ctx, admin, stdout); err != nil {
 		return err
 	}
-	cfg, err := t.config.Hub()
+	cfg, err := t.config.HubRESTConfig()
 	if err != nil {
 		return err
 	}
-	return serve(ctx, cfg, &t.options)
+	return runHub(ctx, cfg, &t.options)
 }
 
-// tell says what to do next, in commands that can be pasted.
-func (t *trying) tell(ctx context.Context, admin *rest.Config, out io.Writer) error {
+// printNextSteps says what to do next, in commands that can be pasted.
+func (t *upOptions) printNextSteps(ctx context.Context, admin *rest.Config, out io.Writer) error {
 	c, err := client.New(admin, client.Options{})
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
 	_, err = fmt.Fprintf(out, "The hub is up. Ctrl-C ends it, and the same command brings it back as it was; logs are in %s.\n\n"+
-		"# kubectl talks to the hub with:\nexport KUBECONFIG=%s\n\n", t.config.DataDir, t.config.Kubeconfig())
+		"# kubectl talks to the hub with:\nexport KUBECONFIG=%s\n\n", t.config.DataDir, t.config.KubeconfigPath())
 	if err != nil {
 		return err
 	}
-	i := invite.Invitation{Cluster: t.cluster, Hub: admin.Host, CA: admin.CAData, Until: time.Now().Add(joinLife)}
-	return i.Send(ctx, c, "patchbay-hub-up", out)
+	i := invite.Invitation{Cluster: t.joinCluster, Hub: admin.Host, CA: admin.CAData, ExpiresAt: time.Now().Add(joinTokenTTL)}
+	return i.Issue(ctx, c, "patchbay-hub-up", out)
 }
 
-// joinLife is how long the join token lasts that is printed.
-const joinLife = time.Hour
+// joinTokenTTL is how long the join token lasts that is printed.
+const joinTokenTTL = time.Hour

@@ -55,7 +55,7 @@ func TestUpAgain(t *testing.T) {
 	authority := h.file(t, "ca.crt")
 
 	var out bytes.Buffer
-	err := run(t.Context(), h.args(t), &out, &out)
+	err := runCommand(t.Context(), h.args(t), &out, &out)
 	if err == nil || !strings.Contains(err.Error(), "--data-dir") || !strings.Contains(err.Error(), "a hub runs on "+h.dir) {
 		t.Errorf("a second hub on the folder: got %v", err)
 	}

@@ -13,5 +13,5 @@ import (
 )
 
 func main() {
-	os.Exit(plugin.Host().Run(context.Background()))
+	os.Exit(plugin.NewProcess().Run(context.Background()))
 }

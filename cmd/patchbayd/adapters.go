@@ -65,25 +65,25 @@ func (j linkJournal) Delete(containerID, ifName string) error {
 
 // linkObserver measures what netwatcher does, and makes Events of its news.
 type linkObserver struct {
-	*metrics.Links
-	news func(netwatcher.News)
+	*metrics.LinkMetrics
+	recordEvent func(netwatcher.LinkEvent)
 }
 
-// News implements netwatcher.Observer.
-func (o linkObserver) News(n netwatcher.News) { o.news(n) }
+// RecordEvent implements netwatcher.Observer.
+func (o linkObserver) RecordEvent(n netwatcher.LinkEvent) { o.recordEvent(n) }
 
-// moves is where the watch of networks says what it sees.
-type moves struct {
-	*cluster.Addresses
+// recoveryTrigger is where the watch of networks says what it sees.
+type recoveryTrigger struct {
+	*cluster.DeferredAllocator
 	daemon *daemon
 }
 
 // Reassert has this node report to a recovery. It cannot before DanmEps are gone that
 // an older state brought back, so these are looked for at once.
-func (m moves) Reassert(key claims.Key) {
-	m.Addresses.Reassert(key)
+func (m recoveryTrigger) Reassert(key claims.Key) {
+	m.DeferredAllocator.Reassert(key)
 	select {
-	case m.daemon.recovery <- struct{}{}:
+	case m.daemon.recoveryStarted <- struct{}{}:
 	default: // a look is due already
 	}
 }

@@ -35,7 +35,7 @@ func TestSettleLooksAgainAfterLateWrites(t *testing.T) {
 			defer mu.Unlock()
 			return slices.Clone(calls)
 		}
-		go settleNowAndThen(ctx,
+		go collectAddresses(ctx,
 			func(context.Context) error { note("reread"); return nil },
 			func(context.Context) error {
 				note("settle")
@@ -44,12 +44,12 @@ func TestSettleLooksAgainAfterLateWrites(t *testing.T) {
 				}
 				return nil
 			})
-		time.Sleep(lateWrites + time.Minute)
+		time.Sleep(inFlightWriteTimeout + time.Minute)
 		want := []string{"settle 0s", "settle 0s", "reread 2m0s", "settle 2m0s"}
 		if diff := cmp.Diff(want, made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
-		time.Sleep(2 * settleEvery)
+		time.Sleep(2 * addressGCInterval)
 		if len(made()) <= len(want) {
 			t.Error("nobody looks again after what an interface had")
 		}
@@ -59,7 +59,7 @@ func TestSettleLooksAgainAfterLateWrites(t *testing.T) {
 
 func TestZeroOfAFlagIsNone(t *testing.T) {
 	t.Parallel()
-	if orNone(0) != -1 || orNone(7) != 7 || orNone(time.Duration(0)) >= 0 {
+	if zeroToDisabled(0) != -1 || zeroToDisabled(7) != 7 || zeroToDisabled(time.Duration(0)) >= 0 {
 		t.Error("0 on the command line must not become the default")
 	}
 }

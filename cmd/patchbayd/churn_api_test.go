@@ -127,8 +127,8 @@ func (c *churn) kill(ctx context.Context, random *rand.Rand, d *program) (daemon
 		daemons++
 		if random.IntN(4) == 0 {
 			if err := errors.Join(
-				c.env.Plane.Kill(context.WithoutCancel(ctx), controlplane.APIServer),
-				c.env.Plane.StartPart(context.WithoutCancel(ctx), controlplane.APIServer),
+				c.env.ControlPlane.Kill(context.WithoutCancel(ctx), controlplane.APIServer),
+				c.env.ControlPlane.StartPart(context.WithoutCancel(ctx), controlplane.APIServer),
 			); err != nil {
 				c.t.Error(err)
 			}
@@ -144,7 +144,7 @@ func TestChurnUnderKills(t *testing.T) {
 	const workers, pods = 8, 6
 	env := apitest.New(t)
 	n := newNode(t, env)
-	keeping(n)
+	enableWarmPool(n)
 	c := &churn{node: n, namespace: env.Namespace(t), registry: registry{owner: map[string]string{}}}
 	c.nets = [2]*v1.ClusterNetwork{n.network("10.40.0.0/24"), n.network("10.41.0.0/28")}
 	d := n.program()
@@ -172,7 +172,7 @@ func TestChurnUnderKills(t *testing.T) {
 	// A daemon that is ended leaves the releases that it has not written to the next one.
 	for {
 		n.awaitReady()
-		n.idle()
+		n.awaitNoPendingWrites()
 		d.end()
 		if len(c.records(t)) == 0 || ctx.Err() != nil {
 			break
@@ -180,13 +180,13 @@ func TestChurnUnderKills(t *testing.T) {
 		d.start()
 	}
 	for _, cn := range c.nets {
-		n.unused(cn)
+		n.awaitUnused(cn)
 	}
 	c.leftovers(t)
 }
 
-// idle waits until the daemon has written all that it knows of.
-func (n *node) idle() {
+// awaitNoPendingWrites waits until the daemon has written all that it knows of.
+func (n *node) awaitNoPendingWrites() {
 	n.t.Helper()
 	eventually(n.t, "the daemon to have written all", func(ctx context.Context) error {
 		pending, err := n.metric(ctx, "patchbay_publisher_pending")

@@ -43,29 +43,29 @@ type daemon struct {
 	journal  *journal.Journal
 	kernel   *kernel.Kernel
 	firewall *firewall.Firewall
-	// guard keeps Pods from sending in the name of others.
-	guard    *firewall.Guard
-	conn     *cluster.Connection
-	networks *cluster.Networks
-	nodes    *cluster.NodeNetworks
+	// sourceGuard keeps Pods from sending in the name of others.
+	sourceGuard *firewall.SourceGuard
+	conn        *cluster.Connection
+	networks    *cluster.NetworkCache
+	nodes       *cluster.NodeNetworks
 	// attachments are Multus' networks that ask for host links.
-	attachments *cluster.Attachments
-	own         *cluster.NodeState
-	vanished    *cluster.Vanished
-	pods        *cluster.Pods
-	addresses   *cluster.Addresses
-	holdings    *cluster.Holdings
-	publisher   *cluster.Publisher
-	validity    *cluster.Validity
-	drain       *cluster.Drain
+	attachments       *cluster.AttachmentCache
+	nodeState         *cluster.NodeState
+	danmEpWatcher     *cluster.DanmEpWatcher
+	pods              *cluster.Pods
+	addresses         *cluster.DeferredAllocator
+	usedNetworks      *cluster.NodeEntries
+	publisher         *cluster.Publisher
+	networkConditions *cluster.NetworkConditions
+	finalizers        *cluster.Finalizers
 
 	// The use cases.
 	watcher *netwatcher.Reconciler
 	service *attach.Service
 	server  *server.Server
 
-	// recovery says that a network recovers.
-	recovery chan struct{}
+	// recoveryStarted says that a network recovers.
+	recoveryStarted chan struct{}
 	// ready says that Pods can be attached.
 	ready atomic.Bool
 }
@@ -75,19 +75,19 @@ type daemon struct {
 func newDaemon(ctx context.Context, o *options) (*daemon, error) {
 	d := &daemon{
 		options: o, log: logr.FromContextOrDiscard(ctx),
-		metrics:   metrics.New(version.String()),
-		addresses: cluster.NewAddresses(),
-		recovery:  make(chan struct{}, 1),
-		holdings:  cluster.NewHoldings(o.node),
+		metrics:         metrics.New(version.String()),
+		addresses:       cluster.NewDeferredAllocator(),
+		recoveryStarted: make(chan struct{}, 1),
+		usedNetworks:    cluster.NewNodeEntries(o.node),
 	}
-	if err := errors.Join(d.openRim(ctx), d.wire(ctx)); err != nil {
+	if err := errors.Join(d.openDependencies(ctx), d.wire(ctx)); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
 
-// openRim opens what is outside: disk, kernel, API server.
-func (d *daemon) openRim(ctx context.Context) error {
+// openDependencies opens what is outside: disk, kernel, API server.
+func (d *daemon) openDependencies(ctx context.Context) error {
 	holder, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("read host name: %w", err)
@@ -95,15 +95,15 @@ func (d *daemon) openRim(ctx context.Context) error {
 	d.log.Info("Starting", "version", version.String(), "node", d.node)
 	options := journal.Options{Holder: holder, Wait: journal.DefaultWait}
 	if d.journal, err = journal.OpenContext(ctx, d.options.journal, options); err != nil {
-		return d.howToMend(err)
+		return d.withRepairSteps(err)
 	}
-	if err := kernel.UnlockSysctls(); err != nil {
+	if err := kernel.RemountSysctlsWritable(); err != nil {
 		return err
 	}
 	if d.kernel, err = kernel.Open(""); err != nil {
 		return err
 	}
-	if err := d.openFilters(); err != nil {
+	if err := d.openFirewall(); err != nil {
 		return err
 	}
 	if d.config, err = restConfig(d.kubeconfig); err != nil {
@@ -113,21 +113,21 @@ func (d *daemon) openRim(ctx context.Context) error {
 	return err
 }
 
-// openFilters opens what filters packets. The guard knows the Pods that are attached before
+// openFirewall opens what filters packets. The guard knows the Pods that are attached before
 // it guards a link. With a damaged journal no link is looked at, and its table stays as the
 // daemon before left it: this one stays for the DELs.
-func (d *daemon) openFilters() (err error) {
+func (d *daemon) openFirewall() (err error) {
 	if d.firewall, err = firewall.Open(""); err != nil {
 		return err
 	}
-	if d.guard, err = firewall.OpenGuard(""); err != nil {
+	if d.sourceGuard, err = firewall.OpenSourceGuard(""); err != nil {
 		return err
 	}
 	records, err := d.journal.List()
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return fmt.Errorf("list attached Pods: %w", err)
 	}
-	d.guard.Load(slave.RecordedSources(records))
+	d.sourceGuard.Restore(slave.RecordedSources(records))
 	return nil
 }
 
@@ -139,9 +139,9 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
 
-// howToMend adds to an error of a damaged journal what to do. Only a node without Pods
+// withRepairSteps adds to an error of a damaged journal what to do. Only a node without Pods
 // can do without its records.
-func (d *daemon) howToMend(err error) error {
+func (d *daemon) withRepairSteps(err error) error {
 	if !errors.Is(err, journal.ErrCorrupt) {
 		return err
 	}
@@ -165,19 +165,19 @@ func (d *daemon) wire(ctx context.Context) error {
 
 // wireCluster makes what watches and writes the API server's objects.
 func (d *daemon) wireCluster(ctx context.Context) (err error) {
-	d.validity = cluster.NewValidity(d.conn.Direct)
-	d.drain = cluster.NewDrain(d.conn.Cache, d.addresses)
-	d.networks = cluster.NewNetworks(d.conn, d.log, cluster.NetworksOptions{
-		Changed: d.networkChanged, Moves: moves{d.addresses, d}, Read: d.networkRead,
+	d.networkConditions = cluster.NewNetworkConditions(d.conn.Direct)
+	d.finalizers = cluster.NewFinalizers(d.conn.Cache, d.addresses)
+	d.networks = cluster.NewNetworkCache(d.conn, d.log, cluster.NetworkCacheOptions{
+		OnChange: d.networkChanged, Observer: recoveryTrigger{d.addresses, d}, OnRead: d.networkRead,
 	})
-	if d.own, err = cluster.WatchNode(ctx, d.conn); err != nil {
+	if d.nodeState, err = cluster.WatchNode(ctx, d.conn); err != nil {
 		return err
 	}
 	d.publisher = cluster.NewPublisher(cluster.PublisherConfig{
-		Client: d.conn.Direct, Records: d.journal, Coverage: d.addresses, Recovery: d.addresses, Host: d.own.Host,
+		Client: d.conn.Direct, Records: d.journal, Coverage: d.addresses, Recovery: d.addresses, Node: d.nodeState.Identity,
 	})
-	d.vanished, err = cluster.WatchEndpoints(ctx, d.conn, cluster.VanishedOptions{
-		Records: d.journal.List, Recheck: d.publisher.Recheck, NodeGone: d.own.Gone,
+	d.danmEpWatcher, err = cluster.WatchDanmEps(ctx, d.conn, cluster.DanmEpWatcherOptions{
+		Records: d.journal.List, Recheck: d.publisher.Recheck, NodeGone: d.nodeState.Gone,
 	})
 	if err != nil {
 		return err
@@ -189,21 +189,21 @@ func (d *daemon) wireCluster(ctx context.Context) (err error) {
 // networkChanged tells those who act on networks.
 func (d *daemon) networkChanged(ref network.Ref) {
 	d.watcher.Trigger()
-	d.drain.Look(ref)
+	d.finalizers.Enqueue(ref)
 }
 
 // networkRead tells those who look into objects.
 func (d *daemon) networkRead(obj client.Object, net *network.Network, err error) {
-	d.holdings.Look(obj, net, err)
-	if key, ok := cluster.Recovering(obj); ok {
-		moves{d.addresses, d}.Reassert(key)
+	d.usedNetworks.Observe(obj, net, err)
+	if key, ok := cluster.RecoveringNetwork(obj); ok {
+		recoveryTrigger{d.addresses, d}.Reassert(key)
 	}
-	d.validity.Look(obj, net, err)
+	d.networkConditions.Observe(obj, net, err)
 }
 
 // wireLinks makes what keeps the host's links.
 func (d *daemon) wireLinks(ctx context.Context) error {
-	release, err := kernel.Release()
+	release, err := kernel.OSRelease()
 	if err != nil {
 		return err
 	}
@@ -211,11 +211,11 @@ func (d *daemon) wireLinks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.attachments = cluster.NewAttachments(d.conn, func() { d.watcher.Trigger() })
+	d.attachments = cluster.NewAttachmentCache(d.conn, func() { d.watcher.Trigger() })
 	d.watcher = netwatcher.New(netwatcher.Config{
-		Node: d.node, Version: version.String(), KernelVersion: release, Ranges: d.vtepRanges, Log: d.log.WithName("netwatcher"),
-		Kernel: d.kernel, Firewall: d.firewall, Sources: d.guard, Cluster: &cluster.HostLinks{Models: d.networks, Attachments: d.attachments, Nodes: d.nodes}, Pods: podLinks{d.journal},
-		Observer: linkObserver{d.metrics.Links(), func(n netwatcher.News) { events.News(ctx, d.nodes, n) }},
+		Node: d.node, Version: version.String(), KernelVersion: release, VTEPRanges: d.vtepRanges, Log: d.log.WithName("netwatcher"),
+		Kernel: d.kernel, Firewall: d.firewall, SourceGuard: d.sourceGuard, KubeClient: &cluster.HostLinks{NetworkCache: d.networks, Attachments: d.attachments, Nodes: d.nodes}, Pods: podLinks{d.journal},
+		Observer: linkObserver{d.metrics.RegisterLinks(), func(n netwatcher.LinkEvent) { events.ReportLinkEvent(ctx, d.nodes, n) }},
 	})
 	return nil
 }
@@ -232,44 +232,44 @@ func (d *daemon) wireService(ctx context.Context) error {
 	}
 	d.pods = lookup.Pods
 	d.service = attach.New(attach.Config{
-		BootID: boot, Cluster: lookup, Addresses: d.addresses, Journal: linkJournal{d.journal, d.watcher.Released},
-		HostLinks: d.watcher, Namespaces: d.kernel, Publisher: d.publisher,
-		Prober: d.metrics.Prober(d.kernel),
+		BootID: boot, KubeClient: lookup, Addresses: d.addresses, Journal: linkJournal{d.journal, d.watcher.PodDetached},
+		HostLinks: d.watcher, NetworkNamespaces: d.kernel, Publisher: d.publisher,
+		Prober: d.metrics.InstrumentProber(d.kernel),
 		Backends: map[string]attach.Backend{
-			v1.TypeIPVLAN:  d.metrics.Backend(v1.TypeIPVLAN, ipvlan.New(d.kernel, d.guard)),
-			v1.TypeMACVLAN: d.metrics.Backend(v1.TypeMACVLAN, macvlan.New(d.kernel, d.guard)),
+			v1.TypeIPVLAN:  d.metrics.InstrumentBackend(v1.TypeIPVLAN, ipvlan.New(d.kernel, d.sourceGuard)),
+			v1.TypeMACVLAN: d.metrics.InstrumentBackend(v1.TypeMACVLAN, macvlan.New(d.kernel, d.sourceGuard)),
 		},
-		Delegate: d.metrics.Backend("delegate", delegate.New(delegate.Options{HostRoot: d.hostRoot})),
+		Delegate: d.metrics.InstrumentBackend("delegate", delegate.New(delegate.Options{HostRoot: d.hostRoot})),
 	})
 	d.server = server.New(server.Config{
-		Socket: d.socket, Pending: d.pending, Handler: d.service,
-		Log: d.log.WithName("server"), Observe: d.metrics.Request,
+		Socket: d.socket, PendingDir: d.pending, Handler: d.service,
+		Log: d.log.WithName("server"), Observe: d.metrics.ObserveRequest,
 	})
 	return nil
 }
 
 // wireMetrics says how the daemon stands to whoever looks.
 func (d *daemon) wireMetrics() {
-	d.metrics.Gauge("patchbay_publisher_pending", "Sandboxes whose DanmEps or addresses wait to be written.",
+	d.metrics.RegisterGauge("patchbay_publisher_pending", "Sandboxes whose DanmEps or addresses wait to be written.",
 		func() float64 { return float64(d.publisher.Pending()) })
-	d.metrics.Gauge("patchbay_networks", "Valid networks in the cluster.",
+	d.metrics.RegisterGauge("patchbay_networks", "Valid networks in the cluster.",
 		func() float64 { return float64(len(d.networks.List())) })
-	d.metrics.Gauge("patchbay_holds_usable", "1 while addresses that are kept ready may be handed out: the Node was there in the last 10 minutes.",
+	d.metrics.RegisterGauge("patchbay_holds_usable", "1 while addresses that are kept ready may be handed out: the Node was there in the last 10 minutes.",
 		func() float64 {
-			if d.own.Usable() {
+			if d.nodeState.WarmPoolUsable() {
 				return 1
 			}
 			return 0
 		})
-	d.metrics.Gauge("patchbay_journal_damaged", "1 while no Pod can be attached because records of the journal are damaged or missing.",
+	d.metrics.RegisterGauge("patchbay_journal_damaged", "1 while no Pod can be attached because records of the journal are damaged or missing.",
 		func() float64 {
 			if errors.Is(d.addresses.Err(), journal.ErrCorrupt) {
 				return 1
 			}
 			return 0
 		})
-	d.metrics.Addresses(d.addresses.Stats)
-	d.metrics.Dropped(d.firewall.Dropped, firewall.Received, firewall.Forwarded)
+	d.metrics.RegisterAddresses(d.addresses.Stats)
+	d.metrics.RegisterDroppedPackets(d.firewall.Dropped, firewall.CounterReceived, firewall.CounterForwarded)
 }
 
 // close gives the locks back.
@@ -282,8 +282,8 @@ func (d *daemon) close() error {
 	if d.firewall != nil {
 		errs = append(errs, d.firewall.Close())
 	}
-	if d.guard != nil {
-		errs = append(errs, d.guard.Close())
+	if d.sourceGuard != nil {
+		errs = append(errs, d.sourceGuard.Close())
 	}
 	if d.journal != nil {
 		errs = append(errs, d.journal.Close())

@@ -68,7 +68,7 @@ func TestPodIsAttachedAndDetached(t *testing.T) {
 	if got := p.eth0(t); !strings.Contains(got, "does not exist") {
 		t.Errorf("eth0 after DEL: %s", got)
 	}
-	n.unused(cn)
+	n.awaitUnused(cn)
 }
 
 func TestRefusalsLeaveNothingAndSayWhy(t *testing.T) {
@@ -120,7 +120,7 @@ func TestRefusalsLeaveNothingAndSayWhy(t *testing.T) {
 			if got := p.eth0(t); !strings.Contains(got, "does not exist") {
 				t.Errorf("%s: eth0 stayed: %s", tc.reason, got)
 			}
-			n.unused(cn)
+			n.awaitUnused(cn)
 		})
 	}
 }
@@ -148,14 +148,14 @@ func TestDaemonRestarts(t *testing.T) {
 	if _, err := n.call("DEL", p); err != nil {
 		t.Fatal(err)
 	}
-	n.unused(cn)
+	n.awaitUnused(cn)
 	if _, err := n.call("ADD", other); err != nil {
 		t.Errorf("the address is free again, and refused: %v", err)
 	}
 	if _, err := n.call("DEL", other); err != nil {
 		t.Fatal(err)
 	}
-	n.unused(cn)
+	n.awaitUnused(cn)
 }
 
 // With the API server away a starting daemon serves DELs; what they free is
@@ -171,7 +171,7 @@ func TestDaemonStartsWithoutTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
-	if err := env.Plane.Kill(t.Context(), controlplane.APIServer); err != nil {
+	if err := env.ControlPlane.Kill(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	stop = n.start()
@@ -187,11 +187,11 @@ func TestDaemonStartsWithoutTheAPIServer(t *testing.T) {
 	}
 	stop() // is no error, although nobody says whether the DaemonSet is there
 	n.start()
-	if err := env.Plane.StartPart(t.Context(), controlplane.APIServer); err != nil {
+	if err := env.ControlPlane.StartPart(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	n.awaitReady()
-	n.unused(cn)
+	n.awaitUnused(cn)
 }
 
 // The controller, which is not here, ends the deletion of a network that no node uses.
@@ -223,7 +223,7 @@ func TestDeletedNetworkIsGivenBack(t *testing.T) {
 	if _, err := n.call("DEL", p); err != nil {
 		t.Fatal(err)
 	}
-	n.unused(cn)
+	n.awaitUnused(cn)
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(cn), cn); err != nil || !slices.Contains(cn.Finalizers, v1.InUseFinalizer) {
 		t.Errorf("a node let the network go: finalizers %v (error: %v)", cn.Finalizers, err)
 	}

@@ -25,7 +25,7 @@ import (
 func TestDamagedJournalRefusesPods(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "journal.db")
-	spoil(t, path, "sandbox\x00eth0")
+	corruptRecord(t, path, "sandbox\x00eth0")
 	j, err := journal.Open(path, journal.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -33,19 +33,19 @@ func TestDamagedJournalRefusesPods(t *testing.T) {
 	t.Cleanup(func() { _ = j.Close() })
 	d := &daemon{
 		options: &options{journal: path}, log: logr.Discard(), journal: j,
-		metrics: metrics.New("v1"), addresses: cluster.NewAddresses(),
+		metrics: metrics.New("v1"), addresses: cluster.NewDeferredAllocator(),
 	}
-	if err := d.openFilters(); err != nil {
+	if err := d.openFirewall(); err != nil {
 		t.Fatalf("the daemon does not start: %v", err)
 	}
-	t.Cleanup(func() { _ = errors.Join(d.firewall.Close(), d.guard.Close()) })
-	opened, err := d.openAddresses(t.Context())
+	t.Cleanup(func() { _ = errors.Join(d.firewall.Close(), d.sourceGuard.Close()) })
+	opened, err := d.openAllocator(t.Context())
 	if err != nil || opened {
 		t.Fatalf("the daemon ends with %v, or goes on without a record", err)
 	}
-	_, _, claim := d.addresses.Claim(t.Context(), &network.Network{}, attach.Want{Dynamic: true}, attach.Want{})
+	_, _, claim := d.addresses.Claim(t.Context(), &network.Network{}, attach.AddressRequest{Dynamic: true}, attach.AddressRequest{})
 	w := httptest.NewRecorder()
-	d.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	d.healthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 	if w.Code != http.StatusServiceUnavailable || claim == nil {
 		t.Fatalf("readyz answers %d, a claim %v", w.Code, claim)
 	}
@@ -56,8 +56,8 @@ func TestDamagedJournalRefusesPods(t *testing.T) {
 	}
 }
 
-// spoil makes a journal with a record of garbage.
-func spoil(t *testing.T, path, key string) {
+// corruptRecord makes a journal with a record of garbage.
+func corruptRecord(t *testing.T, path, key string) {
 	t.Helper()
 	j, err := journal.Open(path, journal.Options{})
 	if err != nil {

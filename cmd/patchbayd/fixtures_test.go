@@ -138,8 +138,8 @@ func (n *node) used(ctx context.Context, cn *v1.ClusterNetwork) string {
 		cn.Name, len(eps.Items), got.Status.Allocated, held.Held, held.V4)
 }
 
-// unused waits until nothing of a network is left.
-func (n *node) unused(cn *v1.ClusterNetwork) {
+// awaitUnused waits until nothing of a network is left.
+func (n *node) awaitUnused(cn *v1.ClusterNetwork) {
 	n.t.Helper()
 	eventually(n.t, "the network to be unused", func(ctx context.Context) error {
 		if got := n.used(ctx, cn); got != "unused" {

@@ -53,12 +53,12 @@ func (n *node) newGate() *gate {
 	close(g.open)
 	server := httptest.NewServer(g)
 	n.t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	n.reach(server.URL)
+	n.useServer(server.URL)
 	return g
 }
 
-// reach writes a kubeconfig for another address, whose other end has the credentials.
-func (n *node) reach(address string) {
+// useServer writes a kubeconfig for another address, whose other end has the credentials.
+func (n *node) useServer(address string) {
 	n.t.Helper()
 	cfg, err := clientcmd.LoadFromFile(n.path("kubeconfig"))
 	if err != nil {

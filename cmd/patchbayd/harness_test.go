@@ -77,7 +77,7 @@ func newNode(tb testing.TB, env *apitest.Env) *node {
 // writeKubeconfig lets the daemon act as its service account on this node.
 func (n *node) writeKubeconfig() {
 	n.t.Helper()
-	cfg, err := clientcmd.LoadFromFile(n.env.Plane.AdminKubeconfig())
+	cfg, err := clientcmd.LoadFromFile(n.env.ControlPlane.AdminKubeconfig())
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -138,8 +138,8 @@ func (n *node) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.lastWrites = n.lastWrites
-	return serve(ctx, o, n.t.Output())
+	o.releaseTimeout = n.lastWrites
+	return runDaemon(ctx, o, n.t.Output())
 }
 
 // awaitReady waits until /readyz says so.

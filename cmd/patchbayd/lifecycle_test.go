@@ -19,10 +19,10 @@ import (
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	d := &daemon{metrics: metrics.New("v1"), addresses: cluster.NewAddresses()}
+	d := &daemon{metrics: metrics.New("v1"), addresses: cluster.NewDeferredAllocator()}
 	get := func(path string) int {
 		w := httptest.NewRecorder()
-		d.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		d.healthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		return w.Code
 	}
 	expect := func(when string, want map[string]int) {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// liveFor is how long one reading of the node's interfaces serves. At its start the
+// liveAddressesTTL is how long one reading of the node's interfaces serves. At its start the
 // daemon asks for each of its networks, and each reading enters every sandbox. What
 // is asked about are interfaces of former lives, which can only go: an older reading
 // spares an address for longer than it has to, and never gives one away.
-const liveFor = 10 * time.Second
+const liveAddressesTTL = 10 * time.Second
 
 // liveAddresses shares readings of the addresses on this node's interfaces.
 type liveAddresses struct {
@@ -29,7 +29,7 @@ type liveAddresses struct {
 func (l *liveAddresses) get(ctx context.Context) (map[netip.Addr]bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last != nil && time.Since(l.at) < liveFor {
+	if l.last != nil && time.Since(l.at) < liveAddressesTTL {
 		return l.last, nil
 	}
 	at := time.Now()

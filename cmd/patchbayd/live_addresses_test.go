@@ -35,9 +35,9 @@ func TestLiveAddressesAreReadOnceForMany(t *testing.T) {
 		if readings != 2 {
 			t.Errorf("%d readings, want one that failed and one for all", readings)
 		}
-		time.Sleep(liveFor)
+		time.Sleep(liveAddressesTTL)
 		if _, err := l.get(t.Context()); err != nil || readings != 3 {
-			t.Errorf("%d readings, %v, want another one after %s", readings, err, liveFor)
+			t.Errorf("%d readings, %v, want another one after %s", readings, err, liveAddressesTTL)
 		}
 	})
 }

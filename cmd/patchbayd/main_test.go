@@ -24,7 +24,7 @@ const inside = "PATCHBAYD_TEST_INSIDE"
 // daemon changes links and sysctls, and Pods' namespaces are mounts.
 func TestMain(m *testing.M) {
 	if os.Getenv(inside) == "" {
-		os.Exit(again())
+		os.Exit(reexec())
 	}
 	if err := prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, "prepare namespaces:", err)
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	apitest.Main(m)
 }
 
-// again executes this binary in new namespaces and returns its exit code.
-func again() int {
+// reexec executes this binary in new namespaces and returns its exit code.
+func reexec() int {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), inside+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

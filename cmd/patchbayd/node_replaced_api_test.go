@@ -21,10 +21,10 @@ import (
 func TestDaemonEndsWithItsNode(t *testing.T) {
 	env := apitest.Start(t)
 	n, ns := newNode(t, env), env.Namespace(t)
-	keeping(n)
+	enableWarmPool(n)
 	cn := n.network("10.27.0.0/24")
 	ended := make(chan error, 1)
-	go func() { ended <- run(context.WithoutCancel(t.Context()), n.args, t.Output()) }()
+	go func() { ended <- runCommand(context.WithoutCancel(t.Context()), n.args, t.Output()) }()
 	n.awaitReady()
 	p := n.pod(ns, asks(cn, "dynamic"))
 	result, err := n.call("ADD", p)
@@ -59,7 +59,7 @@ func TestDaemonEndsWithItsNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.endpoints(cn, 0)
-	n.idle() // the address is freed after its DanmEp
+	n.awaitNoPendingWrites() // the address is freed after its DanmEp
 	stop()
-	n.unused(cn)
+	n.awaitUnused(cn)
 }

@@ -27,18 +27,18 @@ type options struct {
 	hostRoot                 string
 	cniBin, cniConf, plugin  string
 	cniVersion, namingScheme string
-	http                     string
-	scrapes                  securemetrics.Options
-	vtepRanges               netwatcher.Ranges
-	hold                     int
-	cool                     time.Duration
-	lastWrites               time.Duration
+	healthAddress            string
+	secureMetrics            securemetrics.Options
+	vtepRanges               netwatcher.VTEPRanges
+	warmPoolLimit            int
+	cooldown                 time.Duration
+	releaseTimeout           time.Duration
 	install, debug, version  bool
 }
 
 // parseOptions reads the flags; the message of a wrong one goes to stderr.
 func parseOptions(args []string, stderr io.Writer) (*options, error) {
-	o := &options{lastWrites: giveBackPatience, vtepRanges: netwatcher.Ranges{}}
+	o := &options{releaseTimeout: defaultReleaseTimeout, vtepRanges: netwatcher.VTEPRanges{}}
 	f := flag.NewFlagSet("patchbayd", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.node, "node-name", os.Getenv("NODE_NAME"), "name of this Node `object` (environment NODE_NAME)")
@@ -46,7 +46,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the daemon's own DaemonSet (environment POD_NAMESPACE)")
 	f.StringVar(&o.daemonSet, "daemonset", "patchbayd", "`name` of the daemon's own DaemonSet: when it is deleted, the plugin is uninstalled")
 	f.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket `path` for the plugin")
-	f.StringVar(&o.pending, "pending", wire.DefaultPending, "`folder` where the plugin leaves DELs while no daemon is there")
+	f.StringVar(&o.pending, "pending", wire.DefaultPendingDir, "`folder` where the plugin leaves DELs while no daemon is there")
 	f.StringVar(&o.journal, "journal", journal.DefaultPath, "journal `file`")
 	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` where the node's root file system is: other CNI plugins run in it")
 	f.StringVar(&o.cniBin, "cni-bin-dir", "/opt/cni/bin", "`folder` that the plugin is installed to")
@@ -54,11 +54,11 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.plugin, "plugin", "/patchbay", "`file` of the plugin to install")
 	f.StringVar(&o.cniVersion, "cni-version", install.DefaultCNIVersion, "`version` of CNI in the configuration")
 	f.StringVar(&o.namingScheme, "naming-scheme", "", "how interfaces are named: empty, or legacy as DANM has it")
-	f.StringVar(&o.http, "http-address", "127.0.0.1:9640", "`address` for /healthz and /readyz")
-	o.scrapes.AddFlags(f)
+	f.StringVar(&o.healthAddress, "http-address", "127.0.0.1:9640", "`address` for /healthz and /readyz")
+	o.secureMetrics.AddFlags(f)
 	f.Func("vtep-ranges", "`NIC=CIDR[,CIDR...]` where other nodes' VTEPs on a NIC are; may be repeated. On a NIC without, they are in the subnets that this node has there", o.addVTEPRanges)
-	f.IntVar(&o.hold, "hold", 64, "most `addresses` that this node keeps ready per network and family: 0 for none, so that each Pod costs a write")
-	f.DurationVar(&o.cool, "cool", 10*time.Second, "`time` that a dynamic address rests after a Pod had it, before this node uses it again or gives it back")
+	f.IntVar(&o.warmPoolLimit, "hold", 64, "most `addresses` that this node keeps ready per network and family: 0 for none, so that each Pod costs a write")
+	f.DurationVar(&o.cooldown, "cool", 10*time.Second, "`time` that a dynamic address rests after a Pod had it, before this node uses it again or gives it back")
 	f.BoolVar(&o.install, "install", true, "install the plugin and its configuration once the daemon is ready")
 	f.BoolVar(&o.debug, "debug", false, "log more")
 	f.BoolVar(&o.version, "version", false, "print the version")
@@ -71,8 +71,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	if o.node == "" && !o.version {
 		return nil, errors.New("flag --node-name: give the name of this Node object (environment NODE_NAME)")
 	}
-	if o.hold < 0 || o.cool < 0 {
-		return nil, fmt.Errorf("flags --hold=%d and --cool=%s: neither may be negative", o.hold, o.cool)
+	if o.warmPoolLimit < 0 || o.cooldown < 0 {
+		return nil, fmt.Errorf("flags --hold=%d and --cool=%s: neither may be negative", o.warmPoolLimit, o.cooldown)
 	}
 	return o, nil
 }

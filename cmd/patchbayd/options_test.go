@@ -60,7 +60,7 @@ func TestRunWithoutANode(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := run(t.Context(), tc.args, &out); err != nil {
+			if err := runCommand(t.Context(), tc.args, &out); err != nil {
 				t.Errorf("%s: %v", tc.reason, err)
 			}
 			if !strings.Contains(out.String(), tc.want) {

@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-cni/patchbay/version"
 )
 
-// run is the daemon from its arguments to its end; logs go to stderr.
-func run(ctx context.Context, args []string, stderr io.Writer) error {
+// runCommand is the daemon from its arguments to its end; logs go to stderr.
+func runCommand(ctx context.Context, args []string, stderr io.Writer) error {
 	o, err := parseOptions(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -26,22 +26,22 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		_, err := fmt.Fprintln(stderr, version.String())
 		return err
 	}
-	return serve(ctx, o, stderr)
+	return runDaemon(ctx, o, stderr)
 }
 
-// serve is the daemon from its options to its end.
-func serve(ctx context.Context, o *options, stderr io.Writer) error {
-	ctx, flush := logging.Into(ctx, o.debug, stderr)
+// runDaemon is the daemon from its options to its end.
+func runDaemon(ctx context.Context, o *options, stderr io.Writer) error {
+	ctx, flush := logging.NewContext(ctx, o.debug, stderr)
 	defer flush()
 	d, err := newDaemon(ctx, o)
 	if err != nil {
-		return orderly(ctx, err)
+		return ignoreCancellation(ctx, err)
 	}
 	return errors.Join(d.run(ctx), d.close())
 }
 
-// orderly is err, unless that is only what ctx ended: to end when told to is no error.
-func orderly(ctx context.Context, err error) error {
+// ignoreCancellation is err, unless that is only what ctx ended: to end when told to is no error.
+func ignoreCancellation(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
 	}

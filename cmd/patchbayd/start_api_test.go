@@ -53,7 +53,7 @@ func (n *node) startUntil(t *testing.T, g *gate, requests int64) (ready bool, er
 		end()
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, n.args, t.Output()) }()
+	go func() { ended <- runCommand(ctx, n.args, t.Output()) }()
 	for {
 		select {
 		case err := <-ended:
@@ -88,7 +88,7 @@ func TestEndWhileTheJournalIsLocked(t *testing.T) {
 	defer func() { _ = j.Close() }()
 	ctx, end := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, end)
-	if err := run(ctx, n.args, t.Output()); err != nil {
+	if err := runCommand(ctx, n.args, t.Output()); err != nil {
 		t.Errorf("the daemon ended with: %v", err)
 	}
 }

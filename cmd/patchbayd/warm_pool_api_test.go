@@ -24,11 +24,11 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// keeping are the flags of a daemon that keeps addresses ready.
-func keeping(n *node) { n.args = append(n.args, "--hold=64", "--cool=1s") }
+// enableWarmPool are the flags of a daemon that keeps addresses ready.
+func enableWarmPool(n *node) { n.args = append(n.args, "--hold=64", "--cool=1s") }
 
-// warm waits until addresses are ready.
-func (n *node) warm() {
+// fillWarmPool waits until addresses are ready.
+func (n *node) fillWarmPool() {
 	n.t.Helper()
 	eventually(n.t, "addresses to be ready", func(ctx context.Context) error {
 		held, err := n.metric(ctx, "patchbay_addresses_held")
@@ -69,7 +69,7 @@ func (n *node) listEndpoints(ctx context.Context, cn *v1.ClusterNetwork, want in
 func TestWarmAddWritesNothingBeforeItsAnswer(t *testing.T) {
 	env := apitest.Start(t)
 	n, ns := newNode(t, env), env.Namespace(t)
-	keeping(n)
+	enableWarmPool(n)
 	g := n.newGate()
 	cn := n.network("10.25.0.0/24")
 	stop := n.start()
@@ -78,7 +78,7 @@ func TestWarmAddWritesNothingBeforeItsAnswer(t *testing.T) {
 	if _, err := n.call("ADD", first); err != nil {
 		t.Fatal(err)
 	}
-	n.warm()
+	n.fillWarmPool()
 	n.endpoints(cn, 1)
 	n.expectMetric(t, `patchbay_claims_total{source="hold"}`, 0)
 
@@ -110,9 +110,9 @@ func TestWarmAddWritesNothingBeforeItsAnswer(t *testing.T) {
 		}
 	}
 	n.endpoints(cn, 0)
-	n.idle() // the address is freed after its DanmEp
+	n.awaitNoPendingWrites() // the address is freed after its DanmEp
 	stop()
-	n.unused(cn)
+	n.awaitUnused(cn)
 }
 
 // A daemon that cannot give back what it kept ends in time all the same. Its next life
@@ -120,8 +120,8 @@ func TestWarmAddWritesNothingBeforeItsAnswer(t *testing.T) {
 func TestEndIsBoundedWithoutTheAPIServer(t *testing.T) {
 	env := apitest.Start(t)
 	n, ns := newNode(t, env), env.Namespace(t)
-	n.lastWrites = giveBackPatience
-	keeping(n)
+	n.lastWrites = defaultReleaseTimeout
+	enableWarmPool(n)
 	g := n.newGate()
 	cn := n.network("10.31.0.0/24")
 	stop := n.start()
@@ -130,7 +130,7 @@ func TestEndIsBoundedWithoutTheAPIServer(t *testing.T) {
 	if _, err := n.call("ADD", p); err != nil {
 		t.Fatal(err)
 	}
-	n.warm()
+	n.fillWarmPool()
 	n.endpoints(cn, 1)
 	reopen := g.shut()
 	t.Cleanup(reopen)
@@ -150,9 +150,9 @@ func TestEndIsBoundedWithoutTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.endpoints(cn, 0)
-	n.idle() // the address is freed after its DanmEp
+	n.awaitNoPendingWrites() // the address is freed after its DanmEp
 	stop()
-	n.unused(cn)
+	n.awaitUnused(cn)
 }
 
 // A DanmEp that was torn away comes back with its address, which nobody else gets
@@ -203,7 +203,7 @@ func TestTornEndpointKeepsItsAddress(t *testing.T) {
 			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
 				return err
 			}
-			metav1.SetMetaDataAnnotation(&cn.ObjectMeta, v1.RecoveringAnnotation, cn.Status.IPAM.Recovering.Since.String())
+			metav1.SetMetaDataAnnotation(&cn.ObjectMeta, v1.RecoveringAnnotation, cn.Status.IPAM.Recovering.StartTime.String())
 			return errors.Join(env.Client.Update(ctx, cn), fmt.Errorf("awaited: %v", awaited))
 		}
 		return err
@@ -219,7 +219,7 @@ func TestTornEndpointKeepsItsAddress(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	n.unused(cn)
+	n.awaitUnused(cn)
 }
 
 // A node that has nothing of a network reports to its recovery all the same.
@@ -233,7 +233,7 @@ func TestIdleNodeReportsToARecovery(t *testing.T) {
 			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
 				return err
 			}
-			cn.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"another"}}}
+			cn.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.RecoveryStatus{StartTime: metav1.NowMicro(), ReportedNodes: []string{"another"}}}
 			return env.Client.Status().Update(ctx, cn)
 		})
 		eventually(t, "the network to be marked, as the controller does", func(ctx context.Context) error {
@@ -250,7 +250,7 @@ func TestIdleNodeReportsToARecovery(t *testing.T) {
 			if err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), cn); err != nil {
 				return err
 			}
-			if r := cn.Status.IPAM.Recovering; r == nil || !slices.Contains(r.Done, n.name) || !slices.Contains(r.Done, "another") {
+			if r := cn.Status.IPAM.Recovering; r == nil || !slices.Contains(r.ReportedNodes, n.name) || !slices.Contains(r.ReportedNodes, "another") {
 				return fmt.Errorf("recovering: %+v", r)
 			}
 			return nil

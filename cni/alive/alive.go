@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoTime says that the file holds no time of this boot.
-var ErrNoTime = errors.New("no heartbeat")
+// ErrNoHeartbeat says that the file holds no time of this boot.
+var ErrNoHeartbeat = errors.New("no heartbeat")
 
-// clock is CLOCK_BOOTTIME: the time of day jumps when a machine without a
+// bootTime is CLOCK_BOOTTIME: the time of day jumps when a machine without a
 // battery meets its time server, and a daemon that lives would look dead.
-func clock() (time.Duration, error) {
+func bootTime() (time.Duration, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		return 0, fmt.Errorf("read CLOCK_BOOTTIME: %w", err)
@@ -31,7 +31,7 @@ func clock() (time.Duration, error) {
 
 // Touch writes the present time. Readers see the old time or the new one.
 func Touch(path string) error {
-	now, err := clock()
+	now, err := bootTime()
 	if err != nil {
 		return err
 	}
@@ -54,14 +54,14 @@ func Age(path string) (time.Duration, error) {
 	}
 	then, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("read heartbeat %s: %w: %w", path, ErrNoTime, err)
+		return 0, fmt.Errorf("read heartbeat %s: %w: %w", path, ErrNoHeartbeat, err)
 	}
-	now, err := clock()
+	now, err := bootTime()
 	if err != nil {
 		return 0, err
 	}
 	if age := now - time.Duration(then); then > 0 && age >= 0 {
 		return age, nil
 	}
-	return 0, fmt.Errorf("read heartbeat %s: %w: %d is not a time since boot", path, ErrNoTime, then)
+	return 0, fmt.Errorf("read heartbeat %s: %w: %d is not a time since boot", path, ErrNoHeartbeat, then)
 }

@@ -54,7 +54,7 @@ func TestAgeOfNoHeartbeat(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if age, err := alive.Age(path); !errors.Is(err, alive.ErrNoTime) {
+			if age, err := alive.Age(path); !errors.Is(err, alive.ErrNoHeartbeat) {
 				t.Errorf("%s: Age: got %v, %v, want ErrNoTime", tc.reason, age, err)
 			}
 		})

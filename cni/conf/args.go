@@ -37,17 +37,17 @@ func ParseArgs(s string) (Args, error) {
 		}
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return Args{}, wire.Errorf(wire.CodeEnv, "CNI_ARGS: %q is not KEY=value", clip(pair))
+			return Args{}, wire.Errorf(wire.CodeEnv, "CNI_ARGS: %q is not KEY=value", truncate(pair))
 		}
 		if seen[key] {
-			return Args{}, wire.Errorf(wire.CodeEnv, "CNI_ARGS: %s is given twice", clip(key))
+			return Args{}, wire.Errorf(wire.CodeEnv, "CNI_ARGS: %s is given twice", truncate(key))
 		}
 		seen[key] = true
 		var err error
 		if key == "IgnoreUnknown" {
-			ignore, err = flag(value)
+			ignore, err = parseBool(value)
 		} else if field := a.field(key); field != nil {
-			*field, err = value, argument(key, value)
+			*field, err = value, checkArg(key, value)
 		} else {
 			unknown = append(unknown, key)
 		}
@@ -57,7 +57,7 @@ func ParseArgs(s string) (Args, error) {
 	}
 	if len(unknown) > 0 && !ignore {
 		return Args{}, wire.Errorf(wire.CodeEnv, "CNI_ARGS: unknown key %q; known are %s, and IgnoreUnknown=1 allows others",
-			clip(slices.Min(unknown)), strings.Join(argKeys(), ", "))
+			truncate(slices.Min(unknown)), strings.Join(argKeys(), ", "))
 	}
 	return a, nil
 }
@@ -76,19 +76,19 @@ func (a *Args) field(key string) *string {
 	return []*string{&a.PodNamespace, &a.PodName, &a.PodUID, &a.SandboxID}[i]
 }
 
-// argument holds the character set of Kubernetes' names and UIDs, which keeps
+// checkArg holds the character set of Kubernetes' names and UIDs, which keeps
 // path separators and control characters out of requests and logs.
-func argument(key, value string) error {
+func checkArg(key, value string) error {
 	if value == "" || ValidName(value) && len(value) <= maxArg {
 		return nil
 	}
-	return wire.Errorf(wire.CodeEnv, "CNI_ARGS: %s %q: at most %d letters, digits, '_', '.' or '-'", key, clip(value), maxArg)
+	return wire.Errorf(wire.CodeEnv, "CNI_ARGS: %s %q: at most %d letters, digits, '_', '.' or '-'", key, truncate(value), maxArg)
 }
 
-func flag(value string) (bool, error) {
+func parseBool(value string) (bool, error) {
 	on, err := strconv.ParseBool(value)
 	if err != nil {
-		return false, wire.Errorf(wire.CodeEnv, "CNI_ARGS: IgnoreUnknown %q is neither true nor false", clip(value))
+		return false, wire.Errorf(wire.CodeEnv, "CNI_ARGS: IgnoreUnknown %q is neither true nor false", truncate(value))
 	}
 	return on, nil
 }

@@ -75,10 +75,10 @@ type Attachment struct {
 	IfName string `json:"ifname"`
 }
 
-// Parse reads and checks a configuration and fills in the defaults.
-func Parse(data []byte) (*Config, error) {
+// ParseConfig reads and checks a configuration and fills in the defaults.
+func ParseConfig(data []byte) (*Config, error) {
 	c := &Config{}
-	if err := decode(data, c); err != nil {
+	if err := decodeConfig(data, c); err != nil {
 		return nil, err
 	}
 	c.CNIDir = cmp.Or(c.CNIDir, DefaultCNIDir)
@@ -91,20 +91,20 @@ func Parse(data []byte) (*Config, error) {
 	return c, nil
 }
 
-// reserved is the prefix of keys that the specification keeps for runtimes.
+// reservedPrefix is the prefix of keys that the specification keeps for runtimes.
 // One that we do not know comes from a newer runtime and is not a mistake.
-const reserved = "cni.dev/"
+const reservedPrefix = "cni.dev/"
 
-// decode fills c and refuses anything but one object with keys that it has.
-func decode(data []byte, c *Config) error {
+// decodeConfig fills c and refuses anything but one object with keys that it has.
+func decodeConfig(data []byte, c *Config) error {
 	var keys map[string]json.RawMessage
-	if err := one(data, &keys); err != nil {
+	if err := decodeSingle(data, &keys); err != nil {
 		return wire.Errorf(wire.CodeDecode, "decode network configuration: %w", err)
 	}
 	if keys == nil {
 		return wire.Errorf(wire.CodeDecode, "decode network configuration: null, want an object")
 	}
-	if err := known(keys); err != nil {
+	if err := checkKeys(keys); err != nil {
 		return err
 	}
 	err := json.Unmarshal(data, c)
@@ -117,8 +117,8 @@ func decode(data []byte, c *Config) error {
 	return nil
 }
 
-// one decodes data, which must hold one JSON document and no more.
-func one(data []byte, v any) error {
+// decodeSingle decodes data, which must hold one JSON document and no more.
+func decodeSingle(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if err := d.Decode(v); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -132,13 +132,13 @@ func one(data []byte, v any) error {
 	return nil
 }
 
-// known refuses the first key, in order, that Config does not have. Keys are
+// checkKeys refuses the first key, in order, that Config does not have. Keys are
 // compared exactly: encoding/json would take "CNIDIR" for cniDir.
-func known(keys map[string]json.RawMessage) error {
-	fields := fields()
+func checkKeys(keys map[string]json.RawMessage) error {
+	fields := configKeys()
 	var unknown []string
 	for key := range keys {
-		if !slices.Contains(fields, key) && !strings.HasPrefix(key, reserved) {
+		if !slices.Contains(fields, key) && !strings.HasPrefix(key, reservedPrefix) {
 			unknown = append(unknown, key)
 		}
 	}
@@ -147,11 +147,11 @@ func known(keys map[string]json.RawMessage) error {
 	}
 	first := slices.Min(unknown)
 	return wire.Errorf(wire.CodeField, "network configuration: unknown key %q with value %s; known are %s",
-		first, clip(string(keys[first])), strings.Join(fields, ", "))
+		first, truncate(string(keys[first])), strings.Join(fields, ", "))
 }
 
-// fields lists Config's keys, so that the list cannot fall behind the type.
-func fields() []string {
+// configKeys lists Config's keys, so that the list cannot fall behind the type.
+func configKeys() []string {
 	t := reflect.TypeFor[Config]()
 	names := make([]string, t.NumField())
 	for i := range names {
@@ -164,11 +164,11 @@ func fields() []string {
 func checkVersion(c *Config) error {
 	if c.CNIVersion == "" {
 		return wire.Errorf(wire.CodeVersion, "network configuration: cniVersion is missing; supported are %s",
-			strings.Join(Versions(), ", "))
+			strings.Join(SupportedVersions(), ", "))
 	}
-	if !slices.Contains(Versions(), c.CNIVersion) {
+	if !slices.Contains(SupportedVersions(), c.CNIVersion) {
 		return wire.Errorf(wire.CodeVersion, "network configuration: cniVersion %q is not supported; supported are %s",
-			clip(c.CNIVersion), strings.Join(Versions(), ", "))
+			truncate(c.CNIVersion), strings.Join(SupportedVersions(), ", "))
 	}
 	return nil
 }
@@ -179,10 +179,10 @@ func checkNames(c *Config) error {
 	if !ValidName(c.Name) {
 		return wire.Errorf(wire.CodeConfig,
 			"network configuration: name %q must start with a letter or digit and go on with these, '_', '.' or '-'",
-			clip(c.Name))
+			truncate(c.Name))
 	}
 	if c.Type != PluginType {
-		return wire.Errorf(wire.CodeConfig, "network configuration: type %q, want %q", clip(c.Type), PluginType)
+		return wire.Errorf(wire.CodeConfig, "network configuration: type %q, want %q", truncate(c.Type), PluginType)
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func checkNames(c *Config) error {
 func checkNaming(c *Config) error {
 	if c.NamingScheme != NamingIndexed && c.NamingScheme != NamingLegacy {
 		return wire.Errorf(wire.CodeConfig, "network configuration: namingScheme %q, want %q or %q",
-			clip(c.NamingScheme), NamingIndexed, NamingLegacy)
+			truncate(c.NamingScheme), NamingIndexed, NamingLegacy)
 	}
 	return nil
 }
@@ -205,37 +205,37 @@ func checkPaths(c *Config) error {
 	for _, p := range []struct{ key, path string }{{"cniDir", c.CNIDir}, {"socket", c.Socket}} {
 		if !filepath.IsAbs(p.path) || filepath.Clean(p.path) != p.path || strings.ContainsRune(p.path, 0) {
 			return wire.Errorf(wire.CodeConfig, "network configuration: %s %q must be an absolute path without .. or //",
-				p.key, clip(p.path))
+				p.key, truncate(p.path))
 		}
 	}
 	if len(c.Socket) > maxSocket {
 		return wire.Errorf(wire.CodeConfig, "network configuration: socket %q: %d bytes, at most %d fit a unix socket",
-			clip(c.Socket), len(c.Socket), maxSocket)
+			truncate(c.Socket), len(c.Socket), maxSocket)
 	}
 	return nil
 }
 
-// Versions returns the versions of the CNI specification that the plugin
+// SupportedVersions returns the versions of the CNI specification that the plugin
 // speaks, oldest first.
-func Versions() []string { return []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} }
+func SupportedVersions() []string { return []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} }
 
-// Latest is the newest of Versions.
-const Latest = "1.1.0"
+// LatestVersion is the newest of Versions.
+const LatestVersion = "1.1.0"
 
-// Knows reports whether a version of the specification has a command: CHECK came
+// HasCommand reports whether a version of the specification has a command: CHECK came
 // with 0.4.0, GC and STATUS with 1.1.0.
-func Knows(version, command string) bool {
+func HasCommand(version, command string) bool {
 	switch command {
 	case "CHECK":
 		return version != "0.3.1"
 	case "GC", "STATUS":
-		return version == Latest
+		return version == LatestVersion
 	}
 	return true
 }
 
-// clip shortens a value for a message.
-func clip(s string) string {
+// truncate shortens a value for a message.
+func truncate(s string) string {
 	const most = 80
 	if len(s) <= most {
 		return s

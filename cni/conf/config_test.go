@@ -88,7 +88,7 @@ func TestParse(t *testing.T) {
 			},
 		},
 	}
-	for _, v := range conf.Versions() {
+	for _, v := range conf.SupportedVersions() {
 		cases["Version"+v] = struct {
 			reason string
 			keys   map[string]any
@@ -100,7 +100,7 @@ func TestParse(t *testing.T) {
 			t.Parallel()
 			want := base
 			tc.want(&want)
-			got, err := conf.Parse(with(t, tc.keys))
+			got, err := conf.ParseConfig(with(t, tc.keys))
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
@@ -139,7 +139,7 @@ func TestParseRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := conf.Parse(with(t, tc.keys))
+			_, err := conf.ParseConfig(with(t, tc.keys))
 			if got := code(t, err); got != tc.code {
 				t.Fatalf("%s: got code %d (%v), want %d", tc.reason, got, err, tc.code)
 			}
@@ -155,7 +155,7 @@ func TestParseRefuses(t *testing.T) {
 func TestParseNoObject(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"", "{", "null", "[]", `"x"`, "{}{}", "{} x", "\x00"} {
-		_, err := conf.Parse([]byte(in))
+		_, err := conf.ParseConfig([]byte(in))
 		if got := code(t, err); got != wire.CodeDecode {
 			t.Errorf("Parse(%q): got code %d (%v), want %d", in, got, err, wire.CodeDecode)
 		}
@@ -166,7 +166,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"cniVersion":"1.1.0","name":"n","type":"patchbay","socket":"/run/x"}`))
 	f.Add([]byte(`{"cni.dev/valid-attachments":[{"containerID":1}]}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		c, err := conf.Parse(in)
+		c, err := conf.ParseConfig(in)
 		if code(t, err) == 0 && (c.Name == "" || strings.Contains(c.CNIDir, "..") && !strings.HasPrefix(c.CNIDir, "/")) {
 			t.Errorf("Parse(%q) accepted %+v", in, c)
 		}

@@ -18,29 +18,29 @@ const (
 	maxPath = 4096
 )
 
-// needs are the variables that a command requires (CNI 1.1, section 2). DEL does
+// requirements are the variables that a command requires (CNI 1.1, section 2). DEL does
 // without the namespace and the arguments: it works from the daemon's records.
-type needs struct{ container, netns, args bool }
+type requirements struct{ container, netns, args bool }
 
-func commandNeeds(command string) (needs, bool) {
+func requirementsOf(command string) (requirements, bool) {
 	switch command {
 	case "ADD", "CHECK":
-		return needs{container: true, netns: true, args: true}, true
+		return requirements{container: true, netns: true, args: true}, true
 	case "DEL":
-		return needs{container: true}, true
+		return requirements{container: true}, true
 	case "GC", "STATUS":
-		return needs{}, true
+		return requirements{}, true
 	}
-	return needs{}, false
+	return requirements{}, false
 }
 
-// Check holds the rules for the command of a request and the variables that it
+// ValidateRequest holds the rules for the command of a request and the variables that it
 // needs. The plugin and the daemon both apply it: the socket is root's, but not
 // only the plugin can open it.
-func Check(req *wire.Request) error {
-	n, ok := commandNeeds(req.Command)
+func ValidateRequest(req *wire.Request) error {
+	n, ok := requirementsOf(req.Command)
 	if !ok {
-		return wire.Errorf(wire.CodeEnv, "CNI_COMMAND: %q is not ADD, DEL, CHECK, GC, STATUS or VERSION", clip(req.Command))
+		return wire.Errorf(wire.CodeEnv, "CNI_COMMAND: %q is not ADD, DEL, CHECK, GC, STATUS or VERSION", truncate(req.Command))
 	}
 	if n.container {
 		if err := checkContainer(req); err != nil {
@@ -66,7 +66,7 @@ func checkContainer(req *wire.Request) error {
 	if !ValidName(req.ContainerID) || len(req.ContainerID) > maxID {
 		return wire.Errorf(wire.CodeEnv,
 			"CNI_CONTAINERID: %q must be at most %d letters, digits, '_', '.' or '-' and start with a letter or digit",
-			clip(req.ContainerID), maxID)
+			truncate(req.ContainerID), maxID)
 	}
 	return checkIfName(req.IfName)
 }
@@ -78,7 +78,7 @@ func checkIfName(name string) error {
 		return wire.Errorf(wire.CodeEnv, "CNI_IFNAME is missing")
 	}
 	if len(name) > maxIfName {
-		return wire.Errorf(wire.CodeEnv, "CNI_IFNAME: %q has %d bytes, at most %d fit an interface", clip(name), len(name), maxIfName)
+		return wire.Errorf(wire.CodeEnv, "CNI_IFNAME: %q has %d bytes, at most %d fit an interface", truncate(name), len(name), maxIfName)
 	}
 	odd := func(r rune) bool { return r <= ' ' || r > '~' || r == '/' || r == ':' }
 	if name == "." || name == ".." || strings.ContainsFunc(name, odd) {
@@ -93,7 +93,7 @@ func checkNetns(req *wire.Request) error {
 		return wire.Errorf(wire.CodeEnv, "CNI_NETNS is missing: %s needs the path of the network namespace", req.Command)
 	}
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) || len(path) > maxPath {
-		return wire.Errorf(wire.CodeEnv, "CNI_NETNS: %q must be an absolute path without .. or //", clip(path))
+		return wire.Errorf(wire.CodeEnv, "CNI_NETNS: %q must be an absolute path without .. or //", truncate(path))
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add("DEL", "c..d", "", "..")
 	f.Fuzz(func(t *testing.T, command, id, netns, ifName string) {
 		req := &wire.Request{Command: command, ContainerID: id, Netns: netns, IfName: ifName}
-		if err := conf.Check(req); code(t, err) != 0 || command == "STATUS" || command == "GC" {
+		if err := conf.ValidateRequest(req); code(t, err) != 0 || command == "STATUS" || command == "GC" {
 			return
 		}
 		if path.Base(id) != id || path.Base(ifName) != ifName || strings.HasPrefix(ifName, "..") && len(ifName) == 2 {

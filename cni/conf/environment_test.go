@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := conf.Check(request(tc.command, tc.change)); err != nil {
+			if err := conf.ValidateRequest(request(tc.command, tc.change)); err != nil {
 				t.Errorf("%s: %v", tc.reason, err)
 			}
 		})
@@ -75,7 +75,7 @@ func TestCheckRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := conf.Check(request(tc.command, tc.change))
+			err := conf.ValidateRequest(request(tc.command, tc.change))
 			if got := code(t, err); got != wire.CodeEnv {
 				t.Fatalf("%s: got code %d (%v), want %d", tc.reason, got, err, wire.CodeEnv)
 			}
@@ -93,8 +93,8 @@ func TestKnows(t *testing.T) {
 	t.Parallel()
 	since := map[string]int{"ADD": 0, "DEL": 0, "VERSION": 0, "CHECK": 1, "GC": 3, "STATUS": 3}
 	for command, first := range since {
-		for i, v := range conf.Versions() {
-			if got, want := conf.Knows(v, command), i >= first; got != want {
+		for i, v := range conf.SupportedVersions() {
+			if got, want := conf.HasCommand(v, command), i >= first; got != want {
 				t.Errorf("Knows(%s, %s): got %v, want %v", v, command, got, want)
 			}
 		}

@@ -24,7 +24,7 @@ func FuzzRead(f *testing.F) {
 		}
 		req, err := pending.Read(dir, name)
 		if err != nil {
-			if !errors.Is(err, pending.ErrBad) {
+			if !errors.Is(err, pending.ErrMalformed) {
 				t.Errorf("got %v, want ErrBad", err)
 			}
 			return

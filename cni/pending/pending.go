@@ -22,23 +22,23 @@ const (
 	// MaxFiles bounds the folder: some forty times the Pods of a full node. A
 	// node whose daemon never comes back must not fill its disk.
 	MaxFiles = 4096
-	// suffix ends the names of complete files.
-	suffix = ".json"
-	// partial begins the names of files that are still being written.
-	partial = ".partial-"
+	// completeSuffix ends the names of complete files.
+	completeSuffix = ".json"
+	// partialPrefix begins the names of files that are still being written.
+	partialPrefix = ".partial-"
 )
 
 // ErrFull says that MaxFiles DELs are waiting already.
 var ErrFull = errors.New("too many pending requests")
 
-// ErrBad says that a file is not a request for the sandbox that it is named for.
-var ErrBad = errors.New("bad pending request")
+// ErrMalformed says that a file is not a request for the sandbox that it is named for.
+var ErrMalformed = errors.New("bad pending request")
 
 // FileName is the name for a sandbox's interface: a hash, since a container ID
 // is outside input, and the same for a repeated DEL.
 func FileName(containerID, ifName string) string {
 	sum := sha256.Sum256([]byte(containerID + "\x00" + ifName))
-	return hex.EncodeToString(sum[:16]) + suffix
+	return hex.EncodeToString(sum[:16]) + completeSuffix
 }
 
 // Write puts the request into the folder, which it makes when missing. It is on
@@ -59,10 +59,10 @@ func write(dir string, req *wire.Request) error {
 		return err
 	}
 	path := filepath.Join(dir, FileName(req.ContainerID, req.IfName))
-	if err := room(dir, path); err != nil {
+	if err := checkRoom(dir, path); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, partial+"*")
+	tmp, err := os.CreateTemp(dir, partialPrefix+"*")
 	if err != nil {
 		return err
 	}
@@ -89,9 +89,9 @@ func MakeDir(dir string) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// room refuses a new file in a full folder; a repeated DEL replaces its own.
-func room(dir, path string) error {
-	names, err := complete(dir)
+// checkRoom refuses a new file in a full folder; a repeated DEL replaces its own.
+func checkRoom(dir, path string) error {
+	names, err := listComplete(dir)
 	if err != nil || len(names) < MaxFiles {
 		return err
 	}
@@ -104,21 +104,21 @@ func room(dir, path string) error {
 // List returns the names of the complete files, sorted; a folder that is
 // missing is empty.
 func List(dir string) ([]string, error) {
-	names, err := complete(dir)
+	names, err := listComplete(dir)
 	if err != nil {
 		return nil, fmt.Errorf("list pending requests: %w", err)
 	}
 	return names, nil
 }
 
-func complete(dir string) ([]string, error) {
+func listComplete(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var names []string
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), suffix) {
+		if strings.HasSuffix(e.Name(), completeSuffix) {
 			names = append(names, e.Name())
 		}
 	}
@@ -139,11 +139,11 @@ func Read(dir, name string) (*wire.Request, error) {
 	}
 	req := &wire.Request{}
 	if err := json.Unmarshal(doc, req); err != nil {
-		return nil, fmt.Errorf("read pending request %s: %w: %w", name, ErrBad, err)
+		return nil, fmt.Errorf("read pending request %s: %w: %w", name, ErrMalformed, err)
 	}
 	if want := FileName(req.ContainerID, req.IfName); want != name {
 		return nil, fmt.Errorf("read pending request %s: %w: container %q, interface %q belong to %s",
-			name, ErrBad, req.ContainerID, req.IfName, want)
+			name, ErrMalformed, req.ContainerID, req.IfName, want)
 	}
 	return req, nil
 }
@@ -173,11 +173,11 @@ func SetAside(dir, name string) error {
 	return nil
 }
 
-// stale is the age at which a partial file has no writer any more.
-const stale = time.Minute
+// partialMaxAge is the age at which a partial file has no writer any more.
+const partialMaxAge = time.Minute
 
-// Sweep removes partial files that killed plugins left.
-func Sweep(dir string, now time.Time) error {
+// RemoveStalePartials removes partial files that killed plugins left.
+func RemoveStalePartials(dir string, now time.Time) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("sweep pending requests: %w", err)
@@ -185,7 +185,7 @@ func Sweep(dir string, now time.Time) error {
 	var errs []error
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !strings.HasPrefix(e.Name(), partial) || now.Sub(info.ModTime()) < stale {
+		if err != nil || !strings.HasPrefix(e.Name(), partialPrefix) || now.Sub(info.ModTime()) < partialMaxAge {
 			continue
 		}
 		errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))

@@ -59,7 +59,7 @@ func TestMissingFolderIsEmpty(t *testing.T) {
 	if names, err := pending.List(dir); err != nil || names != nil {
 		t.Errorf("List: got %v, %v", names, err)
 	}
-	if err := pending.Sweep(dir, time.Now()); err != nil {
+	if err := pending.RemoveStalePartials(dir, time.Now()); err != nil {
 		t.Errorf("Sweep: %v", err)
 	}
 	if err := pending.Remove(dir, "x.json"); err != nil {
@@ -125,7 +125,7 @@ func TestReadRefuses(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(tc.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := pending.Read(dir, name); !errors.Is(err, pending.ErrBad) || !strings.Contains(err.Error(), name) {
+			if _, err := pending.Read(dir, name); !errors.Is(err, pending.ErrMalformed) || !strings.Contains(err.Error(), name) {
 				t.Fatalf("%s: Read: got %v, want ErrBad that names %s", tc.reason, err, name)
 			}
 			if err := pending.SetAside(dir, name); err != nil {
@@ -152,13 +152,13 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := pending.Sweep(dir, time.Now()); err != nil {
+	if err := pending.RemoveStalePartials(dir, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 3 {
 		t.Errorf("Sweep took files whose writer may live: left %v", left)
 	}
-	if err := pending.Sweep(dir, time.Now().Add(time.Hour)); err != nil {
+	if err := pending.RemoveStalePartials(dir, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	left, _ := os.ReadDir(dir)

@@ -14,13 +14,13 @@ import (
 	"github.com/patchbay-cni/patchbay/cni/wire"
 )
 
-// verb does one CNI command; its answer is printed, nil is nothing.
-type verb func(*invocation, context.Context) (any, error)
+// commandFunc does one CNI command; its answer is printed, nil is nothing.
+type commandFunc func(*invocation, context.Context) (any, error)
 
-func verbs() map[string]verb {
-	return map[string]verb{
+func commands() map[string]commandFunc {
+	return map[string]commandFunc{
 		"ADD": (*invocation).add, "DEL": (*invocation).del, "STATUS": (*invocation).status,
-		"CHECK": (*invocation).notThere, "GC": (*invocation).notThere,
+		"CHECK": (*invocation).notImplemented, "GC": (*invocation).notImplemented,
 	}
 }
 
@@ -34,23 +34,23 @@ type invocation struct {
 // add waits for a daemon that is away; after that the runtime, then kubelet,
 // try again. A repeated ADD is safe: the daemon answers as it did before.
 func (i *invocation) add(ctx context.Context) (any, error) {
-	deadline := time.Now().Add(i.Patience)
+	deadline := time.Now().Add(i.AddWait)
 	for {
-		res, err := i.call(ctx, Answer)
-		if !away(err) {
-			return result(res, err)
+		res, err := i.call(ctx, RequestTimeout)
+		if !isUnavailable(err) {
+			return addResult(res, err)
 		}
-		if time.Now().After(deadline) || !sleep(ctx, pause) {
+		if time.Now().After(deadline) || !sleep(ctx, pollInterval) {
 			return nil, &wire.Error{
-				Code: wire.CodeTryAgain, Msg: fmt.Sprintf("node daemon did not answer within %v; try again later", i.Patience),
+				Code: wire.CodeTryAgain, Msg: fmt.Sprintf("node daemon did not answer within %v; try again later", i.AddWait),
 				Details: err.Error(),
 			}
 		}
 	}
 }
 
-// pause is the time between two looks for the daemon.
-const pause = 50 * time.Millisecond
+// pollInterval is the time between two looks for the daemon.
+const pollInterval = 50 * time.Millisecond
 
 // sleep waits, and says whether it could wait to the end.
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -62,8 +62,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// result is what ADD prints.
-func result(res *wire.Response, err error) (any, error) {
+// addResult is what ADD prints.
+func addResult(res *wire.Response, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +76,11 @@ func result(res *wire.Response, err error) (any, error) {
 // del answers OK when the daemon has done it, or when the disk holds it for
 // the daemon: the sandbox must be able to go while the daemon is upgraded.
 func (i *invocation) del(ctx context.Context) (any, error) {
-	_, err := i.call(ctx, Answer)
-	if !away(err) {
+	_, err := i.call(ctx, RequestTimeout)
+	if !isUnavailable(err) {
 		return nil, err
 	}
-	if failed := pending.Write(i.Pending, i.req); failed != nil {
+	if failed := pending.Write(i.PendingDir, i.req); failed != nil {
 		return nil, &wire.Error{
 			Code: wire.CodeTryAgain, Msg: "node daemon is away and DEL could not be recorded; try again later",
 			Details: errors.Join(failed, err).Error(),
@@ -92,12 +92,12 @@ func (i *invocation) del(ctx context.Context) (any, error) {
 // status asks the daemon; while it is away or busy its heartbeat counts, so
 // that a rollout does not turn nodes NotReady one after the other.
 func (i *invocation) status(ctx context.Context) (any, error) {
-	_, err := i.call(ctx, i.Glance)
-	if err == nil || !away(err) && !waits(err) {
+	_, err := i.call(ctx, i.StatusTimeout)
+	if err == nil || !isUnavailable(err) && !isTryAgain(err) {
 		return nil, err
 	}
-	age, unknown := alive.Age(wire.AlivePath(i.conf.Socket))
-	if unknown == nil && age <= Fresh {
+	age, unknown := alive.Age(wire.HeartbeatPath(i.conf.Socket))
+	if unknown == nil && age <= HeartbeatMaxAge {
 		return nil, nil
 	}
 	e := &wire.Error{Code: wire.CodeNotAvailable, Details: errors.Join(unknown, err).Error()}
@@ -108,16 +108,16 @@ func (i *invocation) status(ctx context.Context) (any, error) {
 	return nil, e
 }
 
-// waits reports whether the error says to try again later.
-func waits(err error) bool {
+// isTryAgain reports whether the error says to try again later.
+func isTryAgain(err error) bool {
 	e := (*wire.Error)(nil)
 	return errors.As(err, &e) && e.Code == wire.CodeTryAgain
 }
 
-// notThere answers for commands that are to come. An error is honest: a runtime
+// notImplemented answers for commands that are to come. An error is honest: a runtime
 // that is told OK would believe that interfaces were compared or leaks removed.
-func (i *invocation) notThere(context.Context) (any, error) {
-	return nil, wire.Errorf(wire.CodeNotThere, "%s is not implemented yet; nothing was looked at or changed", i.req.Command)
+func (i *invocation) notImplemented(context.Context) (any, error) {
+	return nil, wire.Errorf(wire.CodeNotImplemented, "%s is not implemented yet; nothing was looked at or changed", i.req.Command)
 }
 
 // call sends the request once. Its error is the daemon's, wire.ErrAway, or says
@@ -127,7 +127,7 @@ func (i *invocation) call(ctx context.Context, most time.Duration) (*wire.Respon
 	defer cancel()
 	res, err := wire.Call(ctx, i.conf.Socket, i.req)
 	switch {
-	case away(err):
+	case isUnavailable(err):
 		return nil, err
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &wire.Error{
@@ -142,5 +142,5 @@ func (i *invocation) call(ctx context.Context, most time.Duration) (*wire.Respon
 	return res, nil
 }
 
-// away reports whether waiting, or another daemon, would help.
-func away(err error) bool { return errors.Is(err, wire.ErrAway) }
+// isUnavailable reports whether waiting, or another daemon, would help.
+func isUnavailable(err error) bool { return errors.Is(err, wire.ErrUnavailable) }

@@ -58,7 +58,7 @@ func (h *host) start(answer func(wire.Request) *wire.Response) {
 func (h *host) answer(conn net.Conn, answer func(wire.Request) *wire.Response) {
 	defer func() { _ = conn.Close() }()
 	var req wire.Request
-	if err := wire.Read(conn, &req); err != nil {
+	if err := wire.ReadFrame(conn, &req); err != nil {
 		h.t.Errorf("the daemon cannot read the request: %v", err)
 		return
 	}
@@ -66,7 +66,7 @@ func (h *host) answer(conn net.Conn, answer func(wire.Request) *wire.Response) {
 	h.got = append(h.got, req)
 	h.mu.Unlock()
 	if res := answer(req); res != nil {
-		if err := wire.Write(conn, res); err != nil {
+		if err := wire.WriteFrame(conn, res); err != nil {
 			h.t.Errorf("the daemon cannot write the answer: %v", err)
 		}
 	}
@@ -111,7 +111,7 @@ func (h *host) run(env map[string]string, stdin string, patience time.Duration) 
 	p := &plugin.Process{
 		LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok },
 		Stdin:     strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
-		Pending: h.pending, Patience: patience, Glance: time.Minute,
+		PendingDir: h.pending, AddWait: patience, StatusTimeout: time.Minute,
 	}
 	status := p.Run(h.t.Context())
 	return outcome{status, stdout.String(), stderr.String()}

@@ -166,7 +166,7 @@ func TestDelThatCannotBeRecorded(t *testing.T) {
 func TestStatusWhileAway(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	path := wire.AlivePath(h.socket)
+	path := wire.HeartbeatPath(h.socket)
 	e := fails(t, h.run(env("STATUS", nil), h.config("1.1.0"), 0))
 	if e.Code != wire.CodeNotAvailable || !strings.Contains(e.Msg, "since the machine started") {
 		t.Errorf("a daemon that never lived: got %+v, want code 50", e)
@@ -195,7 +195,7 @@ func TestStatusOfABusyDaemon(t *testing.T) {
 	h.start(func(wire.Request) *wire.Response {
 		return &wire.Response{Error: &wire.Error{Code: wire.CodeTryAgain, Msg: "busy"}}
 	})
-	if err := alive.Touch(wire.AlivePath(h.socket)); err != nil {
+	if err := alive.Touch(wire.HeartbeatPath(h.socket)); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.run(env("STATUS", nil), h.config("1.1.0"), 0); got.status != 0 {
@@ -205,8 +205,8 @@ func TestStatusOfABusyDaemon(t *testing.T) {
 
 func TestHost(t *testing.T) {
 	t.Parallel()
-	p := plugin.Host()
-	if p.Pending != wire.DefaultPending || p.Patience != 10*time.Second || p.Glance != 2*time.Second || p.Stdout != os.Stdout {
+	p := plugin.NewProcess()
+	if p.PendingDir != wire.DefaultPendingDir || p.AddWait != 10*time.Second || p.StatusTimeout != 2*time.Second || p.Stdout != os.Stdout {
 		t.Errorf("Host: got %+v", p)
 	}
 }

@@ -20,14 +20,14 @@ import (
 
 // Limits of one invocation. Kubelet gives a runtime 2 minutes for a sandbox.
 const (
-	// Patience is how long ADD waits for a daemon that is away.
-	Patience = 10 * time.Second
-	// Glance is how long STATUS waits for a daemon that is busy.
-	Glance = 2 * time.Second
-	// Answer is how long the daemon may take for an ADD or DEL.
-	Answer = 100 * time.Second
-	// Fresh is the age up to which a heartbeat counts for STATUS.
-	Fresh = 60 * time.Second
+	// DefaultAddWait is how long ADD waits for a daemon that is away.
+	DefaultAddWait = 10 * time.Second
+	// DefaultStatusTimeout is how long STATUS waits for a daemon that is busy.
+	DefaultStatusTimeout = 2 * time.Second
+	// RequestTimeout is how long the daemon may take for an ADD or DEL.
+	RequestTimeout = 100 * time.Second
+	// HeartbeatMaxAge is the age up to which a heartbeat counts for STATUS.
+	HeartbeatMaxAge = 60 * time.Second
 )
 
 // Process is the boundary to the operating system: what the runtime gives a
@@ -41,19 +41,19 @@ type Process struct {
 	Stdout io.Writer
 	// Stderr takes a line about the program when it is run by hand.
 	Stderr io.Writer
-	// Pending is the folder for DELs that the daemon could not take.
-	Pending string
-	// Patience is how long ADD waits for a daemon that is away.
-	Patience time.Duration
-	// Glance is how long STATUS waits for a daemon that is busy.
-	Glance time.Duration
+	// PendingDir is the folder for DELs that the daemon could not take.
+	PendingDir string
+	// AddWait is how long ADD waits for a daemon that is away.
+	AddWait time.Duration
+	// StatusTimeout is how long STATUS waits for a daemon that is busy.
+	StatusTimeout time.Duration
 }
 
-// Host is the process that a container runtime has started.
-func Host() *Process {
+// NewProcess is the process that a container runtime has started.
+func NewProcess() *Process {
 	return &Process{
 		LookupEnv: os.LookupEnv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Pending: wire.DefaultPending, Patience: Patience, Glance: Glance,
+		PendingDir: wire.DefaultPendingDir, AddWait: DefaultAddWait, StatusTimeout: DefaultStatusTimeout,
 	}
 }
 
@@ -63,10 +63,10 @@ func (p *Process) Run(ctx context.Context) int {
 	command, set := p.LookupEnv("CNI_COMMAND")
 	if !set {
 		_, _ = fmt.Fprintf(p.Stderr, "patchbay %s, a CNI plugin for versions %s; it is run by a container runtime\n",
-			version.String(), list(conf.Versions()))
+			version.String(), joinComma(conf.SupportedVersions()))
 		return 0
 	}
-	answer, cniVersion, err := p.serve(ctx, command)
+	answer, cniVersion, err := p.handle(ctx, command)
 	if err == nil {
 		err = p.print(answer)
 	}
@@ -74,39 +74,39 @@ func (p *Process) Run(ctx context.Context) int {
 		return 0
 	}
 	// When even this cannot be printed the exit status has to do.
-	_ = p.print(failure(cniVersion, err))
+	_ = p.print(newVersionedError(cniVersion, err))
 	return 1
 }
 
-// serve returns what is to be printed, and the version that it is in.
-func (p *Process) serve(ctx context.Context, command string) (answer any, cniVersion string, err error) {
-	stdin, err := p.input()
+// handle returns what is to be printed, and the version that it is in.
+func (p *Process) handle(ctx context.Context, command string) (answer any, cniVersion string, err error) {
+	stdin, err := p.readConfig()
 	if err != nil {
-		return nil, conf.Latest, err
+		return nil, conf.LatestVersion, err
 	}
 	if command == "VERSION" {
-		answer, err := supported(stdin)
-		return answer, conf.Latest, err
+		answer, err := supportedVersions(stdin)
+		return answer, conf.LatestVersion, err
 	}
 	req := p.request(command)
-	if err := conf.Check(req); err != nil {
-		return nil, conf.Latest, err
+	if err := conf.ValidateRequest(req); err != nil {
+		return nil, conf.LatestVersion, err
 	}
-	c, err := conf.Parse(stdin)
+	c, err := conf.ParseConfig(stdin)
 	if err != nil {
-		return nil, conf.Latest, err
+		return nil, conf.LatestVersion, err
 	}
-	if !conf.Knows(c.CNIVersion, command) {
+	if !conf.HasCommand(c.CNIVersion, command) {
 		return nil, c.CNIVersion, wire.Errorf(wire.CodeVersion,
 			"CNI_COMMAND: %s does not exist in cniVersion %s", command, c.CNIVersion)
 	}
 	req.Config = stdin
-	answer, err = verbs()[command](&invocation{Process: p, req: req, conf: c}, ctx)
+	answer, err = commands()[command](&invocation{Process: p, req: req, conf: c}, ctx)
 	return answer, c.CNIVersion, err
 }
 
-// input reads the configuration, which has to fit a frame beside its envelope.
-func (p *Process) input() ([]byte, error) {
+// readConfig reads the configuration, which has to fit a frame beside its envelope.
+func (p *Process) readConfig() ([]byte, error) {
 	const most = wire.MaxFrame / 2
 	doc, err := io.ReadAll(io.LimitReader(p.Stdin, most+1))
 	if err != nil {
@@ -127,24 +127,24 @@ func (p *Process) request(command string) *wire.Request {
 	}
 }
 
-// versions answers VERSION.
-type versions struct {
+// versionResult answers VERSION.
+type versionResult struct {
 	CNIVersion string   `json:"cniVersion"`
 	Supported  []string `json:"supportedVersions"`
 }
 
-// supported lists the versions, in the version of the input where we speak it.
-func supported(stdin []byte) (any, error) {
+// supportedVersions lists the versions, in the version of the input where we speak it.
+func supportedVersions(stdin []byte) (any, error) {
 	var in struct {
 		CNIVersion string `json:"cniVersion"`
 	}
 	if err := json.Unmarshal(stdin, &in); err != nil {
 		return nil, wire.Errorf(wire.CodeDecode, "decode input of VERSION: %w", err)
 	}
-	if !slices.Contains(conf.Versions(), in.CNIVersion) {
-		in.CNIVersion = conf.Latest
+	if !slices.Contains(conf.SupportedVersions(), in.CNIVersion) {
+		in.CNIVersion = conf.LatestVersion
 	}
-	return versions{in.CNIVersion, conf.Versions()}, nil
+	return versionResult{in.CNIVersion, conf.SupportedVersions()}, nil
 }
 
 // print writes v as one line of JSON; nil prints nothing.
@@ -162,14 +162,14 @@ func (p *Process) print(v any) error {
 	return nil
 }
 
-// versioned is an error as the specification prints it.
-type versioned struct {
+// versionedError is an error as the specification prints it.
+type versionedError struct {
 	CNIVersion string `json:"cniVersion"`
 	wire.Error
 }
 
-func failure(cniVersion string, err error) versioned {
-	v := versioned{CNIVersion: cniVersion}
+func newVersionedError(cniVersion string, err error) versionedError {
+	v := versionedError{CNIVersion: cniVersion}
 	if e := (*wire.Error)(nil); errors.As(err, &e) {
 		v.Error = *e
 	} else {
@@ -178,5 +178,5 @@ func failure(cniVersion string, err error) versioned {
 	return v
 }
 
-// list joins words for a person.
-func list(words []string) string { return strings.Join(words, ", ") }
+// joinComma joins words for a person.
+func joinComma(words []string) string { return strings.Join(words, ", ") }

@@ -45,11 +45,11 @@ func TestCommandsByVersion(t *testing.T) {
 		},
 		"CHECK": {
 			"0.3.1 does not have it, the others are told that it is to come", "CHECK", nil,
-			map[string]uint{"0.3.1": wire.CodeVersion, "0.4.0": wire.CodeNotThere, "1.0.0": wire.CodeNotThere, "1.1.0": wire.CodeNotThere},
+			map[string]uint{"0.3.1": wire.CodeVersion, "0.4.0": wire.CodeNotImplemented, "1.0.0": wire.CodeNotImplemented, "1.1.0": wire.CodeNotImplemented},
 		},
 		"GC": {
 			"1.1.0 has it, and is told that nothing was freed", "GC", nil,
-			map[string]uint{"0.3.1": wire.CodeVersion, "0.4.0": wire.CodeVersion, "1.0.0": wire.CodeVersion, "1.1.0": wire.CodeNotThere},
+			map[string]uint{"0.3.1": wire.CodeVersion, "0.4.0": wire.CodeVersion, "1.0.0": wire.CodeVersion, "1.1.0": wire.CodeNotImplemented},
 		},
 		"STATUS": {
 			"1.1.0 has it", "STATUS",
@@ -58,7 +58,7 @@ func TestCommandsByVersion(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		for _, v := range conf.Versions() {
+		for _, v := range conf.SupportedVersions() {
 			t.Run(name+"/"+v, func(t *testing.T) {
 				t.Parallel()
 				h := newHost(t)
@@ -93,7 +93,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestByHand(t *testing.T) {
+func TestRunWithoutCommand(t *testing.T) {
 	t.Parallel()
 	got := newHost(t).run(nil, "", 0)
 	if got.status != 0 || got.stdout != "" || !strings.Contains(got.stderr, "1.1.0") {

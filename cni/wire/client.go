@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// ErrAway says that no daemon answered: its socket is missing or refuses, or
+// ErrUnavailable says that no daemon answered: its socket is missing or refuses, or
 // the connection ended before an answer, as it does when the daemon restarts.
 // Whether the request had an effect is not known; ADD and DEL are idempotent.
-var ErrAway = errors.New("node daemon is away")
+var ErrUnavailable = errors.New("node daemon is away")
 
 // Call sends one request to the daemon that listens on the unix socket and
 // returns its answer. The context's deadline holds for all of it. Errors that
@@ -24,7 +24,7 @@ var ErrAway = errors.New("node daemon is away")
 func Call(ctx context.Context, socket string, req *Request) (*Response, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", socket, away(err))
+		return nil, fmt.Errorf("dial %s: %w", socket, markUnavailable(err))
 	}
 	defer func() { _ = conn.Close() }()
 	// A cancelled context ends reads and writes like a deadline that has passed.
@@ -42,26 +42,26 @@ func Call(ctx context.Context, socket string, req *Request) (*Response, error) {
 
 // exchange is one request and one answer on an open connection.
 func exchange(conn net.Conn, req *Request) (*Response, error) {
-	if err := Write(conn, req); err != nil {
-		return nil, away(err)
+	if err := WriteFrame(conn, req); err != nil {
+		return nil, markUnavailable(err)
 	}
 	res := &Response{}
-	if err := Read(conn, res); err != nil {
-		return nil, away(err)
+	if err := ReadFrame(conn, res); err != nil {
+		return nil, markUnavailable(err)
 	}
 	return res, nil
 }
 
-// away adds ErrAway to what a daemon that is not there looks like: no socket,
+// markUnavailable adds ErrAway to what a daemon that is not there looks like: no socket,
 // nobody listening, a connection that its end dropped before or within the
 // answer.
-func away(err error) error {
+func markUnavailable(err error) error {
 	for _, sign := range []error{
 		fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF,
 		syscall.EAGAIN, // its queue of connections is full (unix(7), connect)
 	} {
 		if errors.Is(err, sign) {
-			return fmt.Errorf("%w: %w", ErrAway, err)
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
 	return err

@@ -51,8 +51,8 @@ func TestCall(t *testing.T) {
 			reason: "one request, one answer",
 			handle: func(c net.Conn) {
 				var req wire.Request
-				if wire.Read(c, &req) == nil && req.Command == "ADD" {
-					_ = wire.Write(c, answer)
+				if wire.ReadFrame(c, &req) == nil && req.Command == "ADD" {
+					_ = wire.WriteFrame(c, answer)
 				}
 			},
 			want: &answer,
@@ -60,25 +60,25 @@ func TestCall(t *testing.T) {
 		"EndBeforeRequest": {
 			reason: "a daemon that stops closes connections it has not read",
 			handle: func(net.Conn) {},
-			err:    wire.ErrAway,
+			err:    wire.ErrUnavailable,
 		},
 		"EndBeforeAnswer": {
 			reason: "a daemon was killed in the middle",
-			handle: func(c net.Conn) { _ = wire.Read(c, &wire.Request{}) },
-			err:    wire.ErrAway,
+			handle: func(c net.Conn) { _ = wire.ReadFrame(c, &wire.Request{}) },
+			err:    wire.ErrUnavailable,
 		},
 		"EndWithinAnswer": {
 			reason: "half an answer is none",
 			handle: func(c net.Conn) {
-				_ = wire.Read(c, &wire.Request{})
+				_ = wire.ReadFrame(c, &wire.Request{})
 				_, _ = c.Write(frame(20, "{"))
 			},
-			err: wire.ErrAway,
+			err: wire.ErrUnavailable,
 		},
 		"NotOurs": {
 			reason: "something else listens on the socket: waiting would not help",
 			handle: func(c net.Conn) {
-				_ = wire.Read(c, &wire.Request{})
+				_ = wire.ReadFrame(c, &wire.Request{})
 				_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n"))
 			},
 			err: wire.ErrFrame,
@@ -101,7 +101,7 @@ func TestCall(t *testing.T) {
 func TestCallWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing")
-	if _, err := wire.Call(t.Context(), missing, &wire.Request{}); !errors.Is(err, wire.ErrAway) {
+	if _, err := wire.Call(t.Context(), missing, &wire.Request{}); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("missing socket: got %v, want ErrAway", err)
 	}
 	stale := filepath.Join(t.TempDir(), "stale")
@@ -112,7 +112,7 @@ func TestCallWithoutDaemon(t *testing.T) {
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
 	_, err = wire.Call(t.Context(), stale, &wire.Request{})
-	if !errors.Is(err, wire.ErrAway) || !errors.Is(err, syscall.ECONNREFUSED) {
+	if !errors.Is(err, wire.ErrUnavailable) || !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("socket that a killed daemon left: got %v, want ErrAway and its cause", err)
 	}
 }
@@ -126,7 +126,7 @@ func TestCallDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err := wire.Call(ctx, socket, &wire.Request{Command: "ADD"})
-	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, wire.ErrAway) {
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("Call of a daemon that hangs: got %v, want the deadline", err)
 	}
 }

@@ -26,8 +26,8 @@ const (
 	CodeNotAvailable uint = 50
 	// CodeFailed: the daemon tried and failed, and says why.
 	CodeFailed uint = 100
-	// CodeNotThere: the command is not implemented yet.
-	CodeNotThere uint = 101
+	// CodeNotImplemented: the command is not implemented yet.
+	CodeNotImplemented uint = 101
 )
 
 // Error is a CNI error (CNI 1.1, section 5, "Error").

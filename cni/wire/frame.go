@@ -18,9 +18,9 @@ const headerSize = 4
 // cut short, or not one JSON document.
 var ErrFrame = errors.New("bad frame")
 
-// Write sends v as one frame in a single call of w.Write, so that a peer never
+// WriteFrame sends v as one frame in a single call of w.Write, so that a peer never
 // sees a header without its writer having had the whole document.
-func Write(w io.Writer, v any) error {
+func WriteFrame(w io.Writer, v any) error {
 	doc, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode frame: %w", err)
@@ -35,13 +35,13 @@ func Write(w io.Writer, v any) error {
 	return nil
 }
 
-// Read receives one frame into v. A connection that ends before the first byte
+// ReadFrame receives one frame into v. A connection that ends before the first byte
 // gives io.EOF, anything that is not a frame ErrFrame. Keys that v does not
 // have are ignored: during an upgrade plugin and daemon differ in version.
-func Read(r io.Reader, v any) error {
+func ReadFrame(r io.Reader, v any) error {
 	var header [headerSize]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
-		return fmt.Errorf("read frame: %w", short(err))
+		return fmt.Errorf("read frame: %w", markTruncated(err))
 	}
 	size := binary.BigEndian.Uint32(header[:])
 	if size == 0 || size > MaxFrame {
@@ -53,7 +53,7 @@ func Read(r io.Reader, v any) error {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		return fmt.Errorf("read frame: %d of %d bytes: %w", doc.Len(), size, short(err))
+		return fmt.Errorf("read frame: %d of %d bytes: %w", doc.Len(), size, markTruncated(err))
 	}
 	if err := json.Unmarshal(doc.Bytes(), v); err != nil {
 		return fmt.Errorf("decode frame: %w: %w", ErrFrame, err)
@@ -61,9 +61,9 @@ func Read(r io.Reader, v any) error {
 	return nil
 }
 
-// short marks a frame that was cut off as ErrFrame and leaves io.EOF, a peer
+// markTruncated marks a frame that was cut off as ErrFrame and leaves io.EOF, a peer
 // that said nothing at all, and errors of the connection as they are.
-func short(err error) error {
+func markTruncated(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: %w", ErrFrame, err)
 	}

@@ -56,7 +56,7 @@ func TestRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got wire.Request
-			err := wire.Read(bytes.NewReader(tc.in), &got)
+			err := wire.ReadFrame(bytes.NewReader(tc.in), &got)
 			if !errors.Is(err, tc.err) {
 				t.Fatalf("%s: Read: got error %v, want %v", tc.reason, err, tc.err)
 			}
@@ -70,11 +70,11 @@ func TestRead(t *testing.T) {
 func TestWriteRefusesWhatReadWould(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	err := wire.Write(&out, wire.Request{Args: strings.Repeat("a", wire.MaxFrame)})
+	err := wire.WriteFrame(&out, wire.Request{Args: strings.Repeat("a", wire.MaxFrame)})
 	if !errors.Is(err, wire.ErrFrame) || out.Len() != 0 {
 		t.Errorf("Write of more than MaxFrame: got error %v after %d bytes, want ErrFrame and none", err, out.Len())
 	}
-	if err := wire.Write(&out, wire.Request{Config: json.RawMessage("{")}); err == nil {
+	if err := wire.WriteFrame(&out, wire.Request{Config: json.RawMessage("{")}); err == nil {
 		t.Error("Write of a configuration that is not JSON: got no error")
 	}
 }
@@ -86,7 +86,7 @@ func (f failing) Write([]byte) (int, error) { return 0, f.error }
 
 func TestWriteKeepsTheCause(t *testing.T) {
 	t.Parallel()
-	if err := wire.Write(failing{io.ErrClosedPipe}, wire.Request{}); !errors.Is(err, io.ErrClosedPipe) {
+	if err := wire.WriteFrame(failing{io.ErrClosedPipe}, wire.Request{}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Write to a broken connection: got %v, want %v in it", err, io.ErrClosedPipe)
 	}
 }
@@ -106,11 +106,11 @@ func TestRoundTrip(t *testing.T) {
 			Config:      config,
 		}
 		var conn bytes.Buffer
-		if err := wire.Write(&conn, want); err != nil {
+		if err := wire.WriteFrame(&conn, want); err != nil {
 			t.Fatal(err)
 		}
 		var got wire.Request
-		if err := wire.Read(&conn, &got); err != nil {
+		if err := wire.ReadFrame(&conn, &got); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" || conn.Len() != 0 {
@@ -125,10 +125,10 @@ func FuzzRead(f *testing.F) {
 	f.Add(frame(math.MaxUint32, "{}"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var req wire.Request
-		if err := wire.Read(bytes.NewReader(in), &req); err != nil {
+		if err := wire.ReadFrame(bytes.NewReader(in), &req); err != nil {
 			return
 		}
-		if err := wire.Write(io.Discard, req); err != nil && !errors.Is(err, wire.ErrFrame) {
+		if err := wire.WriteFrame(io.Discard, req); err != nil && !errors.Is(err, wire.ErrFrame) {
 			t.Errorf("a request that was read cannot be written: %v", err)
 		}
 	})

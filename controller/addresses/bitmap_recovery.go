@@ -24,111 +24,111 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// conflicts are the addresses of a network that have two owners.
-type conflicts struct {
+// conflictFindings are the addresses of a network that have two owners.
+type conflictFindings struct {
 	// unknown says that they could not be told.
 	unknown bool
 	list    []claims.Conflict
 }
 
-// audit has the Steward compare the bitmap with its owners, if caches say that it may
+// reconcileBitmap has the Steward compare the bitmap with its owners, if caches say that it may
 // find something, or if conflicts were found before.
-func (c *Controller) audit(ctx context.Context, r reading) (conflicts, error) {
+func (c *Controller) reconcileBitmap(ctx context.Context, r networkSnapshot) (conflictFindings, error) {
 	if r.Recovering() {
-		return conflicts{unknown: true}, nil // not all owners are known yet
+		return conflictFindings{unknown: true}, nil // not all owners are known yet
 	}
-	suspect, err := c.suspect(ctx, r)
+	suspect, err := c.bitmapNeedsRepair(ctx, r)
 	if err != nil {
-		return conflicts{unknown: true}, err
+		return conflictFindings{unknown: true}, err
 	}
-	if !suspect && !conflicting(r) {
+	if !suspect && !hasConflictCondition(r) {
 		c.reportConflicts(ctx, r, nil)
-		return conflicts{}, nil
+		return conflictFindings{}, nil
 	}
-	found, err := c.steward.Audit(ctx, r.key())
-	c.corrected(ctx, r, found.Drift)
+	found, err := c.gc.Audit(ctx, r.key())
+	c.reportDrift(ctx, r, found.Drift)
 	if err != nil {
 		err = fmt.Errorf("audit addresses of %s: %w", r.Ref, err)
 		if len(found.Conflicts) == 0 {
-			return conflicts{unknown: true}, err
+			return conflictFindings{unknown: true}, err
 		}
 		// One node's entry that cannot be read hides no conflict of others.
 		c.reportConflicts(ctx, r, found.Conflicts)
-		return conflicts{list: found.Conflicts}, err
+		return conflictFindings{list: found.Conflicts}, err
 	}
 	c.reportConflicts(ctx, r, found.Conflicts)
-	return conflicts{list: found.Conflicts}, nil
+	return conflictFindings{list: found.Conflicts}, nil
 }
 
-// suspect reports whether an audit may find something. The object was read before the
+// bitmapNeedsRepair reports whether an audit may find something. The object was read before the
 // cached DanmEps are, so that one published meanwhile counts.
-func (c *Controller) suspect(ctx context.Context, r reading) (bool, error) {
-	eps, err := c.endpoints(ctx, r.Ref)
+func (c *Controller) bitmapNeedsRepair(ctx context.Context, r networkSnapshot) (bool, error) {
+	eps, err := c.networkEndpoints(ctx, r.Ref)
 	if err != nil {
 		return false, err
 	}
-	suspect, err := c.cfg.Suspect(r.Object, eps)
+	suspect, err := c.cfg.NeedsRepair(r.Object, eps)
 	return suspect || err != nil, nil // an audit corrects what can be read, and reports the error
 }
 
-// corrected counts and reports what an audit corrected.
-func (c *Controller) corrected(ctx context.Context, r reading, drift claims.Drift) {
+// reportDrift counts and reports what an audit corrected.
+func (c *Controller) reportDrift(ctx context.Context, r networkSnapshot, drift claims.Drift) {
 	if drift == (claims.Drift{}) {
 		return
 	}
-	c.metrics.drifted(drift)
+	c.metrics.addDrift(drift)
 	logr.FromContextOrDiscard(ctx).Info("Corrected bits of the bitmap that were wrong", "freed", drift.Freed, "marked", drift.Marked)
 	if drift.Marked > 0 { // what a crash leaves to be freed needs no attention
-		c.events.Event(r.obj, corev1.EventTypeWarning, v1.ReasonBitmapDamaged, damagedText(drift))
+		c.events.Event(r.obj, corev1.EventTypeWarning, v1.ReasonBitmapDamaged, driftMessage(drift))
 	}
 }
 
-// damagedText says what an audit corrected.
-func damagedText(d claims.Drift) string {
+// driftMessage says what an audit corrected.
+func driftMessage(d claims.Drift) string {
 	return fmt.Sprintf("the bitmap was wrong: %d addresses in use were marked as free and %d free ones as in use; both are corrected. "+
 		"If this happens again, check which node writes status.ipam (audit log), and whether it was taken over", d.Marked, d.Freed)
 }
 
-// mostEvents bounds the conflicts of a network whose Pods get Events at one look, and the
+// maxConflictEvents bounds the conflicts of a network whose Pods get Events at one look, and the
 // Pods of each: a node that was taken over can claim the addresses of all Pods, and each as
 // often as it likes.
-const mostEvents = 32
+const maxConflictEvents = 32
 
 // reportConflicts counts the conflicts of a network, and reports each once to its Pods.
-func (c *Controller) reportConflicts(ctx context.Context, r reading, list []claims.Conflict) {
-	c.metrics.conflicting(r.Ref, len(list))
-	before, _ := c.reported.Load(r.key())
+func (c *Controller) reportConflicts(ctx context.Context, r networkSnapshot, list []claims.Conflict) {
+	c.metrics.setConflicts(r.Ref, len(list))
+	before, _ := c.reportedConflicts.Load(r.key())
 	known, _ := before.(map[string]bool)
 	now := map[string]bool{}
 	for i, found := range list {
-		if i == mostEvents {
+		if i == maxConflictEvents {
 			break
 		}
-		text := conflictText(found)
+		text := conflictMessage(found)
 		if now[text] = true; known[text] {
 			continue
 		}
 		logr.FromContextOrDiscard(ctx).Info("Found an address with two owners", "address", found.Addr.String(), "owners", text)
-		for _, o := range found.Owners[:min(len(found.Owners), mostEvents)] {
+		for _, o := range found.Owners[:min(len(found.Owners), maxConflictEvents)] {
 			if o.Pod != "" {
-				c.events.Event(podOf(o), corev1.EventTypeWarning, v1.ReasonDuplicateAddress, podConflictText(r.Ref, found, o))
+				c.events.Event(podReference(o), corev1.EventTypeWarning, v1.ReasonDuplicateAddress, podConflictMessage(r.Ref, found, o))
 			}
 		}
 	}
 	if len(now) == 0 {
-		c.reported.Delete(r.key())
+		c.reportedConflicts.Delete(r.key())
 		return
 	}
-	c.reported.Store(r.key(), now)
+	c.reportedConflicts.Store(r.key(), now)
 }
 
-// podOf refers to the Pod of an owner.
-func podOf(o claims.Owner) *corev1.ObjectReference {
+// podReference refers to the Pod of an owner.
+func podReference(o claims.Owner) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: o.Namespace, Name: o.Pod, UID: types.UID(o.PodUID)}
 }
 
-// podConflictText is for one of the Pods. Its readers may see no other namespace.
-func podConflictText(ref network.Ref, c claims.Conflict, self claims.Owner) string {
+// podConflictMessage is for one of the Pods. Its readers may see no other namespace.
+func podConflictMessage(ref network.Ref, c claims.Conflict, self claims.Owner) string {
 	var others []string
 	for _, o := range c.Owners {
 		switch {
@@ -142,60 +142,60 @@ func podConflictText(ref network.Ref, c claims.Conflict, self claims.Owner) stri
 		}
 	}
 	return fmt.Sprintf("address %v of %s is also used by %s: connections of both may fail. Delete one of them; "+
-		"the network's condition AddressConflict names both", c.Addr, ref, join(others, " and ", 1, mostText))
+		"the network's condition AddressConflict names both", c.Addr, ref, joinLimited(others, " and ", 1, maxNamesLength))
 }
 
-// forgetReported drops what was reported of networks that are gone.
-func (c *Controller) forgetReported(present map[network.Ref]pool) {
-	c.reported.Range(func(key, _ any) bool {
-		if k, ok := key.(claims.Key); !ok || !has(present, k.Ref) {
-			c.reported.Delete(key)
+// pruneReportedConflicts drops what was reported of networks that are gone.
+func (c *Controller) pruneReportedConflicts(present map[network.Ref]poolSize) {
+	c.reportedConflicts.Range(func(key, _ any) bool {
+		if k, ok := key.(claims.Key); !ok || !hasNetwork(present, k.Ref) {
+			c.reportedConflicts.Delete(key)
 		}
 		return true
 	})
 }
 
-func has(present map[network.Ref]pool, ref network.Ref) bool {
+func hasNetwork(present map[network.Ref]poolSize, ref network.Ref) bool {
 	_, ok := present[ref]
 	return ok
 }
 
-// conflicting reports whether a network has the condition AddressConflict.
-func conflicting(r reading) bool {
+// hasConflictCondition reports whether a network has the condition AddressConflict.
+func hasConflictCondition(r networkSnapshot) bool {
 	return meta.FindStatusCondition(objectConditions(r), v1.ConditionAddressConflict) != nil
 }
 
-// rebuildEvery is the least time between two rebuilds of one network: whoever may
+// minRebuildInterval is the least time between two rebuilds of one network: whoever may
 // write the network may ask, and each costs a list of its DanmEps.
-const rebuildEvery = 5 * time.Second
+const minRebuildInterval = 5 * time.Second
 
-// obeyRebuild writes the bitmap anew if the network's annotation asks for it, then
+// rebuildOnRequest writes the bitmap anew if the network's annotation asks for it, then
 // takes the annotation away. It returns when to look again, if not by itself.
-func (c *Controller) obeyRebuild(ctx context.Context, r reading) (time.Duration, error) {
-	value, asked := r.rebuild()
+func (c *Controller) rebuildOnRequest(ctx context.Context, r networkSnapshot) (time.Duration, error) {
+	value, asked := r.rebuildRequest()
 	if !asked || r.Recovering() {
 		return 0, nil // in a recovery nobody can tell what is in use; it waits
 	}
-	if last, ok := c.rebuilt.Load(r.key()); ok {
-		if at, ok := last.(time.Time); ok && c.since(at) < rebuildEvery {
-			return rebuildEvery, nil
+	if last, ok := c.lastRebuilt.Load(r.key()); ok {
+		if at, ok := last.(time.Time); ok && c.since(at) < minRebuildInterval {
+			return minRebuildInterval, nil
 		}
 	}
-	c.rebuilt.Store(r.key(), c.cfg.Now())
-	found, err := c.steward.Audit(ctx, r.key())
+	c.lastRebuilt.Store(r.key(), c.cfg.Now())
+	found, err := c.gc.Audit(ctx, r.key())
 	drift := found.Drift
-	c.metrics.drifted(drift)
+	c.metrics.addDrift(drift)
 	if err != nil {
-		c.events.Event(r.obj, corev1.EventTypeWarning, v1.ReasonRebuildFailed, err.Error())
+		c.events.Event(r.obj, corev1.EventTypeWarning, v1.ReasonBitmapRebuildFailed, err.Error())
 		return 0, fmt.Errorf("rebuild bitmap of %s: %w", r.Ref, err)
 	}
 	logr.FromContextOrDiscard(ctx).Info("Rebuilt the bitmap on request", "freed", drift.Freed, "marked", drift.Marked)
-	c.events.Event(r.obj, corev1.EventTypeNormal, v1.ReasonRebuilt, rebuiltText(drift))
-	return 0, c.unset(ctx, r, v1.RebuildAnnotation, value)
+	c.events.Event(r.obj, corev1.EventTypeNormal, v1.ReasonBitmapRebuilt, rebuiltMessage(drift))
+	return 0, c.removeAnnotation(ctx, r, v1.RebuildAnnotation, value)
 }
 
-// rebuiltText says what a rebuild changed.
-func rebuiltText(d claims.Drift) string {
+// rebuiltMessage says what a rebuild changed.
+func rebuiltMessage(d claims.Drift) string {
 	if d == (claims.Drift{}) {
 		return "the bitmap was rebuilt from the nodes' entries and the DanmEps: nothing had to change"
 	}
@@ -203,29 +203,29 @@ func rebuiltText(d claims.Drift) string {
 		"%d addresses that nobody has were freed, %d that are in use were marked", d.Freed, d.Marked)
 }
 
-// forgetRebuilds drops what holds no network back any more.
-func (c *Controller) forgetRebuilds() {
-	c.rebuilt.Range(func(key, at any) bool {
-		if t, ok := at.(time.Time); !ok || c.since(t) >= rebuildEvery {
-			c.rebuilt.Delete(key)
+// pruneRebuilds drops what holds no network back any more.
+func (c *Controller) pruneRebuilds() {
+	c.lastRebuilt.Range(func(key, at any) bool {
+		if t, ok := at.(time.Time); !ok || c.since(t) >= minRebuildInterval {
+			c.lastRebuilt.Delete(key)
 		}
 		return true
 	})
 }
 
-// obeySkip takes the annotation away when there is no recovery: it must not count
+// removeStaleSkip takes the annotation away when there is no recovery: it must not count
 // for a later one. What it does in a recovery is recover's work.
-func (c *Controller) obeySkip(ctx context.Context, r reading) error {
-	value, ok := r.skip()
+func (c *Controller) removeStaleSkip(ctx context.Context, r networkSnapshot) error {
+	value, ok := r.skipRequest()
 	if !ok || r.Recovering() {
 		return nil
 	}
-	return c.unset(ctx, r, v1.SkipAnnotation, value)
+	return c.removeAnnotation(ctx, r, v1.SkipAnnotation, value)
 }
 
-// unset takes an annotation off the network, unless somebody has written another
+// removeAnnotation takes an annotation off the network, unless somebody has written another
 // value meanwhile: that is a new request.
-func (c *Controller) unset(ctx context.Context, r reading, name, value string) error {
+func (c *Controller) removeAnnotation(ctx context.Context, r networkSnapshot, name, value string) error {
 	path := "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1")
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": r.UID},
@@ -235,7 +235,7 @@ func (c *Controller) unset(ctx context.Context, r reading, name, value string) e
 	if err != nil {
 		return fmt.Errorf("encode patch of %s: %w", r.Ref, err)
 	}
-	obj := objects.Metadata(r.Ref.Kind)
+	obj := objects.PartialMetadata(r.Ref.Kind)
 	obj.Namespace, obj.Name = r.Ref.Namespace, r.Ref.Name
 	err = c.direct.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, patch))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) { // Invalid: a test failed
@@ -244,8 +244,8 @@ func (c *Controller) unset(ctx context.Context, r reading, name, value string) e
 	return nil
 }
 
-// waiting is a recovery that is not over.
-type waiting struct {
+// recoveryProgress is a recovery that is not over.
+type recoveryProgress struct {
 	// since tells it from another recovery of the same network.
 	since string
 	// awaited are the nodes that have not reported; nobody when it is over. skipped
@@ -253,14 +253,14 @@ type waiting struct {
 	awaited, skipped []string
 	// deferred are the nodes whose reports of rollbacks start no recovery, and until when.
 	deferred map[string]metav1.MicroTime
-	// over says that the reading is not the present state any more.
-	over bool
+	// stale says that the reading is not the present state any more.
+	stale bool
 }
 
-// recover starts the recovery of a network when a node reports a rollback, and ends it
+// reconcileRecovery starts the recovery of a network when a node reports a rollback, and ends it
 // when every Node has said what it uses, or is skipped. It returns who is awaited.
-func (c *Controller) recover(ctx context.Context, r reading) (waiting, error) {
-	w := waiting{deferred: r.deferred()}
+func (c *Controller) reconcileRecovery(ctx context.Context, r networkSnapshot) (recoveryProgress, error) {
+	w := recoveryProgress{deferred: r.deferredNodes()}
 	if r.RollbackDue(c.cfg.Now()) {
 		return c.startRecovery(ctx, r, w)
 	}
@@ -268,33 +268,33 @@ func (c *Controller) recover(ctx context.Context, r reading) (waiting, error) {
 	if state == nil {
 		return w, nil
 	}
-	w.since = state.Since.UTC().Format(time.RFC3339Nano)
-	known, err := c.nodes(ctx)
+	w.since = state.StartTime.UTC().Format(time.RFC3339Nano)
+	known, err := c.cachedNodes(ctx)
 	if err != nil {
 		return w, err
 	}
-	text, _ := r.skip()
-	w.skipped = listed(known.names(), text)
-	if w.awaited = remaining(known.names(), state.Done, w.skipped); len(w.awaited) > 0 {
+	text, _ := r.skipRequest()
+	w.skipped = skippedNodes(known.linuxNames(), text)
+	if w.awaited = awaitedNodes(known.linuxNames(), state.ReportedNodes, w.skipped); len(w.awaited) > 0 {
 		return w, nil // the cache may know too many Nodes for a moment: it will know better
 	}
 	// The last word is the API server's: a Node that the cache does not know yet
 	// must be waited for.
-	if known, err = c.members.get(ctx, c); err != nil {
+	if known, err = c.liveNodes.get(ctx, c); err != nil {
 		return w, err
 	}
-	w.skipped = listed(known.names(), text)
-	if w.awaited, err = c.steward.Recover(ctx, r.key(), known.names(), w.skipped); err != nil {
+	w.skipped = skippedNodes(known.linuxNames(), text)
+	if w.awaited, err = c.gc.Recover(ctx, r.key(), known.linuxNames(), w.skipped); err != nil {
 		return w, fmt.Errorf("end the recovery of %s: %w", r.Ref, err)
 	}
 	if len(w.awaited) == 0 {
-		c.recovered(ctx, r, w.skipped)
+		c.reportRecovered(ctx, r, w.skipped)
 	}
 	return w, nil
 }
 
-// remaining are the nodes that are neither done nor skipped, in order.
-func remaining(nodes, done, skip []string) []string {
+// awaitedNodes are the nodes that are neither done nor skipped, in order.
+func awaitedNodes(nodes, done, skip []string) []string {
 	var left []string
 	for _, n := range nodes {
 		if !slices.Contains(done, n) && !slices.Contains(skip, n) {
@@ -305,11 +305,11 @@ func remaining(nodes, done, skip []string) []string {
 	return left
 }
 
-// recovered says that a network gives out addresses again.
-func (c *Controller) recovered(ctx context.Context, r reading, skipped []string) {
+// reportRecovered says that a network gives out addresses again.
+func (c *Controller) reportRecovered(ctx context.Context, r networkSnapshot, skipped []string) {
 	text := "every node has said what it uses: addresses are given out again"
 	if len(skipped) > 0 {
-		text += "; left out on request: " + list(skipped)
+		text += "; left out on request: " + joinNames(skipped)
 	}
 	logr.FromContextOrDiscard(ctx).Info("The network has recovered", "skipped", skipped)
 	c.events.Event(r.obj, corev1.EventTypeNormal, "Recovered", text)
@@ -317,25 +317,25 @@ func (c *Controller) recovered(ctx context.Context, r reading, skipped []string)
 
 // startRecovery has a recovery start that a node asks for with its report of a rollback, unless the
 // node has reported too many.
-func (c *Controller) startRecovery(ctx context.Context, r reading, w waiting) (waiting, error) {
-	known, err := c.members.get(ctx, c)
+func (c *Controller) startRecovery(ctx context.Context, r networkSnapshot, w recoveryProgress) (recoveryProgress, error) {
+	known, err := c.liveNodes.get(ctx, c)
 	if err != nil {
 		return w, err
 	}
-	text, _ := r.skip()
-	w.skipped = listed(known.names(), text)
-	if w.awaited, err = c.steward.Recover(ctx, r.key(), known.names(), w.skipped); err != nil {
+	text, _ := r.skipRequest()
+	w.skipped = skippedNodes(known.linuxNames(), text)
+	if w.awaited, err = c.gc.Recover(ctx, r.key(), known.linuxNames(), w.skipped); err != nil {
 		return w, fmt.Errorf("start the recovery of %s: %w", r.Ref, err)
 	}
 	logr.FromContextOrDiscard(ctx).Info("Read the reports of rollbacks", "awaited", w.awaited)
-	w.over = true
+	w.stale = true
 	return w, nil
 }
 
-// listed are those of nodes that the value of the annotation danm.io/ipam-skip names, with
+// skippedNodes are those of nodes that the value of the annotation danm.io/ipam-skip names, with
 // commas between names. Tenants write it: nothing else of it is remembered or reported, and
 // it costs no more than its length.
-func listed(nodes []string, text string) []string {
+func skippedNodes(nodes []string, text string) []string {
 	if text == "" {
 		return nil
 	}
@@ -352,10 +352,10 @@ func listed(nodes []string, text string) []string {
 	return found
 }
 
-// mark says in the network's metadata since when it recovers, or that it does not. Nodes
+// setRecoveringAnnotation says in the network's metadata since when it recovers, or that it does not. Nodes
 // that do not use the network read nothing else of it, and report when the time is
 // another one: so also when a recovery begins anew while it runs, however late they look.
-func (c *Controller) mark(ctx context.Context, r reading, since string) error {
+func (c *Controller) setRecoveringAnnotation(ctx context.Context, r networkSnapshot, since string) error {
 	if r.obj.GetAnnotations()[v1.RecoveringAnnotation] == since {
 		return nil
 	}
@@ -369,7 +369,7 @@ func (c *Controller) mark(ctx context.Context, r reading, since string) error {
 	if err != nil {
 		return fmt.Errorf("encode patch of %s: %w", r.Ref, err)
 	}
-	obj := objects.Metadata(r.Ref.Kind)
+	obj := objects.PartialMetadata(r.Ref.Kind)
 	obj.Namespace, obj.Name = r.Ref.Namespace, r.Ref.Name
 	if err := c.direct.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("set annotation %s of %s: %w", v1.RecoveringAnnotation, r.Ref, err)

@@ -34,7 +34,7 @@ func conflictOf(address string, pods ...string) claims.Conflict {
 func duplicate() metav1.Condition {
 	return metav1.Condition{
 		Type: v1.ConditionAddressConflict, Status: metav1.ConditionTrue, Reason: v1.ReasonDuplicateAddress, ObservedGeneration: 1,
-		Message: conflictsText([]claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}),
+		Message: conflictsMessage([]claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}),
 	}
 }
 
@@ -65,14 +65,14 @@ func TestConflictsAreReportedOnce(t *testing.T) {
 	report(0)
 	report(2, first)
 	var many []claims.Conflict
-	for i := range 3 * mostEvents {
+	for i := range 3 * maxConflictEvents {
 		many = append(many, conflictOf(fmt.Sprint("10.0.0.", i), fmt.Sprint("ns/a", i), fmt.Sprint("ns/b", i)))
 	}
-	report(2*mostEvents, many...)
-	b.forgetReported(map[network.Ref]pool{r.Ref: {}})
+	report(2*maxConflictEvents, many...)
+	b.pruneReportedConflicts(map[network.Ref]poolSize{r.Ref: {}})
 	report(0, many...)
-	b.forgetReported(nil)
-	report(2*mostEvents, many...)
+	b.pruneReportedConflicts(nil)
+	report(2*maxConflictEvents, many...)
 }
 
 func TestConflictText(t *testing.T) {
@@ -81,7 +81,7 @@ func TestConflictText(t *testing.T) {
 	c.Owners = append(c.Owners, claims.Owner{Node: "n4"})
 	ref := network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}
 	var many []claims.Conflict
-	for range mostNames + 3 {
+	for range maxNames + 3 {
 		many = append(many, c)
 	}
 	cases := map[string]struct {
@@ -89,12 +89,12 @@ func TestConflictText(t *testing.T) {
 		want, not    []string
 	}{
 		"Condition": {
-			reason: "all owners", text: conflictsText([]claims.Conflict{c}),
+			reason: "all owners", text: conflictsMessage([]claims.Conflict{c}),
 			want: []string{"10.0.0.1: Pod ns/a on node node-of-a and Pod ns/b", "Pod other/c on node node-of-c and node n4, by its entry"},
 		},
-		"Many": {reason: "a condition is short", text: conflictsText(many), want: []string{"and 3 more"}},
+		"Many": {reason: "a condition is short", text: conflictsMessage(many), want: []string{"and 3 more"}},
 		"Pod": {
-			reason: "its readers may see no other namespace", text: podConflictText(ref, c, c.Owners[0]),
+			reason: "its readers may see no other namespace", text: podConflictMessage(ref, c, c.Owners[0]),
 			want: []string{"10.0.0.1 of " + ref.String() + " is also used by Pod b and a Pod of another namespace and another node:"}, not: []string{"other/", "node-of", "n4"},
 		},
 	}
@@ -114,17 +114,17 @@ func TestConflictText(t *testing.T) {
 
 // A network at rest is looked at soon after a change, and one that changes all the time
 // at its pace.
-func TestLookIn(t *testing.T) {
+func TestReconcileDelay(t *testing.T) {
 	t.Parallel()
 	b := newBench(false)
 	ref := network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}
 	var got []time.Duration
 	look := func(after time.Duration) {
 		b.now = b.now.Add(after)
-		got = append(got, b.lookIn(ref))
+		got = append(got, b.reconcileDelay(ref))
 	}
 	look(0)
-	b.looked.Store(ref, b.now)
+	b.lastReconciled.Store(ref, b.now)
 	for _, after := range []time.Duration{0, time.Second, 3500 * time.Millisecond, time.Minute} {
 		look(after)
 	}

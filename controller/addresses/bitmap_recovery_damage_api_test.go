@@ -49,7 +49,7 @@ func newVictims(f *fixture) *victims {
 		f.Fatal(err)
 	}
 	var err error
-	if v.net, err = network.From(v.cn); err != nil {
+	if v.net, err = network.FromObject(v.cn); err != nil {
 		f.Fatal(err)
 	}
 	node := f.node(apitest.Name("victim"))
@@ -125,7 +125,7 @@ func (v *victims) attack(addrs ...netip.Addr) {
 // a moment later.
 func TestClearedBitsComeBack(t *testing.T) {
 	env := apitest.New(t) // alone, since other tests' controllers would correct it, too
-	f := startWith(t, env, func(cfg *Config) { cfg.Every = time.Hour })
+	f := startWith(t, env, func(cfg *Config) { cfg.SweepInterval = time.Hour })
 	v := newVictims(f)
 	third := v.allocator(f.node("third"))
 	refused := func(what string) {

@@ -121,13 +121,13 @@ type recoveries struct {
 	begun []time.Time
 }
 
-// look returns the recovery that the network is in, or nil.
-func (r *recoveries) look(ctx context.Context) *v1.Recovering {
+// current returns the recovery that the network is in, or nil.
+func (r *recoveries) current(ctx context.Context) *v1.RecoveryStatus {
 	ipam := r.get(ctx, r.cn).Status.IPAM
 	if ipam == nil || ipam.Recovering == nil {
 		return nil
 	}
-	if since := ipam.Recovering.Since.Time; !slices.ContainsFunc(r.begun, since.Equal) {
+	if since := ipam.Recovering.StartTime.Time; !slices.ContainsFunc(r.begun, since.Equal) {
 		r.begun = append(r.begun, since)
 	}
 	return ipam.Recovering
@@ -139,11 +139,11 @@ func (r *recoveries) look(ctx context.Context) *v1.Recovering {
 // the pace of a cluster, and no address is given out twice.
 func TestTwoRecoveriesInARowEnd(t *testing.T) {
 	env := apitest.New(t) // alone, since all Nodes are awaited
-	f := startWith(t, env, func(cfg *Config) { *cfg = Config{Grace: cfg.Grace, Registry: cfg.Registry} })
+	f := startWith(t, env, func(cfg *Config) { *cfg = Config{NodeGracePeriod: cfg.NodeGracePeriod, Registry: cfg.Registry} })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cn := f.network(nil)
-	net, err := network.From(f.get(ctx, cn))
+	net, err := network.FromObject(f.get(ctx, cn))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestTwoRecoveriesInARowEnd(t *testing.T) {
 	r := &recoveries{fixture: f, cn: cn}
 	members[0].findsRollback()
 	f.eventually("the second node to report to the first recovery", func(ctx context.Context) error {
-		if rec := r.look(ctx); rec == nil || !slices.Contains(rec.Done, "node-1") {
+		if rec := r.current(ctx); rec == nil || !slices.Contains(rec.ReportedNodes, "node-1") {
 			return fmt.Errorf("recovering is %+v", rec)
 		}
 		return nil
@@ -188,13 +188,13 @@ func TestTwoRecoveriesInARowEnd(t *testing.T) {
 	begin := time.Now()
 	members[1].findsRollback()
 	f.eventually("the second recovery to begin", func(ctx context.Context) error {
-		if r.look(ctx); len(r.begun) < 2 {
+		if r.current(ctx); len(r.begun) < 2 {
 			return fmt.Errorf("begun: %v", r.begun)
 		}
 		return nil
 	})
 	f.eventually("the second recovery to end", func(ctx context.Context) error {
-		if rec := r.look(ctx); rec != nil {
+		if rec := r.current(ctx); rec != nil {
 			return fmt.Errorf("recovering is %+v", rec)
 		}
 		return nil
@@ -226,7 +226,7 @@ func TestHostileNodeAndRecoveries(t *testing.T) {
 	bad, good := f.node("bad"), f.node("good")
 	token := f.tokenOf(bad)
 	cn := f.network(&v1.IPAMStatus{V4: bitmap()})
-	net, err := network.From(f.get(ctx, cn))
+	net, err := network.FromObject(f.get(ctx, cn))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,14 +234,14 @@ func TestHostileNodeAndRecoveries(t *testing.T) {
 	calm := f.get(ctx, cn)
 	for try := range 81 {
 		f.refuseRecoveries(ctx, token, calm, "calm", try)
-		if r.look(ctx) != nil {
+		if r.current(ctx) != nil {
 			t.Fatal("a recovery has begun")
 		}
 	}
 	attack := f.attackWithReports(token, r)
 	f.eventually("a recovery to begin", func(ctx context.Context) error {
 		attack(ctx)
-		if r.look(ctx) == nil {
+		if r.current(ctx) == nil {
 			return errors.New("it has not")
 		}
 		return nil
@@ -250,15 +250,15 @@ func TestHostileNodeAndRecoveries(t *testing.T) {
 	honest := f.member(ctx, good, net)
 	for range 200 {
 		attack(ctx)
-		r.look(ctx)
+		r.current(ctx)
 		time.Sleep(50 * time.Millisecond)
 	}
 	f.eventually("the node to be deferred", func(ctx context.Context) error {
 		attack(ctx)
-		if r.look(ctx); len(r.begun) != 3 {
+		if r.current(ctx); len(r.begun) != 3 {
 			return fmt.Errorf("%d recoveries", len(r.begun))
 		}
-		if _, ok := f.get(ctx, cn).Status.IPAM.Deferred["bad"]; !ok {
+		if _, ok := f.get(ctx, cn).Status.IPAM.RecoveryDeferredUntil["bad"]; !ok {
 			return errors.New("it is not")
 		}
 		_, _, err := honest.Claim(ctx, net, claims.Want{Dynamic: true}, claims.Want{})
@@ -277,11 +277,11 @@ func TestHostileNodeAndRecoveries(t *testing.T) {
 func (f *fixture) attackWithReports(token client.Client, r *recoveries) func(context.Context) {
 	return func(ctx context.Context) {
 		fresh := f.get(ctx, r.cn)
-		entry := v1.HeldAddresses{UID: "uid", Seq: 1, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderVersion}}
+		entry := v1.HeldAddresses{UID: "uid", Seq: 1, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion}}
 		if rec := fresh.Status.IPAM.Recovering; rec != nil {
-			entry.Rollback.Recovery = &rec.Since
-			if !slices.Contains(rec.Done, "bad") {
-				rec.Done, entry.Rollback = append(rec.Done, "bad"), nil
+			entry.Rollback.RecoveryStartTime = &rec.StartTime
+			if !slices.Contains(rec.ReportedNodes, "bad") {
+				rec.ReportedNodes, entry.Rollback = append(rec.ReportedNodes, "bad"), nil
 			}
 		}
 		if fresh.Status.IPAM.Held == nil {
@@ -301,21 +301,21 @@ func (f *fixture) refuseRecoveries(ctx context.Context, token client.Client, now
 	f.Helper()
 	since := metav1.NewMicroTime(time.Now().Add(time.Duration(try) * time.Millisecond))
 	changes := map[string]func(*v1.IPAMStatus){
-		"begin": func(s *v1.IPAMStatus) { s.Recovering = &v1.Recovering{Since: since} },
+		"begin": func(s *v1.IPAMStatus) { s.Recovering = &v1.RecoveryStatus{StartTime: since} },
 		"begin and report": func(s *v1.IPAMStatus) {
-			s.Recovering = &v1.Recovering{Since: since, Done: []string{"bad"}}
+			s.Recovering = &v1.RecoveryStatus{StartTime: since, ReportedNodes: []string{"bad"}}
 		},
-		"defer another": func(s *v1.IPAMStatus) { s.Deferred = map[string]metav1.MicroTime{"good": since} },
+		"defer another": func(s *v1.IPAMStatus) { s.RecoveryDeferredUntil = map[string]metav1.MicroTime{"good": since} },
 		"forge another's report": func(s *v1.IPAMStatus) {
-			s.Held = map[string]v1.HeldAddresses{"good": {UID: "uid", Seq: 1, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderVersion}}}
+			s.Held = map[string]v1.HeldAddresses{"good": {UID: "uid", Seq: 1, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion}}}
 		},
 	}
 	if now.Status.IPAM.Recovering != nil {
 		changes["end"] = func(s *v1.IPAMStatus) { s.Recovering = nil }
-		changes["report for another"] = func(s *v1.IPAMStatus) { s.Recovering.Done = []string{"bad", "good", "others"} }
+		changes["report for another"] = func(s *v1.IPAMStatus) { s.Recovering.ReportedNodes = []string{"bad", "good", "others"} }
 	}
-	if now.Status.IPAM.Deferred != nil {
-		changes["end its deferral"] = func(s *v1.IPAMStatus) { s.Deferred = nil }
+	if now.Status.IPAM.RecoveryDeferredUntil != nil {
+		changes["end its deferral"] = func(s *v1.IPAMStatus) { s.RecoveryDeferredUntil = nil }
 	}
 	for what, change := range changes {
 		next := now.DeepCopy()

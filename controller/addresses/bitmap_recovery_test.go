@@ -35,7 +35,7 @@ func TestWhoIsAwaited(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, remaining(tc.nodes, tc.done, listed(tc.nodes, tc.skip))); diff != "" {
+			if diff := cmp.Diff(tc.want, awaitedNodes(tc.nodes, tc.done, skippedNodes(tc.nodes, tc.skip))); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -50,7 +50,7 @@ func TestSkipCostsNoMoreThanItsLength(t *testing.T) {
 		fmt.Fprintf(&text, "%x,", i)
 	}
 	start := time.Now()
-	if diff := cmp.Diff([]string{"ffff"}, listed([]string{"ffff", "node"}, text.String())); diff != "" {
+	if diff := cmp.Diff([]string{"ffff"}, skippedNodes([]string{"ffff", "node"}, text.String())); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if took := time.Since(start); took > 30*time.Second {
@@ -78,18 +78,18 @@ func TestMessagesAreShortAndSayWhatToDo(t *testing.T) {
 	cases := map[string]struct {
 		reason, text, want string
 	}{
-		"Longest":    {reason: "names as long as can be", text: recoveringText(waiting{since: "noon", awaited: longest, skipped: longest}), want: "and 999 more. For one that is off: kubectl patchbay ipam skip NODE"},
-		"Defers":     {reason: "names as long as can be", text: deferredText(deferred), want: "and 999 more. Until then"},
-		"Owners":     {reason: "a node that was taken over claims one address for many Pods", text: podConflictText(network.Ref{Kind: "ClusterNetwork", Name: "net"}, conflict, conflict.Owners[0]), want: "and 998 more: connections of both may fail"},
-		"Recovering": {reason: "the way out", text: recoveringText(waiting{since: "noon", awaited: names}), want: "kubectl patchbay ipam skip NODE"},
-		"HowMany":    {reason: "how many are awaited", text: recoveringText(waiting{since: "noon", awaited: names}), want: "and 994 more"},
-		"Skipped":    {reason: "who is left out", text: recoveringText(waiting{awaited: []string{"a"}, skipped: []string{"b"}}), want: "Left out on request: b"},
-		"Deferred":   {reason: "how many are deferred", text: deferredText(many), want: "and 996 more"},
-		"Exhausted":  {reason: "the way out", text: poolText(v1.ReasonExhausted, use{"IPv4", 254, 254}), want: "254 of 254 IPv4"},
-		"Enough":     {reason: "where the number is", text: poolText(v1.ReasonEnough, use{"IPv6", 1, 254}), want: "status.allocated"},
-		"Nothing":    {reason: "a rebuild that changed nothing says so", text: rebuiltText(claims.Drift{}), want: "nothing had to change"},
-		"Drift":      {reason: "what a rebuild changed", text: rebuiltText(claims.Drift{Freed: 3, Marked: 2}), want: "3 addresses that nobody has"},
-		"Error":      {reason: "an error is cut", text: short(strings.Repeat("é", 1000)), want: "…"},
+		"Longest":    {reason: "names as long as can be", text: recoveringMessage(recoveryProgress{since: "noon", awaited: longest, skipped: longest}), want: "and 999 more. For one that is off: kubectl patchbay ipam skip NODE"},
+		"Defers":     {reason: "names as long as can be", text: deferredMessage(deferred), want: "and 999 more. Until then"},
+		"Owners":     {reason: "a node that was taken over claims one address for many Pods", text: podConflictMessage(network.Ref{Kind: "ClusterNetwork", Name: "net"}, conflict, conflict.Owners[0]), want: "and 998 more: connections of both may fail"},
+		"Recovering": {reason: "the way out", text: recoveringMessage(recoveryProgress{since: "noon", awaited: names}), want: "kubectl patchbay ipam skip NODE"},
+		"HowMany":    {reason: "how many are awaited", text: recoveringMessage(recoveryProgress{since: "noon", awaited: names}), want: "and 994 more"},
+		"Skipped":    {reason: "who is left out", text: recoveringMessage(recoveryProgress{awaited: []string{"a"}, skipped: []string{"b"}}), want: "Left out on request: b"},
+		"Deferred":   {reason: "how many are deferred", text: deferredMessage(many), want: "and 996 more"},
+		"Exhausted":  {reason: "the way out", text: poolMessage(v1.ReasonAddressesExhausted, poolUsage{"IPv4", 254, 254}), want: "254 of 254 IPv4"},
+		"Enough":     {reason: "where the number is", text: poolMessage(v1.ReasonAddressesSufficient, poolUsage{"IPv6", 1, 254}), want: "status.allocated"},
+		"Nothing":    {reason: "a rebuild that changed nothing says so", text: rebuiltMessage(claims.Drift{}), want: "nothing had to change"},
+		"Drift":      {reason: "what a rebuild changed", text: rebuiltMessage(claims.Drift{Freed: 3, Marked: 2}), want: "3 addresses that nobody has"},
+		"Error":      {reason: "an error is cut", text: truncateMessage(strings.Repeat("é", 1000)), want: "…"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -104,8 +104,8 @@ func TestMessagesAreShortAndSayWhatToDo(t *testing.T) {
 // Errors and what tenants and nodes have named may have any length.
 func TestEventsAreCut(t *testing.T) {
 	t.Parallel()
-	got := &recorder{}
-	shortRecorder{got}.Event(nil, corev1.EventTypeWarning, v1.ReasonRebuildFailed, strings.Repeat("é", 1000))
+	got := &fakeRecorder{}
+	truncatingRecorder{got}.Event(nil, corev1.EventTypeWarning, v1.ReasonBitmapRebuildFailed, strings.Repeat("é", 1000))
 	if text := (*got)[0]; len(text) > len("Warning RebuildFailed: ")+1024 || !strings.HasSuffix(text, "é…") {
 		t.Errorf("%d bytes: %s", len(text), text)
 	}

@@ -21,12 +21,12 @@ import (
 // byNetwork is the index of cached DanmEps by the network that they name.
 const byNetwork = "network"
 
-// Cached says how the objects that this package caches are slimmed; it is for
+// CacheByObject says how the objects that this package caches are slimmed; it is for
 // cache.Options. The rest of the program may add to it, not take from it.
-func Cached() map[client.Object]cache.ByObject {
+func CacheByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&v1.DanmEp{}:      {Transform: slimEndpoint},
-		&v1.NodeNetwork{}: {Transform: objects.SlimNodeNetwork},
+		&v1.NodeNetwork{}: {Transform: objects.StripNodeNetwork},
 		&corev1.Node{}:    {Transform: slimNode},
 	}
 }
@@ -43,7 +43,7 @@ func slimEndpoint(obj any) (any, error) {
 		s.EndpointID = ep.Name // one copy of the text
 	}
 	return &v1.DanmEp{
-		ObjectMeta: aged(&ep.ObjectMeta),
+		ObjectMeta: agedMetadata(&ep.ObjectMeta),
 		Spec: v1.DanmEpSpec{
 			NetworkName: intern(s.NetworkName), NetworkUID: intern(s.NetworkUID), APIType: intern(s.APIType),
 			Host: intern(s.Host), HostUID: intern(s.HostUID), Pod: s.Pod, PodUID: s.PodUID, EndpointID: s.EndpointID,
@@ -52,8 +52,8 @@ func slimEndpoint(obj any) (any, error) {
 	}, nil
 }
 
-func aged(m *metav1.ObjectMeta) metav1.ObjectMeta {
-	slim := identity(m)
+func agedMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	slim := identityMetadata(m)
 	slim.CreationTimestamp, slim.DeletionTimestamp = m.CreationTimestamp, m.DeletionTimestamp
 	return slim
 }
@@ -67,7 +67,7 @@ func slimNode(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	slim := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: identity(&m.ObjectMeta)}
+	slim := &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: identityMetadata(&m.ObjectMeta)}
 	for _, key := range []string{corev1.LabelOSStable, corev1.LabelTopologyZone} {
 		if value, ok := m.Labels[key]; ok {
 			metav1.SetMetaDataLabel(&slim.ObjectMeta, key, value)
@@ -76,32 +76,32 @@ func slimNode(obj any) (any, error) {
 	return slim, nil
 }
 
-func identity(m *metav1.ObjectMeta) metav1.ObjectMeta {
+func identityMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }
 
-// nicsFor is how long the nodes' addresses serve before they are read anew from the
+// nicAddressTTL is how long the nodes' addresses serve before they are read anew from the
 // cache: parsing those of a thousand nodes for each network would take long.
-const nicsFor = 10 * time.Second
+const nicAddressTTL = 10 * time.Second
 
-// nics are the addresses of all nodes' NICs.
-type nics struct {
+// nicAddressCache are the addresses of all nodes' NICs.
+type nicAddressCache struct {
 	mu  sync.Mutex
 	at  time.Time
 	all []netip.Addr
 }
 
 // get returns them, read from the cache; none while it is not filled.
-func (n *nics) get(ctx context.Context, cached client.Reader, now time.Time) []netip.Addr {
+func (n *nicAddressCache) get(ctx context.Context, cached client.Reader, now time.Time) []netip.Addr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now.Sub(n.at) < nicsFor {
+	if now.Sub(n.at) < nicAddressTTL {
 		return n.all
 	}
 	list := &v1.NodeNetworkList{}
 	if err := cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
-	n.at, n.all = now, objects.NICs(list.Items)
+	n.at, n.all = now, objects.NodeNICAddresses(list.Items)
 	return n.all
 }

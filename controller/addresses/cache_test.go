@@ -50,7 +50,7 @@ func TestCachedObjectsAreSlim(t *testing.T) {
 			in: "tombstone", want: "tombstone",
 		},
 		"Network": {
-			reason: "annotations ask for something, so they stay", transform: objects.Slim,
+			reason: "annotations ask for something, so they stay", transform: objects.StripUnusedFields,
 			in:   &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{v1.RebuildAnnotation: ""}, ManagedFields: full.ManagedFields}},
 			want: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{v1.RebuildAnnotation: ""}}},
 		},

@@ -73,11 +73,11 @@ func TestNothingIsWrongWhileNodesWork(t *testing.T) {
 	const nodes, each, pods = 3, 3, 15
 	env := apitest.New(t) // alone, since the drift of all networks is counted
 	f := startWith(t, env, func(cfg *Config) {
-		cfg.Every, cfg.Pace = 30*time.Millisecond, 30*time.Millisecond
-		cfg.Suspect = func(*claims.Object, []claims.Endpoint) (bool, error) { return true, nil }
+		cfg.SweepInterval, cfg.MinInterval = 30*time.Millisecond, 30*time.Millisecond
+		cfg.NeedsRepair = func(*claims.Object, []claims.Endpoint) (bool, error) { return true, nil }
 	})
 	cn := f.network(nil)
-	net, err := network.From(f.get(t.Context(), cn))
+	net, err := network.FromObject(f.get(t.Context(), cn))
 	if err != nil {
 		t.Fatal(err)
 	}

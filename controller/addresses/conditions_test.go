@@ -15,46 +15,46 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 )
 
-// said is a condition that was written before, and true.
-func said(kind, reason string) metav1.Condition {
+// conditionWith is a condition that was written before, and true.
+func conditionWith(kind, reason string) metav1.Condition {
 	return metav1.Condition{Type: kind, Reason: reason, Status: metav1.ConditionTrue, Message: "as before", ObservedGeneration: 1}
 }
 
 func TestDesiredConditions(t *testing.T) {
 	t.Parallel()
 	const pool, recovering = v1.ConditionAddressesAvailable, v1.ConditionRecovering
-	enough, scarce := said(pool, v1.ReasonEnough), said(pool, v1.ReasonScarce)
-	ready := said("Ready", "Valid")
+	enough, scarce := conditionWith(pool, v1.ReasonAddressesSufficient), conditionWith(pool, v1.ReasonAddressesNearlyExhausted)
+	ready := conditionWith("Ready", "Valid")
 	cases := map[string]struct {
 		reason     string
 		before     []metav1.Condition
 		generation int64
-		uses       []use
-		waiting    waiting
-		conflicts  conflicts
+		uses       []poolUsage
+		waiting    recoveryProgress
+		conflicts  conflictFindings
 		// want is Type=Status Reason of each; message is part of the first.
 		want    []string
 		message string
 		write   bool
 	}{
 		"New": {
-			reason: "a network in use for the first time", generation: 1, uses: []use{{"IPv4", 1, 100}},
+			reason: "a network in use for the first time", generation: 1, uses: []poolUsage{{"IPv4", 1, 100}},
 			want: []string{"AddressesAvailable=True Enough"}, message: "1 of 100", write: true,
 		},
 		"Claim": {
-			reason: "a claim alone writes nothing", before: []metav1.Condition{ready, enough}, generation: 1, uses: []use{{"IPv4", 50, 100}},
+			reason: "a claim alone writes nothing", before: []metav1.Condition{ready, enough}, generation: 1, uses: []poolUsage{{"IPv4", 50, 100}},
 			want: []string{"AddressesAvailable=True Enough"}, message: "as before",
 		},
 		"Scarce": {
-			reason: "the numbers and what to do", before: []metav1.Condition{enough}, generation: 1, uses: []use{{"IPv4", 95, 100}},
+			reason: "the numbers and what to do", before: []metav1.Condition{enough}, generation: 1, uses: []poolUsage{{"IPv4", 95, 100}},
 			want: []string{"AddressesAvailable=True Scarce"}, message: "95 of 100 IPv4", write: true,
 		},
 		"Exhausted": {
-			reason: "new Pods wait", before: []metav1.Condition{scarce}, generation: 1, uses: []use{{"IPv4", 100, 100}, {"IPv6", 1, 1000}},
+			reason: "new Pods wait", before: []metav1.Condition{scarce}, generation: 1, uses: []poolUsage{{"IPv4", 100, 100}, {"IPv6", 1, 1000}},
 			want: []string{"AddressesAvailable=False Exhausted"}, message: "Widen the allocation pool", write: true,
 		},
 		"Widened": {
-			reason: "a new spec has new numbers", before: []metav1.Condition{enough}, generation: 2, uses: []use{{"IPv4", 1, 200}},
+			reason: "a new spec has new numbers", before: []metav1.Condition{enough}, generation: 2, uses: []poolUsage{{"IPv4", 1, 200}},
 			want: []string{"AddressesAvailable=True Enough"}, message: "1 of 200", write: true,
 		},
 		"Unreadable": {
@@ -65,36 +65,36 @@ func TestDesiredConditions(t *testing.T) {
 			reason: "a network that lost its addresses loses the condition", before: []metav1.Condition{scarce}, generation: 2, write: true,
 		},
 		"Recovering": {
-			reason: "the awaited nodes are named", before: []metav1.Condition{enough}, generation: 1, uses: []use{{"IPv4", 1, 100}}, waiting: waiting{since: "noon", awaited: []string{"a", "b"}},
+			reason: "the awaited nodes are named", before: []metav1.Condition{enough}, generation: 1, uses: []poolUsage{{"IPv4", 1, 100}}, waiting: recoveryProgress{since: "noon", awaited: []string{"a", "b"}},
 			want: []string{"AddressesAvailable=True Enough", "Recovering=True AwaitingNodes"}, write: true,
 		},
 		"Recovered": {
-			reason: "it goes when the recovery is over", before: []metav1.Condition{enough, said(recovering, v1.ReasonAwaitingNodes)},
-			generation: 1, uses: []use{{"IPv4", 1, 100}}, want: []string{"AddressesAvailable=True Enough"}, write: true,
+			reason: "it goes when the recovery is over", before: []metav1.Condition{enough, conditionWith(recovering, v1.ReasonAwaitingNodes)},
+			generation: 1, uses: []poolUsage{{"IPv4", 1, 100}}, want: []string{"AddressesAvailable=True Enough"}, write: true,
 		},
 		"Fewer": {
 			reason: "one less is awaited", before: []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
-			waiting: waiting{since: "noon", awaited: []string{"b"}}, want: []string{"Recovering=True AwaitingNodes"}, message: "what they use: b.", write: true,
+			waiting: recoveryProgress{since: "noon", awaited: []string{"b"}}, want: []string{"Recovering=True AwaitingNodes"}, message: "what they use: b.", write: true,
 		},
 		"Again": {
 			reason: "a second recovery, begun while the first one ran", before: []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},
-			waiting: waiting{since: "one", awaited: []string{"b"}}, want: []string{"Recovering=True AwaitingNodes"}, message: "at one", write: true,
+			waiting: recoveryProgress{since: "one", awaited: []string{"b"}}, want: []string{"Recovering=True AwaitingNodes"}, message: "at one", write: true,
 		},
 		"Deferred": {
 			reason: "the node that started too many recoveries is named", generation: 1,
-			waiting: waiting{deferred: map[string]metav1.MicroTime{"n7": metav1.NewMicroTime(time.Unix(0, 0))}},
+			waiting: recoveryProgress{deferred: map[string]metav1.MicroTime{"n7": metav1.NewMicroTime(time.Unix(0, 0))}},
 			want:    []string{"RecoveryDeferred=True TooManyRollbacks"}, message: "n7 (until 1970-01-01T00:00:00Z)", write: true,
 		},
 		"Conflict": {
-			reason: "both Pods are named", generation: 1, conflicts: conflicts{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
+			reason: "both Pods are named", generation: 1, conflicts: conflictFindings{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
 			want: []string{"AddressConflict=True DuplicateAddress"}, message: "10.0.0.1: Pod ns/a on node node-of-a and Pod ns/b on node node-of-b", write: true,
 		},
 		"ConflictStays": {
-			reason: "the same conflicts write nothing", generation: 1, conflicts: conflicts{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
+			reason: "the same conflicts write nothing", generation: 1, conflicts: conflictFindings{list: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "ns/b")}},
 			before: []metav1.Condition{duplicate()}, want: []string{"AddressConflict=True DuplicateAddress"},
 		},
 		"ConflictUnknown": {
-			reason: "nothing new is known", generation: 1, conflicts: conflicts{unknown: true},
+			reason: "nothing new is known", generation: 1, conflicts: conflictFindings{unknown: true},
 			before: []metav1.Condition{duplicate()}, want: []string{"AddressConflict=True DuplicateAddress"},
 		},
 		"ConflictOver": {
@@ -105,7 +105,7 @@ func TestDesiredConditions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			after := desired(tc.before, tc.generation, tc.uses, tc.waiting, tc.conflicts)
+			after := desiredConditions(tc.before, tc.generation, tc.uses, tc.waiting, tc.conflicts)
 			var got []string
 			for _, c := range after {
 				got = append(got, c.Type+"="+string(c.Status)+" "+c.Reason)
@@ -116,7 +116,7 @@ func TestDesiredConditions(t *testing.T) {
 			if tc.message != "" && !strings.Contains(after[0].Message, tc.message) {
 				t.Errorf("%s: message %q has no %q", tc.reason, after[0].Message, tc.message)
 			}
-			if write := !same(tc.before, after); write != tc.write {
+			if write := !conditionsEqual(tc.before, after); write != tc.write {
 				t.Errorf("%s: writes %t, want %t", tc.reason, write, tc.write)
 			}
 		})
@@ -128,7 +128,7 @@ func TestStampKeepsTheTimeOfAStatus(t *testing.T) {
 	then, now := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
 	before := []metav1.Condition{{Type: "A", Status: metav1.ConditionTrue, LastTransitionTime: then}, {Type: "B", Status: metav1.ConditionTrue, LastTransitionTime: then}}
 	after := []metav1.Condition{{Type: "A", Status: metav1.ConditionTrue}, {Type: "B", Status: metav1.ConditionFalse}, {Type: "C", Status: metav1.ConditionTrue}}
-	stamp(before, after, now)
+	setTransitionTimes(before, after, now)
 	for kind, want := range map[string]metav1.Time{"A": then, "B": now, "C": now} {
 		if got := meta.FindStatusCondition(after, kind).LastTransitionTime; !got.Equal(&want) {
 			t.Errorf("%s changed at %v, want %v", kind, got, want)

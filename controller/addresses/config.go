@@ -13,36 +13,36 @@ import (
 
 // Config is what a Controller needs to know. Grace and Registry are required.
 type Config struct {
-	// Grace is how long a Node must be gone without interruption before its
+	// NodeGracePeriod is how long a Node must be gone without interruption before its
 	// addresses and DanmEps are taken from it.
-	Grace time.Duration
+	NodeGracePeriod time.Duration
 	// Registry gets the metrics.
 	Registry prometheus.Registerer
 	// Namespace is the controller's own: DanmEps move there that keep a namespace from
 	// being deleted. None does when it is empty.
 	Namespace string
-	// Outlived is how long the deletion of such a DanmEp must have waited; 2 min when zero.
-	Outlived time.Duration
-	// Every is the time between two looks at all networks; 45 s when zero, so that
+	// StuckDeletionTimeout is how long the deletion of such a DanmEp must have waited; 2 min when zero.
+	StuckDeletionTimeout time.Duration
+	// SweepInterval is the time between two looks at all networks; 45 s when zero, so that
 	// a bitmap is right within a minute, whatever the watches miss.
-	Every time.Duration
-	// Settle is the time between a change of a network at rest and the look at it; 1 s
+	SweepInterval time.Duration
+	// ChangeDelay is the time between a change of a network at rest and the look at it; 1 s
 	// when zero. Until then a damaged bitmap may give out an address in use.
-	Settle time.Duration
-	// Pace is the least time between two such looks at a network; 5 s when zero.
+	ChangeDelay time.Duration
+	// MinInterval is the least time between two such looks at a network; 5 s when zero.
 	// Changes in between cost nothing: each claim is one.
-	Pace time.Duration
-	// Hurry is the time between looks at a network in recovery; 3 s when zero.
-	Hurry time.Duration
+	MinInterval time.Duration
+	// RecoveryInterval is the time between looks at a network in recovery; 3 s when zero.
+	RecoveryInterval time.Duration
 	// Timeout bounds the work on one network; 1 min when zero.
 	Timeout time.Duration
 	// Workers is how many networks are worked at a time; 4 when zero.
 	Workers int
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
-	// Suspect reports whether an audit of a network with these endpoints may find
+	// NeedsRepair reports whether an audit of a network with these endpoints may find
 	// something; claims.Suspect when nil.
-	Suspect func(*claims.Object, []claims.Endpoint) (bool, error)
+	NeedsRepair func(*claims.Object, []claims.Endpoint) (bool, error)
 }
 
 func (c Config) withDefaults() Config {
@@ -50,8 +50,8 @@ func (c Config) withDefaults() Config {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&c.Every, 45 * time.Second}, {&c.Settle, time.Second}, {&c.Pace, 5 * time.Second}, {&c.Hurry, 3 * time.Second}, {&c.Timeout, time.Minute},
-		{&c.Outlived, 2 * time.Minute},
+		{&c.SweepInterval, 45 * time.Second}, {&c.ChangeDelay, time.Second}, {&c.MinInterval, 5 * time.Second}, {&c.RecoveryInterval, 3 * time.Second}, {&c.Timeout, time.Minute},
+		{&c.StuckDeletionTimeout, 2 * time.Minute},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -63,14 +63,14 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Suspect == nil {
-		c.Suspect = claims.Suspect
+	if c.NeedsRepair == nil {
+		c.NeedsRepair = claims.Suspect
 	}
 	return c
 }
 
-// Steward changes status.ipam in the name of the cluster; claims.Steward is one.
-type Steward interface {
+// GarbageCollector changes status.ipam in the name of the cluster; claims.Steward is one.
+type GarbageCollector interface {
 	// Audit makes the bitmap agree with entries and DanmEps, and reports addresses
 	// with two owners. What it corrected counts beside an error.
 	Audit(ctx context.Context, key claims.Key) (claims.Findings, error)
@@ -85,9 +85,9 @@ type Steward interface {
 	Recover(ctx context.Context, key claims.Key, nodes, skip []string) (awaited []string, err error)
 }
 
-// Witness is told what a watch sees of networks, and knows by it when an object went
+// RollbackDetector is told what a watch sees of networks, and knows by it when an object went
 // back in time; claims.Steward is one.
-type Witness interface {
+type RollbackDetector interface {
 	// Look says that a network's metadata is at that version.
 	Look(key claims.Key, resourceVersion string)
 	// Gone says that there is no such network any more.

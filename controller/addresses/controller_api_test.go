@@ -124,7 +124,9 @@ func TestNodesThatCameBackKeepWhatIsNew(t *testing.T) {
 
 func TestRebuildOnRequest(t *testing.T) {
 	env := apitest.New(t) // alone, since other tests' controllers would correct it, too
-	f := startWith(t, env, func(cfg *Config) { cfg.Every, cfg.Pace, cfg.Settle = time.Hour, time.Hour, time.Hour })
+	f := startWith(t, env, func(cfg *Config) {
+		cfg.SweepInterval, cfg.MinInterval, cfg.ChangeDelay = time.Hour, time.Hour, time.Hour
+	})
 	node := f.node(apitest.Name("node"))
 	cn := f.network(nil)
 	f.endpoint(env.Namespace(t), cn, node, "10.9.0.2/29")
@@ -134,9 +136,9 @@ func TestRebuildOnRequest(t *testing.T) {
 		}
 	})
 	f.annotate(cn, v1.RebuildAnnotation, "now")
-	f.obeyed(cn, v1.RebuildAnnotation)
+	f.annotationRemoved(cn, v1.RebuildAnnotation)
 	f.bits(cn, 2, 3, 4)
-	f.event(cn, v1.ReasonRebuilt, "2 that are in use were marked")
+	f.event(cn, v1.ReasonBitmapRebuilt, "2 that are in use were marked")
 }
 
 func TestPoolsThatRunOut(t *testing.T) {
@@ -151,12 +153,12 @@ func TestPoolsThatRunOut(t *testing.T) {
 	cn := f.network(nil)
 	f.condition(cn, v1.ConditionAddressesAvailable, "", "", "")
 	f.write(cn, held("10.9.0.1", 1))
-	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonEnough, "1 of 6 IPv4")
+	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonAddressesSufficient, "1 of 6 IPv4")
 	f.write(cn, held("10.9.0.1-10.9.0.6", 1, 2, 3, 4, 5, 6))
-	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionFalse, v1.ReasonExhausted, "6 of 6 IPv4")
-	f.event(cn, v1.ReasonExhausted, "Widen the allocation pool")
+	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionFalse, v1.ReasonAddressesExhausted, "6 of 6 IPv4")
+	f.event(cn, v1.ReasonAddressesExhausted, "Widen the allocation pool")
 	f.write(cn, held("10.9.0.1-10.9.0.3", 1, 2, 3))
-	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonEnough, "3 of 6 IPv4")
+	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonAddressesSufficient, "3 of 6 IPv4")
 	if got := f.get(t.Context(), cn).Status.IPAM.Held[node.Name].V4; got != "10.9.0.1-10.9.0.3" {
 		t.Errorf("writing conditions changed what the node holds: %s", got)
 	}
@@ -169,7 +171,7 @@ func TestSkipWithoutRecoveryIsForgotten(t *testing.T) {
 	f := start(t, env)
 	cn := f.network(&v1.IPAMStatus{V4: bitmap()})
 	f.annotate(cn, v1.SkipAnnotation, "node-1")
-	f.obeyed(cn, v1.SkipAnnotation)
+	f.annotationRemoved(cn, v1.SkipAnnotation)
 }
 
 func TestRecoveryWaitsForEveryNode(t *testing.T) {
@@ -178,13 +180,13 @@ func TestRecoveryWaitsForEveryNode(t *testing.T) {
 	f.node("a")
 	f.node("b")
 	f.node("c")
-	cn := f.network(&v1.IPAMStatus{V4: bitmap(), Recovering: &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"a"}}})
+	cn := f.network(&v1.IPAMStatus{V4: bitmap(), Recovering: &v1.RecoveryStatus{StartTime: metav1.NowMicro(), ReportedNodes: []string{"a"}}})
 	f.condition(cn, v1.ConditionRecovering, metav1.ConditionTrue, v1.ReasonAwaitingNodes, "b, c")
 	// A node that does not use the network sees its metadata only.
 	marked := func() {
 		f.eventually("the mark that nodes report to", func(ctx context.Context) error {
 			fresh := f.get(ctx, cn)
-			if got, want := fresh.Annotations[v1.RecoveringAnnotation], fresh.Status.IPAM.Recovering.Since.UTC().Format(time.RFC3339Nano); got != want {
+			if got, want := fresh.Annotations[v1.RecoveringAnnotation], fresh.Status.IPAM.Recovering.StartTime.UTC().Format(time.RFC3339Nano); got != want {
 				return fmt.Errorf("it is %q, want %q", got, want)
 			}
 			return nil
@@ -194,17 +196,17 @@ func TestRecoveryWaitsForEveryNode(t *testing.T) {
 	f.annotate(cn, v1.RecoveringAnnotation, "somebody's") // who may write the network
 	marked()
 	f.write(cn, func(s *v1.NetworkStatus) { // it begins anew while it runs
-		s.IPAM.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(s.IPAM.Recovering.Since.Add(time.Millisecond)), Done: []string{"a"}}
+		s.IPAM.Recovering = &v1.RecoveryStatus{StartTime: metav1.NewMicroTime(s.IPAM.Recovering.StartTime.Add(time.Millisecond)), ReportedNodes: []string{"a"}}
 	})
 	marked()
-	f.write(cn, func(s *v1.NetworkStatus) { s.IPAM.Recovering.Done = []string{"a", "b"} })
+	f.write(cn, func(s *v1.NetworkStatus) { s.IPAM.Recovering.ReportedNodes = []string{"a", "b"} })
 	f.condition(cn, v1.ConditionRecovering, metav1.ConditionTrue, v1.ReasonAwaitingNodes, "use: c.")
 	if f.get(t.Context(), cn).Status.IPAM.Recovering == nil {
 		t.Fatal("the recovery ended before all nodes had reported")
 	}
 	f.annotate(cn, v1.SkipAnnotation, "c")
 	f.condition(cn, v1.ConditionRecovering, "", "", "")
-	f.obeyed(cn, v1.SkipAnnotation)
+	f.annotationRemoved(cn, v1.SkipAnnotation)
 	f.event(cn, "Recovered", "left out on request: c")
 	f.eventually("the state to go", func(ctx context.Context) error {
 		if f.get(ctx, cn).Status.IPAM.Recovering != nil {
@@ -212,7 +214,7 @@ func TestRecoveryWaitsForEveryNode(t *testing.T) {
 		}
 		return nil
 	})
-	f.obeyed(cn, v1.RecoveringAnnotation)
+	f.annotationRemoved(cn, v1.RecoveringAnnotation)
 }
 
 // Each claim moves a network's metadata; the object, which holds the bitmap, is read
@@ -221,10 +223,10 @@ func TestClaimsDoNotStreamToTheController(t *testing.T) {
 	env := apitest.New(t) // alone, for its requests to be counted
 	var reads atomic.Int64
 	env.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, &reads} })
-	f := startWith(t, env, func(cfg *Config) { cfg.Every, cfg.Pace = time.Hour, time.Second })
+	f := startWith(t, env, func(cfg *Config) { cfg.SweepInterval, cfg.MinInterval = time.Hour, time.Second })
 	node := f.node("node")
 	cn := f.network(&v1.IPAMStatus{V4: bitmap()})
-	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonEnough, "")
+	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonAddressesSufficient, "")
 	before, begin := reads.Load(), time.Now()
 	for i := range 50 {
 		f.write(cn, func(s *v1.NetworkStatus) {

@@ -21,7 +21,7 @@ import (
 // The last user's end is what lets a deleted network go: no sweep has to come by.
 func TestDeletionEndsWithTheLastUser(t *testing.T) {
 	env := apitest.Start(t)
-	f := startWith(t, env, func(cfg *Config) { cfg.Every, cfg.Pace = time.Hour, time.Hour })
+	f := startWith(t, env, func(cfg *Config) { cfg.SweepInterval, cfg.MinInterval = time.Hour, time.Hour })
 	ns, node := env.Namespace(t), f.node(apitest.Name("node"))
 	held := map[string]v1.HeldAddresses{
 		node.Name:     {UID: string(node.UID), Seq: 1, V4: "10.9.0.3"},
@@ -73,7 +73,7 @@ func TestDeletionEndsWithTheLastUser(t *testing.T) {
 				return fmt.Errorf("%s\nget the network: got %w, want it gone", tc.reason, err)
 			}
 			// As long as a controller needs that would end it too early.
-			for end := time.Now().Add(4 * deletionPace); time.Now().Before(end); time.Sleep(deletionPace) {
+			for end := time.Now().Add(4 * deletionInterval); time.Now().Before(end); time.Sleep(deletionInterval) {
 				if gone(t.Context()) == nil {
 					t.Fatal("the network is gone under its last user")
 				}

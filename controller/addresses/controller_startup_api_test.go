@@ -30,7 +30,7 @@ type slowCache struct {
 
 func (c slowCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	i, err := c.Cache.GetInformer(ctx, obj, opts...)
-	if slices.Contains(objects.Kinds(), obj.GetObjectKind().GroupVersionKind().Kind) {
+	if slices.Contains(objects.NetworkKinds(), obj.GetObjectKind().GroupVersionKind().Kind) {
 		select {
 		case <-c.release:
 		case <-ctx.Done():
@@ -54,14 +54,14 @@ func TestNetworkThatComesWhileWatchesStart(t *testing.T) {
 	f := startOn(t, apitest.New(t), func(m manager.Manager) manager.Manager {
 		slow.Cache = m.GetCache()
 		return slowManager{m, slow}
-	}, func(cfg *Config) { cfg.Every = time.Hour })
+	}, func(cfg *Config) { cfg.SweepInterval = time.Hour })
 	if !slow.WaitForCacheSync(t.Context()) {
 		t.Fatal("the cache did not sync")
 	}
 	cn := f.network(&v1.IPAMStatus{V4: bitmap()})
 	written := f.get(t.Context(), cn).ResourceVersion
 	f.eventually("the cache to have the network as written", func(ctx context.Context) error {
-		cached := objects.Metadata(v1.KindClusterNetwork)
+		cached := objects.PartialMetadata(v1.KindClusterNetwork)
 		if err := slow.Get(ctx, client.ObjectKeyFromObject(cn), cached); err != nil {
 			return err
 		}
@@ -71,5 +71,5 @@ func TestNetworkThatComesWhileWatchesStart(t *testing.T) {
 		return nil
 	})
 	close(slow.release)
-	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonEnough, "")
+	f.condition(cn, v1.ConditionAddressesAvailable, metav1.ConditionTrue, v1.ReasonAddressesSufficient, "")
 }

@@ -71,38 +71,38 @@ func (w conditionWriter) Apply(context.Context, runtime.ApplyConfiguration, ...c
 	return nil
 }
 
-// steward notes what it is asked for, and answers as it is told.
-type steward struct {
+// fakeGarbageCollector notes what it is asked for, and answers as it is told.
+type fakeGarbageCollector struct {
 	calls   []string
 	found   claims.Findings
 	awaited []string
 	err     error
 }
 
-func (s *steward) Audit(context.Context, claims.Key) (claims.Findings, error) {
+func (s *fakeGarbageCollector) Audit(context.Context, claims.Key) (claims.Findings, error) {
 	s.calls = append(s.calls, "audit")
 	return s.found, s.err
 }
 
-func (s *steward) Evict(_ context.Context, _ claims.Key, gone map[string]string) (int64, error) {
+func (s *fakeGarbageCollector) Evict(_ context.Context, _ claims.Key, gone map[string]string) (int64, error) {
 	s.calls = append(s.calls, fmt.Sprintf("evict %v", gone))
 	return 1, s.err
 }
 
-func (s *steward) EndDeletion(context.Context, claims.Key) (bool, error) {
+func (s *fakeGarbageCollector) EndDeletion(context.Context, claims.Key) (bool, error) {
 	s.calls = append(s.calls, "end deletion")
 	return s.err == nil, s.err
 }
 
-func (s *steward) Recover(_ context.Context, _ claims.Key, nodes, skip []string) ([]string, error) {
+func (s *fakeGarbageCollector) Recover(_ context.Context, _ claims.Key, nodes, skip []string) ([]string, error) {
 	s.calls = append(s.calls, fmt.Sprintf("recover %v without %v", nodes, skip))
 	return s.awaited, s.err
 }
 
-// recorder notes Events.
-type recorder []string
+// fakeRecorder notes Events.
+type fakeRecorder []string
 
-func (r *recorder) Event(of runtime.Object, kind, reason, message string) {
+func (r *fakeRecorder) Event(of runtime.Object, kind, reason, message string) {
 	text := kind + " " + reason + ": " + message
 	if pod, ok := of.(*corev1.ObjectReference); ok {
 		text = pod.Kind + " " + pod.Namespace + "/" + pod.Name + ": " + text
@@ -114,19 +114,19 @@ func (r *recorder) Event(of runtime.Object, kind, reason, message string) {
 type bench struct {
 	*Controller
 	cluster *cluster
-	steward *steward
-	events  *recorder
+	steward *fakeGarbageCollector
+	events  *fakeRecorder
 	now     time.Time
 }
 
 func newBench(suspect bool) *bench {
-	b := &bench{cluster: &cluster{nodes: map[string]string{"a": "1", "b": "2"}}, steward: &steward{}, events: &recorder{}, now: time.Unix(1_000_000, 0)}
+	b := &bench{cluster: &cluster{nodes: map[string]string{"a": "1", "b": "2"}}, steward: &fakeGarbageCollector{}, events: &fakeRecorder{}, now: time.Unix(1_000_000, 0)}
 	cfg := Config{
-		Suspect: func(*claims.Object, []claims.Endpoint) (bool, error) { return suspect, nil },
-		Now:     func() time.Time { return b.now },
+		NeedsRepair: func(*claims.Object, []claims.Endpoint) (bool, error) { return suspect, nil },
+		Now:         func() time.Time { return b.now },
 	}
 	b.Controller = &Controller{
-		cfg: cfg.withDefaults(), steward: b.steward, events: b.events, metrics: newMetrics(prometheus.NewRegistry()),
+		cfg: cfg.withDefaults(), gc: b.steward, events: b.events, metrics: newMetrics(prometheus.NewRegistry()),
 		cached: b.cluster, direct: b.cluster,
 	}
 	return b
@@ -135,12 +135,12 @@ func newBench(suspect bool) *bench {
 func TestDuties(t *testing.T) {
 	t.Parallel()
 	recovering := func(done ...string) func(*v1.ClusterNetwork) {
-		return func(cn *v1.ClusterNetwork) { cn.Status.IPAM.Recovering = &v1.Recovering{Done: done} }
+		return func(cn *v1.ClusterNetwork) { cn.Status.IPAM.Recovering = &v1.RecoveryStatus{ReportedNodes: done} }
 	}
 	reporting := func(until int64) func(*v1.ClusterNetwork) {
 		return func(cn *v1.ClusterNetwork) {
-			cn.Status.IPAM.Held = map[string]v1.HeldAddresses{"a": {UID: "1", Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderVersion}}}
-			cn.Status.IPAM.Deferred = map[string]metav1.MicroTime{"a": metav1.NewMicroTime(time.Unix(until, 0))}
+			cn.Status.IPAM.Held = map[string]v1.HeldAddresses{"a": {UID: "1", Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion}}}
+			cn.Status.IPAM.RecoveryDeferredUntil = map[string]metav1.MicroTime{"a": metav1.NewMicroTime(time.Unix(until, 0))}
 		}
 	}
 	annotated := func(name, value string, others ...func(*v1.ClusterNetwork)) func(*v1.ClusterNetwork) {
@@ -160,7 +160,7 @@ func TestDuties(t *testing.T) {
 		network  func(*v1.ClusterNetwork)
 		suspect  bool
 		found    claims.Findings
-		departed []life
+		departed []incarnation
 		err      error
 		calls    []string
 		writes   []string // parts of what is written, in order
@@ -257,7 +257,7 @@ func TestDuties(t *testing.T) {
 		},
 		"Evict": {
 			reason:  "those that were gone for long, and are still gone now",
-			network: held, departed: []life{{"a", "1"}, {"b", "old"}, {"c", "3"}, {"d", "4"}},
+			network: held, departed: []incarnation{{"a", "1"}, {"b", "old"}, {"c", "3"}, {"d", "4"}},
 			calls: []string{"evict map[b:old c:3]"}, writes: []string{"conditions"},
 		},
 		"NotYetGone": {reason: "absence alone takes nothing", network: held, writes: []string{"conditions"}},
@@ -272,8 +272,8 @@ func TestDuties(t *testing.T) {
 			b := newBench(tc.suspect)
 			b.steward.found = tc.found
 			b.steward.err = tc.err
-			b.departed.set(tc.departed)
-			_, err := b.serve(t.Context(), dual(tc.network))
+			b.goneNodes.set(tc.departed)
+			_, err := b.reconcileNetwork(t.Context(), dual(tc.network))
 			if (err != nil) != tc.fails {
 				t.Errorf("%s: got error %v, want one: %t", tc.reason, err, tc.fails)
 			}
@@ -295,14 +295,14 @@ func TestRebuildsAreBounded(t *testing.T) {
 	b := newBench(false)
 	r := dual(func(cn *v1.ClusterNetwork) { cn.Annotations = map[string]string{v1.RebuildAnnotation: "x"} })
 	for range 3 {
-		if again, err := b.obeyRebuild(t.Context(), r); err != nil || len(b.steward.calls) > 1 {
+		if again, err := b.rebuildOnRequest(t.Context(), r); err != nil || len(b.steward.calls) > 1 {
 			t.Fatalf("%d rebuilds at once, again in %s, %v", len(b.steward.calls), again, err)
 		}
-		b.forgetRebuilds()
+		b.pruneRebuilds()
 	}
-	b.now = b.now.Add(rebuildEvery)
-	b.forgetRebuilds()
-	if _, err := b.obeyRebuild(t.Context(), r); err != nil || len(b.steward.calls) != 2 {
+	b.now = b.now.Add(minRebuildInterval)
+	b.pruneRebuilds()
+	if _, err := b.rebuildOnRequest(t.Context(), r); err != nil || len(b.steward.calls) != 2 {
 		t.Errorf("%d rebuilds after a while, %v, want 2", len(b.steward.calls), err)
 	}
 }

@@ -22,11 +22,11 @@ import (
 )
 
 // removeEndpoints removes the DanmEps of a departed life.
-func (c *Controller) removeEndpoints(ctx context.Context, l life, eps []*v1.DanmEp, known nodes) error {
+func (c *Controller) removeEndpoints(ctx context.Context, l incarnation, eps []*v1.DanmEp, known nodesByName) error {
 	if len(eps) == 0 {
 		return nil
 	}
-	if over, err := c.confirm(ctx, []life{l}); err != nil || len(over) == 0 {
+	if over, err := c.confirmGone(ctx, []incarnation{l}); err != nil || len(over) == 0 {
 		return err
 	}
 	var errs []error
@@ -37,11 +37,11 @@ func (c *Controller) removeEndpoints(ctx context.Context, l life, eps []*v1.Danm
 }
 
 // removeEndpoint removes one DanmEp, unless it may be of a Pod that still runs.
-func (c *Controller) removeEndpoint(ctx context.Context, cached *v1.DanmEp, known nodes) error {
+func (c *Controller) removeEndpoint(ctx context.Context, cached *v1.DanmEp, known nodesByName) error {
 	if _, back := known[cached.Spec.Host]; back {
 		// The Node was registered anew. Where the machine was not off, kubelet
 		// keeps its Pods, and their interfaces stay.
-		if runs, err := c.hasPod(ctx, cached); runs || err != nil {
+		if runs, err := c.podExists(ctx, cached); runs || err != nil {
 			return err
 		}
 	}
@@ -52,21 +52,21 @@ func (c *Controller) removeEndpoint(ctx context.Context, cached *v1.DanmEp, know
 	} else if err != nil {
 		return fmt.Errorf("get DanmEp %s: %w", key, err)
 	}
-	if ep.UID != cached.UID || lifeOf(ep) != lifeOf(cached) {
+	if ep.UID != cached.UID || incarnationOf(ep) != incarnationOf(cached) {
 		return nil
 	}
 	if _, err := objects.RemoveEndpoint(ctx, c.direct, ep); err != nil {
 		return err
 	}
-	c.metrics.endpoints.Inc()
+	c.metrics.removedEndpoints.Inc()
 	logr.FromContextOrDiscard(ctx).Info("Removed a DanmEp whose node is gone", "danmep", key.String(), "node", cached.Spec.Host)
 	return nil
 }
 
-// hasPod reports whether the Pod of a DanmEp is there. A static Pod's UID is in its
+// podExists reports whether the Pod of a DanmEp is there. A static Pod's UID is in its
 // mirror's annotation.
-func (c *Controller) hasPod(ctx context.Context, ep *v1.DanmEp) (bool, error) {
-	pod := podMeta()
+func (c *Controller) podExists(ctx context.Context, ep *v1.DanmEp) (bool, error) {
+	pod := emptyPodMetadata()
 	key := client.ObjectKey{Namespace: ep.Namespace, Name: ep.Spec.Pod}
 	if err := c.direct.Get(ctx, key, pod); apierrors.IsNotFound(err) {
 		return false, nil
@@ -76,8 +76,8 @@ func (c *Controller) hasPod(ctx context.Context, ep *v1.DanmEp) (bool, error) {
 	return string(pod.UID) == ep.Spec.PodUID || pod.Annotations[corev1.MirrorPodAnnotationKey] == ep.Spec.PodUID, nil
 }
 
-// podMeta is an empty Pod as metadata.
-func podMeta() *metav1.PartialObjectMetadata {
+// emptyPodMetadata is an empty Pod as metadata.
+func emptyPodMetadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 }
 
@@ -86,7 +86,7 @@ func podMeta() *metav1.PartialObjectMetadata {
 // since its sandbox may outlive it; but where it runs never changes. A DanmEp whose Host is
 // no Node is not forged: a node writes the name of its Node, and DANM wrote that of the
 // machine. What such a DanmEp covered is freed like all that nobody covers.
-func (s *sweeper) removeForged(ctx context.Context, eps []v1.DanmEp, known nodes) error {
+func (s *sweeper) removeForged(ctx context.Context, eps []v1.DanmEp, known nodesByName) error {
 	pods := &corev1.PodList{}
 	if err := s.cached.List(ctx, pods, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list cached Pods: %w", err)
@@ -100,15 +100,15 @@ func (s *sweeper) removeForged(ctx context.Context, eps []v1.DanmEp, known nodes
 		if _, ok := known[eps[i].Spec.Host]; !ok {
 			continue
 		}
-		if pod := byUID[eps[i].Spec.PodUID]; pod != nil && elsewhere(pod, &eps[i]) {
+		if pod := byUID[eps[i].Spec.PodUID]; pod != nil && runsElsewhere(pod, &eps[i]) {
 			errs = append(errs, s.removeForgedEndpoint(ctx, &eps[i], client.ObjectKeyFromObject(pod)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// elsewhere reports whether a Pod runs on another node than the one that made the DanmEp.
-func elsewhere(pod *corev1.Pod, ep *v1.DanmEp) bool {
+// runsElsewhere reports whether a Pod runs on another node than the one that made the DanmEp.
+func runsElsewhere(pod *corev1.Pod, ep *v1.DanmEp) bool {
 	return pod.UID != "" && pod.UID == types.UID(ep.Spec.PodUID) && pod.Spec.NodeName != "" && pod.Spec.NodeName != ep.Spec.Host
 }
 
@@ -122,13 +122,13 @@ func (c *Controller) removeForgedEndpoint(ctx context.Context, cached *v1.DanmEp
 	if err := c.direct.Get(ctx, key, ep); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if ep.UID != cached.UID || !elsewhere(pod, ep) {
+	if ep.UID != cached.UID || !runsElsewhere(pod, ep) {
 		return nil
 	}
 	if _, err := objects.RemoveEndpoint(ctx, c.direct, ep); err != nil {
 		return err
 	}
-	c.metrics.forged.Inc()
+	c.metrics.forgedEndpoints.Inc()
 	logr.FromContextOrDiscard(ctx).Info("Removed a DanmEp that names a Pod of another node: its node may be compromised",
 		"danmep", key.String(), "node", ep.Spec.Host, "pod", of.String(), "podNode", pod.Spec.NodeName)
 	c.events.Event(pod, corev1.EventTypeWarning, v1.ReasonForgedDanmEp, fmt.Sprintf(
@@ -137,12 +137,12 @@ func (c *Controller) removeForgedEndpoint(ctx context.Context, cached *v1.DanmEp
 	return nil
 }
 
-// moveOutlived moves the DanmEps without a Pod that keep a namespace from being deleted into
+// moveStuckEndpoints moves the DanmEps without a Pod that keep a namespace from being deleted into
 // the controller's own namespace. Such a DanmEp may be forged, or of a sandbox that runs on a
 // node that is cut off: only the node knows. So a DanmEp with the same spec is made in the
 // controller's namespace first, and covers the address: no other Pod gets it. The node ends that
 // DanmEp as it would have ended this one; the deletion of its Node ends it, too.
-func (s *sweeper) moveOutlived(ctx context.Context, eps []v1.DanmEp, known nodes) error {
+func (s *sweeper) moveStuckEndpoints(ctx context.Context, eps []v1.DanmEp, known nodesByName) error {
 	if s.cfg.Namespace == "" {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (s *sweeper) moveOutlived(ctx context.Context, eps []v1.DanmEp, known nodes
 	var errs []error
 	for i := range eps {
 		ep := &eps[i]
-		if ep.DeletionTimestamp == nil || s.since(ep.DeletionTimestamp.Time) < s.cfg.Outlived || ep.Namespace == s.cfg.Namespace {
+		if ep.DeletionTimestamp == nil || s.since(ep.DeletionTimestamp.Time) < s.cfg.StuckDeletionTimeout || ep.Namespace == s.cfg.Namespace {
 			continue
 		}
 		node, ok := known[ep.Spec.Host]
@@ -160,7 +160,7 @@ func (s *sweeper) moveOutlived(ctx context.Context, eps []v1.DanmEp, known nodes
 		ends, asked := terminating[ep.Namespace]
 		if !asked {
 			var err error
-			if ends, err = s.terminating(ctx, ep.Namespace); err != nil {
+			if ends, err = s.namespaceTerminating(ctx, ep.Namespace); err != nil {
 				errs = append(errs, err)
 				continue
 			}
@@ -174,14 +174,14 @@ func (s *sweeper) moveOutlived(ctx context.Context, eps []v1.DanmEp, known nodes
 			}
 		}
 	}
-	s.blocking = blocking
-	s.metrics.blocking.Set(float64(len(blocking)))
+	s.reportedBlocking = blocking
+	s.metrics.blockingEndpoints.Set(float64(len(blocking)))
 	return errors.Join(errs...)
 }
 
-// terminating reports whether a namespace is being deleted: nothing can be created in it any
+// namespaceTerminating reports whether a namespace is being deleted: nothing can be created in it any
 // more, no Pod either.
-func (c *Controller) terminating(ctx context.Context, name string) (bool, error) {
+func (c *Controller) namespaceTerminating(ctx context.Context, name string) (bool, error) {
 	ns := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 	if err := c.direct.Get(ctx, client.ObjectKey{Name: name}, ns); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("get Namespace %s: %w", name, err)
@@ -191,8 +191,8 @@ func (c *Controller) terminating(ctx context.Context, name string) (bool, error)
 
 // moveEndpoint moves a DanmEp if a read from the API server, not the cache, shows that its Pod is gone. It
 // reports that the DanmEp stays if it has to be where its network is.
-func (c *Controller) moveEndpoint(ctx context.Context, cached *v1.DanmEp, of node) (stays bool, err error) {
-	if runs, err := c.hasPod(ctx, cached); runs || err != nil {
+func (c *Controller) moveEndpoint(ctx context.Context, cached *v1.DanmEp, of nodeInfo) (stays bool, err error) {
+	if runs, err := c.podExists(ctx, cached); runs || err != nil {
 		return false, err
 	}
 	ep, key := &v1.DanmEp{}, client.ObjectKeyFromObject(cached)
@@ -202,10 +202,10 @@ func (c *Controller) moveEndpoint(ctx context.Context, cached *v1.DanmEp, of nod
 	if ep.UID != cached.UID || ep.Spec.Host != cached.Spec.Host || ep.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(ep, v1.NodeFinalizer) {
 		return false, nil
 	}
-	if free, err := c.mayLeave(ctx, ep); !free || err != nil {
+	if free, err := c.canMove(ctx, ep); !free || err != nil {
 		return err == nil, err
 	}
-	moved, err := c.makeMoved(ctx, ep, of)
+	moved, err := c.createMoved(ctx, ep, of)
 	if err != nil {
 		return false, err
 	}
@@ -216,33 +216,33 @@ func (c *Controller) moveEndpoint(ctx context.Context, cached *v1.DanmEp, of nod
 		// lost: it must stay.
 		return false, err
 	}
-	c.metrics.moved.Inc()
+	c.metrics.movedEndpoints.Inc()
 	logr.FromContextOrDiscard(ctx).Info("Moved a DanmEp whose Pod is gone out of a namespace in deletion",
 		"danmep", key.String(), "to", client.ObjectKeyFromObject(moved).String(), "node", ep.Spec.Host)
-	c.events.Event(nodeOf(ep, of), corev1.EventTypeWarning, v1.ReasonDanmEpMoved, fmt.Sprintf(
+	c.events.Event(nodeReference(ep, of), corev1.EventTypeWarning, v1.ReasonDanmEpMoved, fmt.Sprintf(
 		"DanmEp %s kept its namespace from being deleted, and Pod %s is gone: it is DanmEp %s/%s now, and its addresses stay in use until the node ends its sandbox. "+
 			"If no sandbox %s runs on the node, check whether the node was taken over", key, ep.Spec.Pod, moved.Namespace, moved.Name, ep.Spec.CID))
 	return false, nil
 }
 
-// mayLeave reports whether a DanmEp covers in another namespace what it covers in its own.
+// canMove reports whether a DanmEp covers in another namespace what it covers in its own.
 // It does for ClusterNetworks. To others it counts in their namespace only. Of a TenantNetwork
 // that is gone it keeps the VLAN or VXLAN from anywhere (package webhook).
-func (c *Controller) mayLeave(ctx context.Context, ep *v1.DanmEp) (bool, error) {
-	key := objects.NetworkOf(ep)
-	if key.Ref.Kind == v1.KindClusterNetwork || !slices.Contains(objects.Kinds(), key.Ref.Kind) {
+func (c *Controller) canMove(ctx context.Context, ep *v1.DanmEp) (bool, error) {
+	key := objects.NetworkKeyOf(ep)
+	if key.Ref.Kind == v1.KindClusterNetwork || !slices.Contains(objects.NetworkKinds(), key.Ref.Kind) {
 		return true, nil
 	}
-	net := objects.Metadata(key.Ref.Kind)
-	if err := c.direct.Get(ctx, objects.Key(key.Ref), net); client.IgnoreNotFound(err) != nil {
+	net := objects.PartialMetadata(key.Ref.Kind)
+	if err := c.direct.Get(ctx, objects.ObjectKey(key.Ref), net); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("get %s: %w", key.Ref, err)
 	}
 	return net.UID == "" || key.UID != "" && string(net.UID) != key.UID, nil
 }
 
-// makeMoved returns the DanmEp in the controller's namespace with the same spec as one that
+// createMoved returns the DanmEp in the controller's namespace with the same spec as one that
 // is to go, and makes it if no earlier attempt did.
-func (c *Controller) makeMoved(ctx context.Context, ep *v1.DanmEp, of node) (*v1.DanmEp, error) {
+func (c *Controller) createMoved(ctx context.Context, ep *v1.DanmEp, of nodeInfo) (*v1.DanmEp, error) {
 	moved := &v1.DanmEp{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.cfg.Namespace, GenerateName: "moved-", Finalizers: []string{v1.NodeFinalizer},
@@ -271,18 +271,18 @@ func (c *Controller) makeMoved(ctx context.Context, ep *v1.DanmEp, of node) (*v1
 }
 
 // reportBlocking reports once that a DanmEp keeps its namespace.
-func (s *sweeper) reportBlocking(ctx context.Context, ep *v1.DanmEp, of node) {
-	if s.blocking[ep.UID] {
+func (s *sweeper) reportBlocking(ctx context.Context, ep *v1.DanmEp, of nodeInfo) {
+	if s.reportedBlocking[ep.UID] {
 		return
 	}
 	key := client.ObjectKeyFromObject(ep)
 	logr.FromContextOrDiscard(ctx).Info("A DanmEp whose Pod is gone keeps its namespace from being deleted", "danmep", key.String(), "node", ep.Spec.Host)
-	s.events.Event(nodeOf(ep, of), corev1.EventTypeWarning, v1.ReasonDanmEpOutlivesPod, fmt.Sprintf(
+	s.events.Event(nodeReference(ep, of), corev1.EventTypeWarning, v1.ReasonDanmEpOrphaned, fmt.Sprintf(
 		"DanmEp %s keeps its namespace from being deleted, and Pod %s is gone: this node has to end sandbox %s. "+
 			"If it does not, check whether the node was taken over; to free the namespace, power the machine off and delete its Node", key, ep.Spec.Pod, ep.Spec.CID))
 }
 
-// nodeOf refers to the Node of a DanmEp.
-func nodeOf(ep *v1.DanmEp, of node) *corev1.ObjectReference {
+// nodeReference refers to the Node of a DanmEp.
+func nodeReference(ep *v1.DanmEp, of nodeInfo) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: ep.Spec.Host, UID: types.UID(of.uid)}
 }

@@ -33,7 +33,7 @@ func startMoving(t *testing.T, env *apitest.Env) *fixture {
 	if err := env.Client.Create(t.Context(), ns); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	return startWith(t, env, func(cfg *Config) { cfg.Namespace, cfg.Outlived = home, time.Nanosecond })
+	return startWith(t, env, func(cfg *Config) { cfg.Namespace, cfg.StuckDeletionTimeout = home, time.Nanosecond })
 }
 
 // forge makes a DanmEp as a node with its token can: for no Pod of the namespace.
@@ -70,8 +70,8 @@ func (f *fixture) deleteNamespace(name string, eps ...*v1.DanmEp) {
 	}
 }
 
-// goes waits until a DanmEp is gone, and returns the one that it has become.
-func (f *fixture) goes(ep *v1.DanmEp) *v1.DanmEp {
+// movedCopy waits until a DanmEp is gone, and returns the one that it has become.
+func (f *fixture) movedCopy(ep *v1.DanmEp) *v1.DanmEp {
 	f.Helper()
 	f.eventually("DanmEp "+ep.Name+" to go", func(ctx context.Context) error {
 		err := f.env.Client.Get(ctx, client.ObjectKeyFromObject(ep), &v1.DanmEp{})
@@ -129,15 +129,15 @@ func TestForgedDanmEpsKeepNoNamespace(t *testing.T) {
 	noNetwork := f.forge(ns, evil, func(*v1.DanmEp) {})
 	noKind := f.forge(ns, evil, func(ep *v1.DanmEp) { ep.Spec.APIType = "Strange" })
 	f.deleteNamespace(ns, covers, noNetwork, noKind)
-	f.goes(noNetwork)
-	f.goes(noKind)
-	moved := f.goes(covers)
+	f.movedCopy(noNetwork)
+	f.movedCopy(noKind)
+	moved := f.movedCopy(covers)
 	if diff := cmp.Diff(covers.Spec, moved.Spec); diff != "" {
 		t.Errorf("what the moved DanmEp says (-before +after):\n%s", diff)
 	}
 	f.nodeEvent(evil, v1.ReasonDanmEpMoved, ns+"/"+covers.Name)
 	f.annotate(cn, v1.RebuildAnnotation, "now") // an audit, after the move
-	f.obeyed(cn, v1.RebuildAnnotation)
+	f.annotationRemoved(cn, v1.RebuildAnnotation)
 	f.bits(cn, 2)
 	f.condition(cn, v1.ConditionAddressConflict, "", "", "")
 	// The node of a real sandbox ends it with the rights that it has.
@@ -176,9 +176,9 @@ func TestDanmEpsThatStay(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), stay["inAnother"].DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	f.nodeEvent(node, v1.ReasonDanmEpOutlivesPod, ns+"/"+stay["ofADanmNet"].Name)
-	f.nodeEvent(node, v1.ReasonDanmEpOutlivesPod, ns+"/"+stay["ofThatName"].Name)
-	f.goes(goes)
+	f.nodeEvent(node, v1.ReasonDanmEpOrphaned, ns+"/"+stay["ofADanmNet"].Name)
+	f.nodeEvent(node, v1.ReasonDanmEpOrphaned, ns+"/"+stay["ofThatName"].Name)
+	f.movedCopy(goes)
 	for what, ep := range stay {
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(ep), &v1.DanmEp{}); err != nil {
 			t.Errorf("%s: %v, want it to stay", what, err)

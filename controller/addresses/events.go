@@ -18,16 +18,16 @@ import (
 // Component is the source of the controller's Events.
 const Component = "patchbay-controller"
 
-// Recorder makes Events; a Kubernetes EventRecorder is one.
-type Recorder interface {
+// EventRecorder makes Events; a Kubernetes EventRecorder is one.
+type EventRecorder interface {
 	// Event reports on an object.
 	Event(object runtime.Object, eventtype, reason, message string)
 }
 
-// NewRecorder starts a recorder that stops when ctx ends. It is not the manager's:
+// NewEventRecorder starts a recorder that stops when ctx ends. It is not the manager's:
 // that one counts a second Event with another message as the first one again, and
 // what a rebuild changed would be lost.
-func NewRecorder(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme) (Recorder, error) {
+func NewEventRecorder(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme) (EventRecorder, error) {
 	c, err := typedcorev1.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make client for Events: %w", err)
@@ -36,20 +36,20 @@ func NewRecorder(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme) 
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Events("")})
 	context.AfterFunc(ctx, b.Shutdown)
 	events := b.NewRecorder(scheme, corev1.EventSource{Component: Component}).WithLogger(logr.FromContextOrDiscard(ctx))
-	return shortRecorder{events}, nil
+	return truncatingRecorder{events}, nil
 }
 
-// shortRecorder cuts messages: errors, and what nodes and tenants have named, may have any
+// truncatingRecorder cuts messages: errors, and what nodes and tenants have named, may have any
 // length.
-type shortRecorder struct{ Recorder }
+type truncatingRecorder struct{ EventRecorder }
 
 // Event implements Recorder.
-func (r shortRecorder) Event(of runtime.Object, kind, reason, message string) {
-	r.Recorder.Event(of, kind, reason, short(message))
+func (r truncatingRecorder) Event(of runtime.Object, kind, reason, message string) {
+	r.EventRecorder.Event(of, kind, reason, truncateMessage(message))
 }
 
-// short is a text as an Event holds it: at most 1 KiB.
-func short(text string) string {
+// truncateMessage is a text as an Event holds it: at most 1 KiB.
+func truncateMessage(text string) string {
 	const most, cut = 1024, "…"
 	if len(text) <= most {
 		return text

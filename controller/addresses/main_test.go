@@ -63,7 +63,7 @@ func startOn(t *testing.T, env *apitest.Env, wrap func(manager.Manager) manager.
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testr.New(t)))
 	f := &fixture{T: t, env: env, metrics: prometheus.NewRegistry()}
 	m := wrap(f.manager(ctx))
-	cfg := Config{Grace: grace, Registry: f.metrics, Every: 200 * time.Millisecond, Pace: 100 * time.Millisecond, Hurry: 100 * time.Millisecond}
+	cfg := Config{NodeGracePeriod: grace, Registry: f.metrics, SweepInterval: 200 * time.Millisecond, MinInterval: 100 * time.Millisecond, RecoveryInterval: 100 * time.Millisecond}
 	change(&cfg)
 	if err := Add(ctx, m, cfg); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func (f *fixture) manager(ctx context.Context) manager.Manager {
 	m, err := manager.New(cfg, manager.Options{
 		Scheme: scheme, Logger: logr.FromContextOrDiscard(ctx), BaseContext: func() context.Context { return ctx },
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return objects.NewMapper(), nil },
-		Cache:          cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.Slim, ByObject: Cached()},
+		Cache:          cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.StripUnusedFields, ByObject: CacheByObject()},
 		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
 			opts.Cache = nil
 			return client.New(cfg, opts)
@@ -220,8 +220,8 @@ func (f *fixture) annotate(cn *v1.ClusterNetwork, name, value string) {
 	}
 }
 
-// obeyed waits until an annotation is gone.
-func (f *fixture) obeyed(cn *v1.ClusterNetwork, name string) {
+// annotationRemoved waits until an annotation is gone.
+func (f *fixture) annotationRemoved(cn *v1.ClusterNetwork, name string) {
 	f.Helper()
 	f.eventually(name+" to go", func(ctx context.Context) error {
 		if v, ok := f.get(ctx, cn).Annotations[name]; ok {

@@ -18,37 +18,39 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// life is a Node object from its creation to its deletion: a machine that
+// incarnation is a Node object from its creation to its deletion: a machine that
 // registers again under its name begins another.
-type life struct {
+type incarnation struct {
 	name, uid string
 }
 
-// ofNode reports whether it can be of a Node at all. Entries such as "!quarantine"
+// isNode reports whether it can be of a Node at all. Entries such as "!quarantine"
 // are not; and what has no UID was not written by us.
-func (l life) ofNode() bool { return l.uid != "" && l.name != "" && !strings.HasPrefix(l.name, "!") }
+func (l incarnation) isNode() bool {
+	return l.uid != "" && l.name != "" && !strings.HasPrefix(l.name, "!")
+}
 
-// lifeOf is whose a DanmEp is.
-func lifeOf(ep *v1.DanmEp) life { return life{ep.Spec.Host, ep.Spec.HostUID} }
+// incarnationOf is whose a DanmEp is.
+func incarnationOf(ep *v1.DanmEp) incarnation { return incarnation{ep.Spec.Host, ep.Spec.HostUID} }
 
-// node is what is known of a Node object.
-type node struct {
+// nodeInfo is what is known of a Node object.
+type nodeInfo struct {
 	uid string
 	// linux says that a daemon of ours may run there.
 	linux bool
 }
 
-// nodes are the Node objects by name.
-type nodes map[string]node
+// nodesByName are the Node objects by name.
+type nodesByName map[string]nodeInfo
 
 // has reports whether that life goes on.
-func (n nodes) has(l life) bool {
+func (n nodesByName) has(l incarnation) bool {
 	known, ok := n[l.name]
 	return ok && known.uid == l.uid
 }
 
-// names returns those that may use addresses of ours, in order.
-func (n nodes) names() []string {
+// linuxNames returns those that may use addresses of ours, in order.
+func (n nodesByName) linuxNames() []string {
 	var names []string
 	for name, known := range n {
 		if known.linux {
@@ -60,42 +62,42 @@ func (n nodes) names() []string {
 }
 
 // listNodes reads all Nodes as metadata.
-func listNodes(ctx context.Context, from client.Reader) (nodes, error) {
+func listNodes(ctx context.Context, from client.Reader) (nodesByName, error) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
 	if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Nodes: %w", err)
 	}
-	all := nodes{}
+	all := nodesByName{}
 	for i := range list.Items {
 		n := &list.Items[i]
 		os, labelled := n.Labels[corev1.LabelOSStable]
-		all[n.Name] = node{uid: string(n.UID), linux: !labelled || os == "linux"}
+		all[n.Name] = nodeInfo{uid: string(n.UID), linux: !labelled || os == "linux"}
 	}
 	return all, nil
 }
 
-// nodeMeta is an empty Node as metadata.
-func nodeMeta() *metav1.PartialObjectMetadata {
+// emptyNodeMetadata is an empty Node as metadata.
+func emptyNodeMetadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
 }
 
-// membersFor is how long a list of Nodes serves. A Node that is made within this
+// nodeListTTL is how long a list of Nodes serves. A Node that is made within this
 // time could as well be made after the recovery.
-const membersFor = 2 * time.Second
+const nodeListTTL = 2 * time.Second
 
-// members are the Node objects as the API server has them. When etcd was restored
+// nodeListCache are the Node objects as the API server has them. When etcd was restored
 // all networks recover at once: one list serves those of a moment.
-type members struct {
+type nodeListCache struct {
 	mu   sync.Mutex
 	at   time.Time
-	list nodes
+	list nodesByName
 }
 
 // get returns the Nodes.
-func (m *members) get(ctx context.Context, c *Controller) (nodes, error) {
+func (m *nodeListCache) get(ctx context.Context, c *Controller) (nodesByName, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.list != nil && c.since(m.at) < membersFor {
+	if m.list != nil && c.since(m.at) < nodeListTTL {
 		return m.list, nil
 	}
 	at := c.cfg.Now()
@@ -107,15 +109,15 @@ func (m *members) get(ctx context.Context, c *Controller) (nodes, error) {
 	return fresh, nil
 }
 
-// absences remembers since when lives that something rests on have been over.
-type absences map[life]time.Time
+// goneSince remembers since when lives that something rests on have been over.
+type goneSince map[incarnation]time.Time
 
-// look takes a look at a time: it returns those of suspects that were over at each
+// observe takes a look at a time: it returns those of suspects that were over at each
 // look for as long as grace, in no order. Who is not suspected any more is
 // forgotten, so that the next absence counts from its own beginning.
-func (a absences) look(now time.Time, grace time.Duration, suspects map[life]bool) []life {
-	maps.DeleteFunc(a, func(l life, _ time.Time) bool { return !suspects[l] })
-	var gone []life
+func (a goneSince) observe(now time.Time, grace time.Duration, suspects map[incarnation]bool) []incarnation {
+	maps.DeleteFunc(a, func(l incarnation, _ time.Time) bool { return !suspects[l] })
+	var gone []incarnation
 	for l := range suspects {
 		if _, known := a[l]; !known {
 			a[l] = now
@@ -127,29 +129,29 @@ func (a absences) look(now time.Time, grace time.Duration, suspects map[life]boo
 	return gone
 }
 
-// departed are the lives that are over for good; safe for concurrent use.
-type departed struct {
-	mu    sync.RWMutex
-	lives map[life]bool
+// goneIncarnations are the lives that are over for good; safe for concurrent use.
+type goneIncarnations struct {
+	mu           sync.RWMutex
+	incarnations map[incarnation]bool
 }
 
 // set replaces them.
-func (d *departed) set(lives []life) {
+func (d *goneIncarnations) set(lives []incarnation) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lives = map[life]bool{}
+	d.incarnations = map[incarnation]bool{}
 	for _, l := range lives {
-		d.lives[l] = true
+		d.incarnations[l] = true
 	}
 }
 
-// of returns those of lives that are over for good.
-func (d *departed) of(lives []life) []life {
+// intersect returns those of lives that are over for good.
+func (d *goneIncarnations) intersect(lives []incarnation) []incarnation {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	var gone []life
+	var gone []incarnation
 	for _, l := range lives {
-		if d.lives[l] {
+		if d.incarnations[l] {
 			gone = append(gone, l)
 		}
 	}

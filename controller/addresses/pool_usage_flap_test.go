@@ -17,9 +17,9 @@ func TestConditionsDoNotFlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.Int64Range(50, 1<<20).Draw(t, "capacity")
 		inUse := rapid.Int64Range(1, capacity).Draw(t, "inUse")
-		reason := rapid.SampledFrom([]string{"", v1.ReasonEnough, v1.ReasonScarce, v1.ReasonExhausted}).Draw(t, "before")
+		reason := rapid.SampledFrom([]string{"", v1.ReasonAddressesSufficient, v1.ReasonAddressesNearlyExhausted, v1.ReasonAddressesExhausted}).Draw(t, "before")
 		for i := range int64(20) {
-			u := use{"IPv4", inUse - i%2, capacity}
+			u := poolUsage{"IPv4", inUse - i%2, capacity}
 			next := u.reason(reason)
 			if again := u.reason(next); again != next {
 				t.Fatalf("%+v is %s, and at the next look %s", u, next, again)

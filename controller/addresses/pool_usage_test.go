@@ -15,7 +15,7 @@ import (
 
 func TestReasonsOfPools(t *testing.T) {
 	t.Parallel()
-	const enough, scarce, exhausted = v1.ReasonEnough, v1.ReasonScarce, v1.ReasonExhausted
+	const enough, scarce, exhausted = v1.ReasonAddressesSufficient, v1.ReasonAddressesNearlyExhausted, v1.ReasonAddressesExhausted
 	cases := map[string]struct {
 		reason          string
 		before          string
@@ -42,7 +42,7 @@ func TestReasonsOfPools(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := (use{"IPv4", tc.inUse, tc.capacity}).reason(tc.before); got != tc.want {
+			if got := (poolUsage{"IPv4", tc.inUse, tc.capacity}).reason(tc.before); got != tc.want {
 				t.Errorf("%s: %d of %d after %q is %s, want %s", tc.reason, tc.inUse, tc.capacity, tc.before, got, tc.want)
 			}
 		})
@@ -51,7 +51,7 @@ func TestReasonsOfPools(t *testing.T) {
 
 // dual is a network with 10.9.0.0/29, which has 5 dynamic addresses besides the
 // gateway, and an IPv6 subnet.
-func dual(change func(*v1.ClusterNetwork)) reading {
+func dual(change func(*v1.ClusterNetwork)) networkSnapshot {
 	cn := &v1.ClusterNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Generation: 3},
 		Spec: v1.NetworkSpec{NetworkID: "n", NetworkType: "macvlan", Options: v1.NetworkOptions{
@@ -64,7 +64,7 @@ func dual(change func(*v1.ClusterNetwork)) reading {
 		}},
 	}
 	change(cn)
-	return read(network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, cn)
+	return newNetworkSnapshot(network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, cn)
 }
 
 func TestUsesOfNetworks(t *testing.T) {
@@ -73,33 +73,33 @@ func TestUsesOfNetworks(t *testing.T) {
 		reason   string
 		change   func(*v1.ClusterNetwork)
 		families []string
-		worst    use
+		worst    poolUsage
 	}{
 		"Dual": {
 			reason: "a full IPv4 pool is not hidden by an endless IPv6 one", change: func(*v1.ClusterNetwork) {},
-			families: []string{"IPv4", "IPv6"}, worst: use{"IPv4", 4, 5},
+			families: []string{"IPv4", "IPv6"}, worst: poolUsage{"IPv4", 4, 5},
 		},
 		"Unknown": {reason: "nothing was recorded yet", change: func(cn *v1.ClusterNetwork) { cn.Status.IPAM = nil }},
 		"Invalid": {reason: "a network that breaks a rule", change: func(cn *v1.ClusterNetwork) { cn.Spec.NetworkID = "" }},
 		"Others":  {reason: "another plugin's addresses", change: func(cn *v1.ClusterNetwork) { cn.Spec.NetworkType = "bridge"; cn.Spec.Options.Device = "" }},
 		"Former": {
 			reason: "the bitmap is of the subnet before", change: func(cn *v1.ClusterNetwork) { cn.Spec.Options.CIDR = "10.10.0.0/29"; cn.Spec.Options.Routes = nil },
-			families: []string{"IPv6"}, worst: use{"IPv6", 1, math.MaxInt64},
+			families: []string{"IPv6"}, worst: poolUsage{"IPv6", 1, math.MaxInt64},
 		},
 		"Damaged": {
 			reason: "rebuilding is the next writer's work", change: func(cn *v1.ClusterNetwork) { cn.Status.IPAM.V4.Pages["0"] = "?" },
-			families: []string{"IPv6"}, worst: use{"IPv6", 1, math.MaxInt64},
+			families: []string{"IPv6"}, worst: poolUsage{"IPv6", 1, math.MaxInt64},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			uses := usesOf(dual(tc.change).Object, nil)
+			uses := poolUsages(dual(tc.change).Object, nil)
 			var families []string
 			for _, u := range uses {
 				families = append(families, u.family)
 			}
-			worst, _ := fullest(uses)
+			worst, _ := mostUtilized(uses)
 			if diff := cmp.Diff(tc.families, families); diff != "" {
 				t.Errorf("%s: families (-want +got):\n%s", tc.reason, diff)
 			}

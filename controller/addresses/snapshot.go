@@ -12,59 +12,59 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// reading is a network object as it was read once.
-type reading struct {
+// networkSnapshot is a network object as it was read once.
+type networkSnapshot struct {
 	*claims.Object
 	// obj is the object itself; nobody changes it.
 	obj client.Object
 }
 
-// read makes a reading of an object.
-func read(ref network.Ref, obj client.Object) reading {
-	return reading{Object: objects.ObjectOf(ref, obj), obj: obj}
+// newNetworkSnapshot makes a reading of an object.
+func newNetworkSnapshot(ref network.Ref, obj client.Object) networkSnapshot {
+	return networkSnapshot{Object: objects.ObjectOf(ref, obj), obj: obj}
 }
 
 // key names this life of the network.
-func (r reading) key() claims.Key { return claims.Key{Ref: r.Ref, UID: r.UID} }
+func (r networkSnapshot) key() claims.Key { return claims.Key{Ref: r.Ref, UID: r.UID} }
 
 // recovery returns the state of the recovery that the network is in, or nil.
-func (r reading) recovery() *v1.Recovering {
+func (r networkSnapshot) recovery() *v1.RecoveryStatus {
 	if r.IPAM == nil {
 		return nil
 	}
 	return r.IPAM.Recovering
 }
 
-// deferred returns the nodes whose reports of rollbacks start no recovery, and until when.
-func (r reading) deferred() map[string]metav1.MicroTime {
+// deferredNodes returns the nodes whose reports of rollbacks start no recovery, and until when.
+func (r networkSnapshot) deferredNodes() map[string]metav1.MicroTime {
 	if r.IPAM == nil {
 		return nil
 	}
-	return r.IPAM.Deferred
+	return r.IPAM.RecoveryDeferredUntil
 }
 
-// lives returns whose entries the network has.
-func (r reading) lives() []life {
+// incarnations returns whose entries the network has.
+func (r networkSnapshot) incarnations() []incarnation {
 	if r.IPAM == nil {
 		return nil
 	}
-	var all []life
+	var all []incarnation
 	for name, held := range r.IPAM.Held {
-		if l := (life{name, held.UID}); l.ofNode() {
+		if l := (incarnation{name, held.UID}); l.isNode() {
 			all = append(all, l)
 		}
 	}
 	return all
 }
 
-// rebuild returns the value of the annotation that asks for a new bitmap.
-func (r reading) rebuild() (string, bool) {
+// rebuildRequest returns the value of the annotation that asks for a new bitmap.
+func (r networkSnapshot) rebuildRequest() (string, bool) {
 	value, ok := r.obj.GetAnnotations()[v1.RebuildAnnotation]
 	return value, ok
 }
 
-// skip returns the value of the annotation that names nodes to skip.
-func (r reading) skip() (string, bool) {
+// skipRequest returns the value of the annotation that names nodes to skip.
+func (r networkSnapshot) skipRequest() (string, bool) {
 	value, ok := r.obj.GetAnnotations()[v1.SkipAnnotation]
 	return value, ok
 }

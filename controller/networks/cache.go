@@ -14,9 +14,9 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// Cached adds to how objects are slimmed in the manager's cache what this package
+// CacheByObject adds to how objects are slimmed in the manager's cache what this package
 // needs of NodeNetworks; it is for cache.Options.
-func Cached(others map[client.Object]ctrlcache.ByObject) map[client.Object]ctrlcache.ByObject {
+func CacheByObject(others map[client.Object]ctrlcache.ByObject) map[client.Object]ctrlcache.ByObject {
 	all := map[client.Object]ctrlcache.ByObject{}
 	maps.Copy(all, others)
 	for obj := range all {
@@ -24,22 +24,22 @@ func Cached(others map[client.Object]ctrlcache.ByObject) map[client.Object]ctrlc
 			delete(all, obj)
 		}
 	}
-	all[&v1.NodeNetwork{}] = ctrlcache.ByObject{Transform: slim}
+	all[&v1.NodeNetwork{}] = ctrlcache.ByObject{Transform: slimNodeNetwork}
 	return all
 }
 
-var _ cache.TransformFunc = slim
+var _ cache.TransformFunc = slimNodeNetwork
 
-// slim keeps, besides what objects.SlimNodeNetwork does, which networks are up (as
+// slimNodeNetwork keeps, besides what objects.SlimNodeNetwork does, which networks are up (as
 // one link without a name), and what is wrong with the others. The same names and
 // texts are on all nodes: they are in memory once.
-func slim(obj any) (any, error) {
+func slimNodeNetwork(obj any) (any, error) {
 	nn, ok := obj.(*v1.NodeNetwork)
 	if !ok {
-		return objects.Slim(obj)
+		return objects.StripUnusedFields(obj)
 	}
 	links, refused := nn.Status.Links, nn.Status.Refused
-	slimmed, err := objects.SlimNodeNetwork(nn)
+	slimmed, err := objects.StripNodeNetwork(nn)
 	if err != nil {
 		return nil, err
 	}
@@ -48,22 +48,22 @@ func slim(obj any) (any, error) {
 	for i := range links {
 		l := &links[i]
 		for j := range l.Networks {
-			l.Networks[j] = once(l.Networks[j])
+			l.Networks[j] = intern(l.Networks[j])
 		}
 		if l.State == v1.LinkUp {
 			up.Networks = append(up.Networks, l.Networks...)
 			continue
 		}
 		nn.Status.Links = append(nn.Status.Links, v1.HostLink{
-			Name: once(l.Name), State: once(l.State), Error: once(l.Error), Networks: l.Networks,
+			Name: intern(l.Name), State: intern(l.State), Error: intern(l.Error), Networks: l.Networks,
 		})
 	}
 	nn.Status.Links = append(nn.Status.Links, up)
 	for i := range refused {
-		refused[i] = v1.RefusedNetwork{Network: once(refused[i].Network), Error: once(refused[i].Error)}
+		refused[i] = v1.RefusedNetwork{Network: intern(refused[i].Network), Error: intern(refused[i].Error)}
 	}
 	nn.Status.Refused = refused
 	return slimmed, nil
 }
 
-func once(text string) string { return unique.Make(text).Value() }
+func intern(text string) string { return unique.Make(text).Value() }

@@ -12,14 +12,14 @@ import (
 // Config is what a Controller needs to know. Registry and Events are required.
 type Config struct {
 	// Events tells users what got better or worse.
-	Events Recorder
+	Events EventRecorder
 	// Registry gets the metrics.
 	Registry prometheus.Registerer
-	// Settle is how long a change must last before it is written, but for a network
+	// StabilizationWindow is how long a change must last before it is written, but for a network
 	// that is ready for the first time or again; 10 s when zero.
-	Settle time.Duration
-	// Pace is the least time between two writes of one network; 10 s when zero.
-	Pace time.Duration
+	StabilizationWindow time.Duration
+	// MinWriteInterval is the least time between two writes of one network; 10 s when zero.
+	MinWriteInterval time.Duration
 	// Timeout bounds the work on one network; 30 s when zero.
 	Timeout time.Duration
 	// Now is the clock; time.Now when nil.
@@ -30,7 +30,7 @@ func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&c.Settle, 10 * time.Second}, {&c.Pace, 10 * time.Second}, {&c.Timeout, 30 * time.Second}} {
+	}{{&c.StabilizationWindow, 10 * time.Second}, {&c.MinWriteInterval, 10 * time.Second}, {&c.Timeout, 30 * time.Second}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
@@ -41,8 +41,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Recorder makes Events; a Kubernetes EventRecorder is one.
-type Recorder interface {
+// EventRecorder makes Events; a Kubernetes EventRecorder is one.
+type EventRecorder interface {
 	// Event reports on an object.
 	Event(object runtime.Object, eventtype, reason, message string)
 }

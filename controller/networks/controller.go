@@ -29,26 +29,26 @@ type Controller struct {
 	cfg     Config
 	store   Store
 	metrics *metrics
-	nodes   nodes
+	reports nodeReports
 
 	mu sync.Mutex // guards what follows
-	// begun says that all nodes' reports were read once.
-	begun bool
-	told  map[network.Ref]*told
+	// reportsRead says that all nodes' reports were read once.
+	reportsRead bool
+	states      map[network.Ref]*networkState
 }
 
-// told is what a network's condition is, and since when it should be another.
-type told struct {
-	Seen
-	// differs is when it was first found to differ, wrote when it was last written.
-	differs, wrote time.Time
+// networkState is what a network's condition is, and since when it should be another.
+type networkState struct {
+	Snapshot
+	// differsSince is when it was first found to differ, wrote when it was last written.
+	differsSince, lastWritten time.Time
 }
 
 func newController(cfg Config, store Store) *Controller {
 	cfg = cfg.withDefaults()
 	return &Controller{
 		cfg: cfg, store: store, metrics: newMetrics(cfg.Registry),
-		nodes: nodes{reports: map[string]*report{}}, told: map[network.Ref]*told{},
+		reports: nodeReports{byNode: map[string]*nodeReport{}}, states: map[network.Ref]*networkState{},
 	}
 }
 
@@ -66,41 +66,41 @@ func Add(m manager.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("make controller: %w", err)
 	}
-	for _, kind := range objects.Kinds() {
-		if err := ctl.Watch(source.TypedKind(m.GetCache(), objects.Metadata(kind), onNetwork(kind))); err != nil {
+	for _, kind := range objects.NetworkKinds() {
+		if err := ctl.Watch(source.TypedKind(m.GetCache(), objects.PartialMetadata(kind), networkHandler(kind))); err != nil {
 			return fmt.Errorf("watch %ss: %w", kind, err)
 		}
 	}
-	if err := ctl.Watch(source.TypedKind(m.GetCache(), &v1.NodeNetwork{}, c.onNode())); err != nil {
+	if err := ctl.Watch(source.TypedKind(m.GetCache(), &v1.NodeNetwork{}, c.nodeNetworkHandler())); err != nil {
 		return fmt.Errorf("watch NodeNetworks: %w", err)
 	}
 	return nil
 }
 
-// onNetwork queues a network that came, went or was changed; claims are none.
-func onNetwork(kind string) handler.TypedEventHandler[*metav1.PartialObjectMetadata, network.Ref] {
+// networkHandler queues a network that came, went or was changed; claims are none.
+func networkHandler(kind string) handler.TypedEventHandler[*metav1.PartialObjectMetadata, network.Ref] {
 	type object = *metav1.PartialObjectMetadata
 	return handler.TypedFuncs[object, network.Ref]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[object], q queue) {
-			q.Add(objects.RefOf(kind, e.Object))
+			q.Add(objects.NetworkRefOf(kind, e.Object))
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[object], q queue) {
-			if objects.VersionOf(e.ObjectOld) != objects.VersionOf(e.ObjectNew) {
-				q.Add(objects.RefOf(kind, e.ObjectNew))
+			if objects.SpecVersionOf(e.ObjectOld) != objects.SpecVersionOf(e.ObjectNew) {
+				q.Add(objects.NetworkRefOf(kind, e.ObjectNew))
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[object], q queue) {
-			q.Add(objects.RefOf(kind, e.Object))
+			q.Add(objects.NetworkRefOf(kind, e.Object))
 		},
 	}
 }
 
-// onNode queues the networks that a node says something new of.
-func (c *Controller) onNode() handler.TypedEventHandler[*v1.NodeNetwork, network.Ref] {
+// nodeNetworkHandler queues the networks that a node says something new of.
+func (c *Controller) nodeNetworkHandler() handler.TypedEventHandler[*v1.NodeNetwork, network.Ref] {
 	learn := func(nn *v1.NodeNetwork, q queue) {
-		refs, joined := c.nodes.learn(nn)
+		refs, joined := c.reports.update(nn)
 		if joined {
-			refs = append(refs, c.networks()...)
+			refs = append(refs, c.knownNetworks()...)
 		}
 		for _, ref := range refs {
 			q.Add(ref)
@@ -110,20 +110,20 @@ func (c *Controller) onNode() handler.TypedEventHandler[*v1.NodeNetwork, network
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1.NodeNetwork], q queue) { learn(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1.NodeNetwork], q queue) { learn(e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1.NodeNetwork], q queue) {
-			c.nodes.forget(e.Object.Name)
-			for _, ref := range c.networks() {
+			c.reports.remove(e.Object.Name)
+			for _, ref := range c.knownNetworks() {
 				q.Add(ref)
 			}
 		},
 	}
 }
 
-// networks are those that were looked at.
-func (c *Controller) networks() []network.Ref {
+// knownNetworks are those that were looked at.
+func (c *Controller) knownNetworks() []network.Ref {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]network.Ref, 0, len(c.told))
-	for ref := range c.told {
+	all := make([]network.Ref, 0, len(c.states))
+	for ref := range c.states {
 		all = append(all, ref)
 	}
 	return all
@@ -134,36 +134,36 @@ func (c *Controller) networks() []network.Ref {
 func (c *Controller) Reconcile(ctx context.Context, ref network.Ref) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	if err := c.begin(ctx); err != nil {
+	if err := c.readReports(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	t, err := c.look(ctx, ref)
+	t, err := c.readState(ctx, ref)
 	if err != nil || t == nil || !t.Linked {
 		c.metrics.forget(ref)
 		if err != nil || t == nil {
 			return reconcile.Result{}, err
 		}
-		return c.retract(ctx, ref, t)
+		return c.removeCondition(ctx, ref, t)
 	}
-	want := rollup(ref.String(), c.nodes.all())
+	want := readyCondition(ref.String(), c.reports.all())
 	want.ObservedGeneration = t.Generation
-	c.metrics.ready(ref, want.Status)
-	if t.says(want) {
-		t.differs = time.Time{}
+	c.metrics.setReady(ref, want.Status)
+	if t.matches(want) {
+		t.differsSince = time.Time{}
 		return reconcile.Result{}, nil
 	}
-	if wait := c.wait(t, want); wait > 0 {
+	if wait := c.writeDelay(t, want); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	return reconcile.Result{}, c.tell(ctx, ref, t, want)
+	return reconcile.Result{}, c.writeCondition(ctx, ref, t, want)
 }
 
-// begin learns what all nodes say before the first network is looked at: what some of
+// readReports learns what all nodes say before the first network is looked at: what some of
 // them say would be a rash word on it.
-func (c *Controller) begin(ctx context.Context) error {
+func (c *Controller) readReports(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.begun {
+	if c.reportsRead {
 		return nil
 	}
 	all, err := c.store.Nodes(ctx)
@@ -171,26 +171,26 @@ func (c *Controller) begin(ctx context.Context) error {
 		return err
 	}
 	for i := range all {
-		c.nodes.learn(&all[i])
+		c.reports.update(&all[i])
 	}
-	c.begun = true
+	c.reportsRead = true
 	return nil
 }
 
-// look returns what the network's condition is; it is read when the network is new
+// readState returns what the network's condition is; it is read when the network is new
 // or changed. Nil says that it does not exist.
-func (c *Controller) look(ctx context.Context, ref network.Ref) (*told, error) {
+func (c *Controller) readState(ctx context.Context, ref network.Ref) (*networkState, error) {
 	now, ok, err := c.store.Version(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
-	t := c.told[ref]
+	t := c.states[ref]
 	c.mu.Unlock()
 	if ok && t != nil && t.UID == now.UID && t.Generation >= now.Generation {
 		return t, nil
 	}
-	var seen Seen
+	var seen Snapshot
 	if ok {
 		if seen, ok, err = c.store.Read(ctx, ref, now.ResourceVersion); err != nil {
 			return nil, err
@@ -199,59 +199,59 @@ func (c *Controller) look(ctx context.Context, ref network.Ref) (*told, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !ok {
-		delete(c.told, ref)
+		delete(c.states, ref)
 		return nil, nil
 	}
 	if t == nil || t.UID != seen.UID {
-		t = &told{}
-		c.told[ref] = t
+		t = &networkState{}
+		c.states[ref] = t
 	}
-	t.Seen = seen
+	t.Snapshot = seen
 	return t, nil
 }
 
-// retract takes back what this package said of a network that has no link any more, or
+// removeCondition takes back what this package said of a network that has no link any more, or
 // is invalid: nobody would keep it true. What the nodes say of a wrong definition has
 // other reasons, and stays.
-func (c *Controller) retract(ctx context.Context, ref network.Ref, t *told) (reconcile.Result, error) {
-	ours := []string{v1.ReasonLinksUp, v1.ReasonLinksNotUp, v1.ReasonNoNodes}
+func (c *Controller) removeCondition(ctx context.Context, ref network.Ref, t *networkState) (reconcile.Result, error) {
+	ours := []string{v1.ReasonLinksUp, v1.ReasonLinksNotUp, v1.ReasonNoNodeReports}
 	if t.Ready == nil || !slices.Contains(ours, t.Ready.Reason) {
 		return reconcile.Result{}, nil
 	}
 	now := c.cfg.Now()
-	if wait := c.cfg.Pace - now.Sub(t.wrote); wait > 0 {
+	if wait := c.cfg.MinWriteInterval - now.Sub(t.lastWritten); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	if err := c.store.Write(ctx, ref, t.UID, nil); err != nil {
 		return reconcile.Result{}, fmt.Errorf("take back condition of %s: %w", ref, err)
 	}
 	c.metrics.written.Inc()
-	t.Ready, t.wrote, t.differs = nil, now, time.Time{}
+	t.Ready, t.lastWritten, t.differsSince = nil, now, time.Time{}
 	return reconcile.Result{}, nil
 }
 
-// says reports whether the condition is as wanted.
-func (t *told) says(want metav1.Condition) bool {
+// matches reports whether the condition is as wanted.
+func (t *networkState) matches(want metav1.Condition) bool {
 	return t.Ready != nil && t.Ready.Status == want.Status && t.Ready.Reason == want.Reason &&
 		t.Ready.Message == want.Message && t.Ready.ObservedGeneration == want.ObservedGeneration
 }
 
-// wait is how long it is too early to write. Good news of a network that was not
+// writeDelay is how long it is too early to write. Good news of a network that was not
 // changed waits for nothing: somebody may wait for it.
-func (c *Controller) wait(t *told, want metav1.Condition) time.Duration {
+func (c *Controller) writeDelay(t *networkState, want metav1.Condition) time.Duration {
 	now := c.cfg.Now()
-	if t.differs.IsZero() {
-		t.differs = now
+	if t.differsSince.IsZero() {
+		t.differsSince = now
 	}
-	settle := c.cfg.Settle - now.Sub(t.differs)
+	settle := c.cfg.StabilizationWindow - now.Sub(t.differsSince)
 	if want.Status == metav1.ConditionTrue && (t.Ready == nil || t.Ready.ObservedGeneration == want.ObservedGeneration) {
 		settle = 0
 	}
-	return max(settle, c.cfg.Pace-now.Sub(t.wrote))
+	return max(settle, c.cfg.MinWriteInterval-now.Sub(t.lastWritten))
 }
 
-// tell writes the condition, and makes an Event of what changed for users.
-func (c *Controller) tell(ctx context.Context, ref network.Ref, t *told, want metav1.Condition) error {
+// writeCondition writes the condition, and makes an Event of what changed for users.
+func (c *Controller) writeCondition(ctx context.Context, ref network.Ref, t *networkState, want metav1.Condition) error {
 	now := c.cfg.Now()
 	want.LastTransitionTime = metav1.NewTime(now)
 	if t.Ready != nil && t.Ready.Status == want.Status {
@@ -262,7 +262,7 @@ func (c *Controller) tell(ctx context.Context, ref network.Ref, t *told, want me
 	}
 	c.metrics.written.Inc()
 	before := t.Ready
-	t.Ready, t.wrote, t.differs = &want, now, time.Time{}
+	t.Ready, t.lastWritten, t.differsSince = &want, now, time.Time{}
 	obj := &corev1.ObjectReference{
 		APIVersion: v1.SchemeGroupVersion().String(), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, UID: t.UID,
 	}

@@ -34,10 +34,10 @@ import (
 
 func TestMain(m *testing.M) { apitest.Main(m) }
 
-const patience = 2 * time.Minute
+const testTimeout = 2 * time.Minute
 
 // start runs a controller with the rights that deployments/ gives it, and no more.
-func start(t *testing.T, env *apitest.Env, events Recorder) {
+func start(t *testing.T, env *apitest.Env, events EventRecorder) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), testr.New(t)))
 	const account = "system:serviceaccount:patchbay-system:patchbay-controller"
@@ -51,7 +51,7 @@ func start(t *testing.T, env *apitest.Env, events Recorder) {
 	m, err := manager.New(cfg, manager.Options{
 		Scheme: scheme, Logger: logr.FromContextOrDiscard(ctx), BaseContext: func() context.Context { return ctx },
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return objects.NewMapper(), nil },
-		Cache:          cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.Slim, ByObject: Cached(nil)},
+		Cache:          cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: objects.StripUnusedFields, ByObject: CacheByObject(nil)},
 		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
 			opts.Cache = nil
 			return client.New(cfg, opts)
@@ -62,7 +62,7 @@ func start(t *testing.T, env *apitest.Env, events Recorder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fast := Config{Registry: prometheus.NewRegistry(), Events: events, Settle: 500 * time.Millisecond, Pace: 100 * time.Millisecond}
+	fast := Config{Registry: prometheus.NewRegistry(), Events: events, StabilizationWindow: 500 * time.Millisecond, MinWriteInterval: 100 * time.Millisecond}
 	if err := Add(m, fast); err != nil {
 		t.Fatal(err)
 	}
@@ -113,10 +113,10 @@ func (f *fixture) report(node, text string) {
 	}
 }
 
-// becomes waits for the condition.
-func (f *fixture) becomes(status metav1.ConditionStatus, message string) {
+// expectReady waits for the condition.
+func (f *fixture) expectReady(status metav1.ConditionStatus, message string) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.Context(), testTimeout)
 	defer cancel()
 	last := ""
 	for {
@@ -135,14 +135,14 @@ func (f *fixture) becomes(status metav1.ConditionStatus, message string) {
 	}
 }
 
-// retracted takes the network's NIC away, and waits until nobody calls it ready.
-func (f *fixture) retracted() {
+// expectNoCondition takes the network's NIC away, and waits until nobody calls it ready.
+func (f *fixture) expectNoCondition() {
 	f.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"Options": {"host_device": null, "vlan": null}}}`))
 	if err := f.env.Client.Patch(f.Context(), f.cn, patch); err != nil {
 		f.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(f.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.Context(), testTimeout)
 	defer cancel()
 	for {
 		if err := f.env.Client.Get(ctx, client.ObjectKeyFromObject(f.cn), f.cn); err == nil &&
@@ -159,7 +159,7 @@ func (f *fixture) retracted() {
 
 // From what nodes report to what kubectl shows, with the controller's own rights, and
 // without a change of what others write into the same status.
-func TestReadyIsRolledUp(t *testing.T) {
+func TestReadyOverAllNodes(t *testing.T) {
 	env := apitest.New(t)
 	events := make(recorded, 1000)
 	start(t, env, events)
@@ -175,31 +175,31 @@ func TestReadyIsRolledUp(t *testing.T) {
 	t.Cleanup(func() { _ = env.Client.Delete(context.Background(), f.cn) })
 	f.cn.Status.Allocated, f.cn.Status.Capacity = 3, 6
 	f.cn.Status.Conditions = []metav1.Condition{{
-		Type: v1.ConditionAddressesAvailable, Status: metav1.ConditionTrue, Reason: v1.ReasonEnough, LastTransitionTime: metav1.Now(),
+		Type: v1.ConditionAddressesAvailable, Status: metav1.ConditionTrue, Reason: v1.ReasonAddressesSufficient, LastTransitionTime: metav1.Now(),
 	}}
 	if err := env.Client.Status().Update(t.Context(), f.cn); err != nil {
 		t.Fatal(err)
 	}
 	f.report("node-1", "")
-	f.becomes(metav1.ConditionTrue, "ready on all nodes")
+	f.expectReady(metav1.ConditionTrue, "ready on all nodes")
 	f.report("node-7", "ens5: NIC not found on this node")
-	f.becomes(metav1.ConditionFalse, "ready on 1 of 2 nodes; node-7: ens5: NIC not found on this node")
+	f.expectReady(metav1.ConditionFalse, "ready on 1 of 2 nodes; node-7: ens5: NIC not found on this node")
 	f.report("node-7", "")
-	f.becomes(metav1.ConditionTrue, "ready on all nodes")
-	f.retracted()
+	f.expectReady(metav1.ConditionTrue, "ready on all nodes")
+	f.expectNoCondition()
 	if f.cn.Status.Allocated != 3 || meta.FindStatusCondition(f.cn.Status.Conditions, v1.ConditionAddressesAvailable) == nil {
 		t.Errorf("others' part of the status was changed: %+v", f.cn.Status)
 	}
 	for _, want := range []string{v1.ReasonLinksNotUp, v1.ReasonLinksUp} {
-		f.told(events, want)
+		f.expectEvent(events, want)
 	}
 }
 
-// told waits for an Event of a reason. On a busy machine there are others: that no node
+// expectEvent waits for an Event of a reason. On a busy machine there are others: that no node
 // had reported for so long, and what ended that.
-func (f *fixture) told(events <-chan string, want string) {
+func (f *fixture) expectEvent(events <-chan string, want string) {
 	f.Helper()
-	for late := time.After(patience); ; {
+	for late := time.After(testTimeout); ; {
 		select {
 		case got := <-events:
 			if got == want {

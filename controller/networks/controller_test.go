@@ -27,7 +27,7 @@ import (
 // world is an API server for networks, and a recorder, in memory.
 type world struct {
 	mu     sync.Mutex
-	nets   map[network.Ref]*Seen
+	nets   map[network.Ref]*Snapshot
 	writes []metav1.Condition
 	reads  int
 	// retracted counts writes of no condition.
@@ -49,17 +49,17 @@ func (w *world) Version(_ context.Context, ref network.Ref) (Version, bool, erro
 	return Version{n.UID, n.Generation, fmt.Sprint(n.Generation)}, true, nil
 }
 
-func (w *world) Read(_ context.Context, ref network.Ref, notOlder string) (Seen, bool, error) {
+func (w *world) Read(_ context.Context, ref network.Ref, notOlder string) (Snapshot, bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reads++
 	if n := w.nets[ref]; n != nil {
 		if notOlder != fmt.Sprint(n.Generation) {
-			return Seen{}, false, fmt.Errorf("asked for an object of %q, which may be older than the watch's", notOlder)
+			return Snapshot{}, false, fmt.Errorf("asked for an object of %q, which may be older than the watch's", notOlder)
 		}
 		return *n, true, nil
 	}
-	return Seen{}, false, nil
+	return Snapshot{}, false, nil
 }
 
 func (w *world) Write(_ context.Context, ref network.Ref, uid types.UID, c *metav1.Condition) error {
@@ -94,10 +94,10 @@ type bench struct {
 }
 
 func newBench(ctx context.Context) *bench {
-	w := &world{nets: map[network.Ref]*Seen{}}
+	w := &world{nets: map[network.Ref]*Snapshot{}}
 	b := &bench{world: w, c: newController(Config{Registry: prometheus.NewRegistry(), Events: w}, w)}
 	b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[network.Ref]())
-	b.watch = b.c.onNode()
+	b.watch = b.c.nodeNetworkHandler()
 	go func() { <-ctx.Done(); b.queue.ShutDown() }()
 	go func() {
 		for {
@@ -122,7 +122,7 @@ func newBench(ctx context.Context) *bench {
 
 // network makes or changes a network.
 func (b *bench) network(ref network.Ref, uid string, generation int64) {
-	now := &Seen{UID: types.UID(uid), Generation: generation, Linked: true}
+	now := &Snapshot{UID: types.UID(uid), Generation: generation, Linked: true}
 	b.mu.Lock()
 	if old := b.nets[ref]; old != nil && old.UID == now.UID {
 		now.Ready = old.Ready
@@ -154,7 +154,7 @@ func (b *bench) fails(err error) {
 	b.err = err
 }
 
-func (b *bench) says(ctx context.Context, nn *v1.NodeNetwork) {
+func (b *bench) report(ctx context.Context, nn *v1.NodeNetwork) {
 	b.watch.Update(ctx, event.TypedUpdateEvent[*v1.NodeNetwork]{ObjectNew: nn}, b.queue)
 }
 
@@ -187,8 +187,8 @@ func TestOneNetwork(t *testing.T) {
 		good := func(node string) *v1.NodeNetwork { return nodeNetwork(node, []string{storage}, nil) }
 		bad := func(node string) *v1.NodeNetwork { return nodeNetwork(node, nil, map[string]string{storage: "no NIC"}) }
 		const up, down = "True ready on all nodes", "False ready on 1 of 2 nodes; b: no NIC"
-		b.says(ctx, nodeNetwork("a", nil, nil))
-		b.says(ctx, nodeNetwork("b", nil, nil))
+		b.report(ctx, nodeNetwork("a", nil, nil))
+		b.report(ctx, nodeNetwork("b", nil, nil))
 		b.network(storageRef, "u1", 1)
 		for _, step := range []struct {
 			reason string
@@ -198,16 +198,16 @@ func TestOneNetwork(t *testing.T) {
 			writes int
 		}{
 			{"nodes are about to make its link", func() {}, time.Second, "", 0},
-			{"one of two", func() { b.says(ctx, good("a")) }, time.Second, "", 0},
-			{"both: somebody waits for it", func() { b.says(ctx, good("b")) }, 0, up, 1},
-			{"a node reports the same again", func() { b.says(ctx, good("b")) }, time.Hour, up, 1},
-			{"a cable is out for a second", func() { b.says(ctx, bad("b")) }, time.Second, up, 1},
-			{"and in again", func() { b.says(ctx, good("b")) }, time.Minute, up, 1},
-			{"out", func() { b.says(ctx, bad("b")) }, 9 * time.Second, up, 1},
+			{"one of two", func() { b.report(ctx, good("a")) }, time.Second, "", 0},
+			{"both: somebody waits for it", func() { b.report(ctx, good("b")) }, 0, up, 1},
+			{"a node reports the same again", func() { b.report(ctx, good("b")) }, time.Hour, up, 1},
+			{"a cable is out for a second", func() { b.report(ctx, bad("b")) }, time.Second, up, 1},
+			{"and in again", func() { b.report(ctx, good("b")) }, time.Minute, up, 1},
+			{"out", func() { b.report(ctx, bad("b")) }, 9 * time.Second, up, 1},
 			{"for long", func() {}, 2 * time.Second, down, 2},
-			{"in again, but it was written just now", func() { b.says(ctx, good("b")) }, 0, down, 2},
+			{"in again, but it was written just now", func() { b.report(ctx, good("b")) }, 0, down, 2},
 			{"later", func() {}, 10 * time.Second, up, 3},
-			{"a node joins that has the link at once", func() { b.says(ctx, good("c")) }, time.Minute, up, 3},
+			{"a node joins that has the link at once", func() { b.report(ctx, good("c")) }, time.Minute, up, 3},
 			{"a node leaves", func() {
 				b.watch.Delete(ctx, event.TypedDeleteEvent[*v1.NodeNetwork]{Object: good("c")}, b.queue)
 			}, time.Minute, up, 3},
@@ -237,8 +237,8 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	in(t, func(ctx context.Context, b *bench) {
 		one, two := nodeNetwork("a", []string{storage}, nil), nodeNetwork("b", nil, map[string]string{storage: "no NIC"})
-		b.says(ctx, one)
-		b.says(ctx, two)
+		b.report(ctx, one)
+		b.report(ctx, two)
 		b.network(storageRef, "u1", 1)
 		time.Sleep(time.Minute)
 		if got := b.condition(); got != "False ready on 1 of 2 nodes; b: no NIC" {
@@ -248,9 +248,9 @@ func TestRestart(t *testing.T) {
 		other.nets, other.nodes = b.nets, []v1.NodeNetwork{*one, *two}
 		other.queue.Add(storageRef)
 		synctest.Wait() // before it hears of any change
-		other.says(ctx, one)
+		other.report(ctx, one)
 		synctest.Wait()
-		other.says(ctx, two)
+		other.report(ctx, two)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n := other.written(); n > 0 || other.reads != 1 {
@@ -263,9 +263,9 @@ func TestRestart(t *testing.T) {
 func TestOthersAndFailures(t *testing.T) {
 	t.Parallel()
 	in(t, func(ctx context.Context, b *bench) {
-		b.says(ctx, nodeNetwork("a", []string{storage}, nil))
+		b.report(ctx, nodeNetwork("a", []string{storage}, nil))
 		b.mu.Lock()
-		b.nets[storageRef] = &Seen{UID: "u", Generation: 1}
+		b.nets[storageRef] = &Snapshot{UID: "u", Generation: 1}
 		b.mu.Unlock()
 		b.queue.Add(storageRef)
 		if got := b.condition(); got != "" {
@@ -283,17 +283,17 @@ func TestOthersAndFailures(t *testing.T) {
 }
 
 // A network that no longer has a link keeps no word of ours, and every word of others.
-func TestRetracts(t *testing.T) {
+func TestConditionIsRemoved(t *testing.T) {
 	t.Parallel()
 	in(t, func(ctx context.Context, b *bench) {
-		b.says(ctx, nodeNetwork("a", []string{storage}, nil))
+		b.report(ctx, nodeNetwork("a", []string{storage}, nil))
 		b.network(storageRef, "u", 1)
 		if got := b.condition(); got != "True ready on all nodes" {
 			t.Fatalf("got %q", got)
 		}
 		unlink := func(generation int64, ready *metav1.Condition) {
 			b.mu.Lock()
-			b.nets[storageRef] = &Seen{UID: "u", Generation: generation, Ready: ready}
+			b.nets[storageRef] = &Snapshot{UID: "u", Generation: generation, Ready: ready}
 			b.mu.Unlock()
 			b.queue.Add(storageRef)
 		}
@@ -336,14 +336,14 @@ func TestManyNetworksOnManyNodes(t *testing.T) {
 			time.Sleep(30 * time.Millisecond)
 			for node := range due {
 				if now := time.Now(); now.After(due[node]) {
-					b.says(ctx, nodeNetwork(fmt.Sprint("node-", node), up, nil))
+					b.report(ctx, nodeNetwork(fmt.Sprint("node-", node), up, nil))
 					due[node] = now.Add(8*time.Second + time.Duration(random.IntN(4000))*time.Millisecond)
 				}
 			}
 		}
 		time.Sleep(12 * time.Second)
 		for node := range nodes {
-			b.says(ctx, nodeNetwork(fmt.Sprint("node-", node), up, nil))
+			b.report(ctx, nodeNetwork(fmt.Sprint("node-", node), up, nil))
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -361,9 +361,9 @@ func TestManyNetworksOnManyNodes(t *testing.T) {
 		for _, n := range up[:100] {
 			wrong[n] = "ens4: NIC not found on this node"
 		}
-		b.says(ctx, nodeNetwork("node-7", up[100:], wrong))
+		b.report(ctx, nodeNetwork("node-7", up[100:], wrong))
 		for node := nodes; node < nodes+10; node++ { // and ten nodes join
-			b.says(ctx, nodeNetwork(fmt.Sprint("node-", node), up, nil))
+			b.report(ctx, nodeNetwork(fmt.Sprint("node-", node), up, nil))
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -28,7 +28,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) ready(ref network.Ref, s metav1.ConditionStatus) {
+func (m *metrics) setReady(ref network.Ref, s metav1.ConditionStatus) {
 	value := 0.0
 	if s == metav1.ConditionTrue {
 		value = 1

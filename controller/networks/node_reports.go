@@ -13,30 +13,30 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// nodes are the reports of all nodes. A map that was handed out is never changed.
-type nodes struct {
-	mu      sync.Mutex
-	reports map[string]*report
+// nodeReports are the reports of all nodes. A map that was handed out is never changed.
+type nodeReports struct {
+	mu     sync.Mutex
+	byNode map[string]*nodeReport
 }
 
 // all returns the reports by node, not to be changed.
-func (n *nodes) all() map[string]*report {
+func (n *nodeReports) all() map[string]*nodeReport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.reports
+	return n.byNode
 }
 
-// learn takes a node's report. It returns the networks whose state on the node is
+// update takes a node's report. It returns the networks whose state on the node is
 // another; joined says that the node is new, which changes all networks.
-func (n *nodes) learn(nn *v1.NodeNetwork) (networks []network.Ref, joined bool) {
-	now := reportOf(nn)
+func (n *nodeReports) update(nn *v1.NodeNetwork) (networks []network.Ref, joined bool) {
+	now := newNodeReport(nn)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	old, known := n.reports[nn.Name]
+	old, known := n.byNode[nn.Name]
 	if !known {
-		old = &report{}
+		old = &nodeReport{}
 	}
-	for _, text := range changed(old, now) {
+	for _, text := range changedNetworks(old, now) {
 		if ref, ok := parseRef(text); ok {
 			networks = append(networks, ref)
 		}
@@ -44,17 +44,17 @@ func (n *nodes) learn(nn *v1.NodeNetwork) (networks []network.Ref, joined bool) 
 	if known && len(networks) == 0 {
 		return nil, false
 	}
-	n.reports = maps.Clone(n.reports)
-	n.reports[nn.Name] = now
+	n.byNode = maps.Clone(n.byNode)
+	n.byNode[nn.Name] = now
 	return networks, !known
 }
 
-// forget takes a node out that is gone.
-func (n *nodes) forget(name string) {
+// remove takes a node out that is gone.
+func (n *nodeReports) remove(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.reports = maps.Clone(n.reports)
-	delete(n.reports, name)
+	n.byNode = maps.Clone(n.byNode)
+	delete(n.byNode, name)
 }
 
 // parseRef reads what network.Ref.String writes; false for a kind that has no
@@ -65,20 +65,20 @@ func parseRef(text string) (network.Ref, bool) {
 	if namespace, name, ok := strings.Cut(name, "/"); ok {
 		ref.Namespace, ref.Name = namespace, name
 	}
-	_, err := objects.New(kind)
+	_, err := objects.NewNetwork(kind)
 	return ref, err == nil && ref.Name != ""
 }
 
-// report is what one node says of networks, by network.Ref.String.
-type report struct {
+// nodeReport is what one node says of networks, by network.Ref.String.
+type nodeReport struct {
 	up map[string]bool
-	// wrong says why a network is not up.
-	wrong map[string]string
+	// problems says why a network is not up.
+	problems map[string]string
 }
 
-// reportOf reads a NodeNetwork; slimmed or not.
-func reportOf(nn *v1.NodeNetwork) *report {
-	r := &report{up: map[string]bool{}, wrong: map[string]string{}}
+// newNodeReport reads a NodeNetwork; slimmed or not.
+func newNodeReport(nn *v1.NodeNetwork) *nodeReport {
+	r := &nodeReport{up: map[string]bool{}, problems: map[string]string{}}
 	for i := range nn.Status.Links {
 		l := &nn.Status.Links[i]
 		text := l.Error
@@ -89,18 +89,18 @@ func reportOf(nn *v1.NodeNetwork) *report {
 			if l.State == v1.LinkUp {
 				r.up[n] = true
 			} else {
-				r.wrong[n] = text
+				r.problems[n] = text
 			}
 		}
 	}
 	for _, refused := range nn.Status.Refused {
-		r.wrong[refused.Network] = refused.Error
+		r.problems[refused.Network] = refused.Error
 	}
 	return r
 }
 
-// changed are the networks that two reports of a node say different things of.
-func changed(a, b *report) []string {
+// changedNetworks are the networks that two reports of a node say different things of.
+func changedNetworks(a, b *nodeReport) []string {
 	differ := map[string]bool{}
 	for n := range a.up {
 		differ[n] = !b.up[n]
@@ -108,11 +108,11 @@ func changed(a, b *report) []string {
 	for n := range b.up {
 		differ[n] = !a.up[n]
 	}
-	for n, text := range a.wrong {
-		differ[n] = differ[n] || b.wrong[n] != text
+	for n, text := range a.problems {
+		differ[n] = differ[n] || b.problems[n] != text
 	}
-	for n, text := range b.wrong {
-		differ[n] = differ[n] || a.wrong[n] != text
+	for n, text := range b.problems {
+		differ[n] = differ[n] || a.problems[n] != text
 	}
 	maps.DeleteFunc(differ, func(_ string, d bool) bool { return !d })
 	return slices.Sorted(maps.Keys(differ))

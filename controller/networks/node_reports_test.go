@@ -41,24 +41,24 @@ func TestReport(t *testing.T) {
 			{Name: "a.5", Identity: "vlan/ens4/5", MTU: 1500, State: v1.LinkUp, Networks: []string{storage, red}},
 			{Name: "b.6", Identity: "vlan/ens4/6", State: v1.LinkUp, Networks: []string{"ClusterNetwork/b"}},
 			{Name: "c.7", State: v1.LinkDown, Networks: []string{"ClusterNetwork/c"}},
-			{Name: "d.8", State: v1.LinkKept, Error: "mtu stays", Networks: []string{"ClusterNetwork/d"}},
-			{Name: "old.9", State: v1.LinkKept, Error: "nobody asks for it"},
+			{Name: "d.8", State: v1.LinkChangePending, Error: "mtu stays", Networks: []string{"ClusterNetwork/d"}},
+			{Name: "old.9", State: v1.LinkChangePending, Error: "nobody asks for it"},
 		},
 		Refused: []v1.RefusedNetwork{{Network: "ClusterNetwork/young", Error: "taken"}},
 	}}
-	want := &report{
-		up:    map[string]bool{storage: true, red: true, "ClusterNetwork/b": true},
-		wrong: map[string]string{"ClusterNetwork/c": "c.7 is down", "ClusterNetwork/d": "mtu stays", "ClusterNetwork/young": "taken"},
+	want := &nodeReport{
+		up:       map[string]bool{storage: true, red: true, "ClusterNetwork/b": true},
+		problems: map[string]string{"ClusterNetwork/c": "c.7 is down", "ClusterNetwork/d": "mtu stays", "ClusterNetwork/young": "taken"},
 	}
 	compare := func(when string) {
 		t.Helper()
-		if diff := cmp.Diff(want, reportOf(nn), cmp.AllowUnexported(report{})); diff != "" {
+		if diff := cmp.Diff(want, newNodeReport(nn), cmp.AllowUnexported(nodeReport{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
 	compare("as it is stored")
 	for range 2 { // an informer may transform an object again
-		if _, err := slim(nn); err != nil {
+		if _, err := slimNodeNetwork(nn); err != nil {
 			t.Fatal(err)
 		}
 		compare("as it is cached")
@@ -79,36 +79,38 @@ func TestReport(t *testing.T) {
 
 func TestChanged(t *testing.T) {
 	t.Parallel()
-	before := reportOf(nodeNetwork("n", []string{"ClusterNetwork/same", "ClusterNetwork/fails", "ClusterNetwork/gone"}, map[string]string{"ClusterNetwork/bad": "x", "ClusterNetwork/other": "x"}))
-	after := reportOf(nodeNetwork("n", []string{"ClusterNetwork/same", "ClusterNetwork/new"}, map[string]string{"ClusterNetwork/bad": "x", "ClusterNetwork/other": "y", "ClusterNetwork/fails": "x"}))
+	before := newNodeReport(nodeNetwork("n", []string{"ClusterNetwork/same", "ClusterNetwork/fails", "ClusterNetwork/gone"}, map[string]string{"ClusterNetwork/bad": "x", "ClusterNetwork/other": "x"}))
+	after := newNodeReport(nodeNetwork("n", []string{"ClusterNetwork/same", "ClusterNetwork/new"}, map[string]string{"ClusterNetwork/bad": "x", "ClusterNetwork/other": "y", "ClusterNetwork/fails": "x"}))
 	want := []string{"ClusterNetwork/fails", "ClusterNetwork/gone", "ClusterNetwork/new", "ClusterNetwork/other"}
-	if diff := cmp.Diff(want, changed(before, after)); diff != "" {
+	if diff := cmp.Diff(want, changedNetworks(before, after)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
-func TestRollup(t *testing.T) {
+func TestReadyCondition(t *testing.T) {
 	t.Parallel()
-	good := reportOf(nodeNetwork("", []string{storage}, nil))
-	bad := func(text string) *report { return reportOf(nodeNetwork("", nil, map[string]string{storage: text})) }
+	good := newNodeReport(nodeNetwork("", []string{storage}, nil))
+	bad := func(text string) *nodeReport {
+		return newNodeReport(nodeNetwork("", nil, map[string]string{storage: text}))
+	}
 	cases := map[string]struct {
 		reason string
-		nodes  map[string]*report
+		nodes  map[string]*nodeReport
 		status metav1.ConditionStatus
 		want   string
 	}{
 		"Nobody":    {"the daemons do not run", nil, metav1.ConditionUnknown, "no node has reported its links: does patchbayd run?"},
-		"All":       {"a node that joins changes nothing", map[string]*report{"a": good, "b": good}, metav1.ConditionTrue, "ready on all nodes"},
-		"One":       {"names the node and the cause", map[string]*report{"node-7": bad("ens5: NIC not found on this node"), "b": good}, metav1.ConditionFalse, "ready on 1 of 2 nodes; node-7: ens5: NIC not found on this node"},
-		"Silent":    {"a node that has not seen the network yet", map[string]*report{"a": good, "b": {}}, metav1.ConditionFalse, "ready on 1 of 2 nodes; b: it has not reported on this network yet"},
-		"OneCause":  {"the same everywhere is said once", map[string]*report{"e": bad("taken"), "a": bad("taken"), "d": bad("taken"), "c": bad("taken"), "b": good}, metav1.ConditionFalse, "ready on 1 of 5 nodes; a, c, d and 1 more: taken"},
-		"LongNames": {"Events hold 1 KiB", map[string]*report{strings.Repeat("a", 253): bad("taken"), strings.Repeat("b", 253): bad("taken"), "c": good}, metav1.ConditionFalse, "ready on 1 of 3 nodes; " + strings.Repeat("a", 253) + " and 1 more: taken"},
-		"Causes":    {"the most frequent first, and not all", map[string]*report{"a": bad("x"), "b": bad("y"), "c": bad("y"), "d": bad("z")}, metav1.ConditionFalse, "ready on 0 of 4 nodes; b, c: y; a: x; and 1 more causes: kubectl get nodenetworks"},
+		"All":       {"a node that joins changes nothing", map[string]*nodeReport{"a": good, "b": good}, metav1.ConditionTrue, "ready on all nodes"},
+		"One":       {"names the node and the cause", map[string]*nodeReport{"node-7": bad("ens5: NIC not found on this node"), "b": good}, metav1.ConditionFalse, "ready on 1 of 2 nodes; node-7: ens5: NIC not found on this node"},
+		"Silent":    {"a node that has not seen the network yet", map[string]*nodeReport{"a": good, "b": {}}, metav1.ConditionFalse, "ready on 1 of 2 nodes; b: it has not reported on this network yet"},
+		"OneCause":  {"the same everywhere is said once", map[string]*nodeReport{"e": bad("taken"), "a": bad("taken"), "d": bad("taken"), "c": bad("taken"), "b": good}, metav1.ConditionFalse, "ready on 1 of 5 nodes; a, c, d and 1 more: taken"},
+		"LongNames": {"Events hold 1 KiB", map[string]*nodeReport{strings.Repeat("a", 253): bad("taken"), strings.Repeat("b", 253): bad("taken"), "c": good}, metav1.ConditionFalse, "ready on 1 of 3 nodes; " + strings.Repeat("a", 253) + " and 1 more: taken"},
+		"Causes":    {"the most frequent first, and not all", map[string]*nodeReport{"a": bad("x"), "b": bad("y"), "c": bad("y"), "d": bad("z")}, metav1.ConditionFalse, "ready on 0 of 4 nodes; b, c: y; a: x; and 1 more causes: kubectl get nodenetworks"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := rollup(storage, tc.nodes)
+			got := readyCondition(storage, tc.nodes)
 			if got.Type != v1.ConditionReady || got.Status != tc.status || got.Message != tc.want {
 				t.Errorf("%s: got %s %q, want %s %q", tc.reason, got.Status, got.Message, tc.status, tc.want)
 			}

@@ -27,14 +27,14 @@ type Store interface {
 	Version(ctx context.Context, ref network.Ref) (Version, bool, error)
 	// Read reads the object, which is not older than resourceVersion; false when there
 	// is no such network.
-	Read(ctx context.Context, ref network.Ref, resourceVersion string) (Seen, bool, error)
+	Read(ctx context.Context, ref network.Ref, resourceVersion string) (Snapshot, bool, error)
 	// Write makes c the network's condition; not that of another one of its name.
 	// With nil it has none of ours any more; others' stay.
 	Write(ctx context.Context, ref network.Ref, uid types.UID, c *metav1.Condition) error
 }
 
-// Seen is a network object as it was read.
-type Seen struct {
+// Snapshot is a network object as it was read.
+type Snapshot struct {
 	// UID and Generation of the object.
 	UID        types.UID
 	Generation int64
@@ -75,8 +75,8 @@ func (s *store) Nodes(ctx context.Context) ([]v1.NodeNetwork, error) {
 
 // Version implements Store.
 func (s *store) Version(ctx context.Context, ref network.Ref) (Version, bool, error) {
-	m := objects.Metadata(ref.Kind)
-	switch err := s.cached.Get(ctx, objects.Key(ref), m); {
+	m := objects.PartialMetadata(ref.Kind)
+	switch err := s.cached.Get(ctx, objects.ObjectKey(ref), m); {
 	case apierrors.IsNotFound(err):
 		return Version{}, false, nil
 	case err != nil:
@@ -87,32 +87,32 @@ func (s *store) Version(ctx context.Context, ref network.Ref) (Version, bool, er
 
 // Read implements Store; the API server answers out of memory, when that is not behind
 // what the watch saw.
-func (s *store) Read(ctx context.Context, ref network.Ref, resourceVersion string) (Seen, bool, error) {
-	obj, err := objects.New(ref.Kind)
+func (s *store) Read(ctx context.Context, ref network.Ref, resourceVersion string) (Snapshot, bool, error) {
+	obj, err := objects.NewNetwork(ref.Kind)
 	if err != nil {
-		return Seen{}, false, err
+		return Snapshot{}, false, err
 	}
 	fromMemory := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: resourceVersion}}
-	switch err := s.direct.Get(ctx, objects.Key(ref), obj, fromMemory); {
+	switch err := s.direct.Get(ctx, objects.ObjectKey(ref), obj, fromMemory); {
 	case apierrors.IsNotFound(err):
-		return Seen{}, false, nil
+		return Snapshot{}, false, nil
 	case err != nil:
-		return Seen{}, false, fmt.Errorf("get %s: %w", ref, err)
+		return Snapshot{}, false, fmt.Errorf("get %s: %w", ref, err)
 	}
-	return seenOf(obj), true, nil
+	return snapshotOf(obj), true, nil
 }
 
-// seenOf reads an object. One that is invalid has its condition from nodes, and one
+// snapshotOf reads an object. One that is invalid has its condition from nodes, and one
 // that is being deleted needs none.
-func seenOf(obj client.Object) Seen {
-	seen := Seen{UID: obj.GetUID(), Generation: obj.GetGeneration()}
-	if n := objects.ModelOf(obj).Network; n != nil && !n.Deleting {
+func snapshotOf(obj client.Object) Snapshot {
+	seen := Snapshot{UID: obj.GetUID(), Generation: obj.GetGeneration()}
+	if n := objects.ParseNetwork(obj).Network; n != nil && !n.Deleting {
 		_, seen.Linked = n.Link()
 	}
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return seen
 	}
-	seen.Ready = meta.FindStatusCondition(objects.StatusOf(obj).Conditions, v1.ConditionReady)
+	seen.Ready = meta.FindStatusCondition(objects.NetworkStatusOf(obj).Conditions, v1.ConditionReady)
 	return seen
 }
 

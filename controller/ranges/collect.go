@@ -15,71 +15,71 @@ import (
 
 // Subnets of NICs that are larger count as the address alone: a NodeNetwork is what one
 // node says, and must not keep all tenants from all addresses.
-const leastBits4, leastBits6 = 8, 32
+const minSubnetBits4, minSubnetBits6 = 8, 32
 
 // snapshot is what the ranges are collected from.
 type snapshot struct {
-	given        []netip.Prefix
-	nodes        []corev1.Node
-	nodeNetworks []v1.NodeNetwork
-	services     []corev1.Service
-	serviceCIDRs []networkingv1.ServiceCIDR
-	apiServers   []discoveryv1.EndpointSlice
+	extraPodRanges []netip.Prefix
+	nodes          []corev1.Node
+	nodeNetworks   []v1.NodeNetwork
+	services       []corev1.Service
+	serviceCIDRs   []networkingv1.ServiceCIDR
+	apiServers     []discoveryv1.EndpointSlice
 }
 
 // collect computes the ranges. What cannot be parsed is left out: the API server has
 // validated all but what a flag says, which is parsed at the start, and NodeNetworks.
 func (s *snapshot) collect() *network.ClusterRanges {
 	var all []network.ClusterRange
-	add := func(use network.RangeUse, prefix netip.Prefix) {
+	add := func(use network.RangePurpose, prefix netip.Prefix) {
 		if prefix.IsValid() {
-			all = append(all, network.ClusterRange{Prefix: prefix, Use: use})
+			all = append(all, network.ClusterRange{Prefix: prefix, Purpose: use})
 		}
 	}
-	for _, p := range s.given {
+	for _, p := range s.extraPodRanges {
 		add(network.RangePods, p)
 	}
 	for i := range s.serviceCIDRs {
 		for _, text := range s.serviceCIDRs[i].Spec.CIDRs {
-			add(network.RangeServices, prefixOf(text))
+			add(network.RangeServices, parsePrefix(text))
 		}
 	}
 	for i := range s.services {
 		for _, text := range s.services[i].Spec.ClusterIPs {
-			add(network.RangeServices, hostOf(text))
+			add(network.RangeServices, parseAddress(text))
 		}
 	}
 	for i := range s.nodes {
 		for _, text := range s.nodes[i].Spec.PodCIDRs {
-			add(network.RangePods, prefixOf(text))
+			add(network.RangePods, parsePrefix(text))
 		}
 		for _, a := range s.nodes[i].Status.Addresses {
-			add(network.RangeNodes, hostOf(a.Address)) // a host name is no address
+			add(network.RangeNodes, parseAddress(a.Address)) // a host name is no address
 		}
 	}
 	for i := range s.apiServers {
 		for _, e := range s.apiServers[i].Endpoints {
 			for _, text := range e.Addresses {
-				add(network.RangeControlPlane, hostOf(text))
+				add(network.RangeControlPlane, parseAddress(text))
 			}
 		}
 	}
-	s.nics(add)
+	s.addNICs(add)
 	return network.NewClusterRanges(all)
 }
 
-// nics adds the addresses of the nodes' NICs, and last the subnets that they are in.
-func (s *snapshot) nics(add func(network.RangeUse, netip.Prefix)) {
+// addNICs adds the addresses of the nodes' NICs, and last the subnets that they are in.
+func (s *snapshot) addNICs(add func(network.RangePurpose, netip.Prefix)) {
 	var subnets []netip.Prefix
 	for i := range s.nodeNetworks {
 		for _, nic := range s.nodeNetworks[i].Status.NICs {
 			for _, text := range nic.Addresses {
-				p := prefixOf(text)
+				p := parsePrefix(text)
 				if !p.IsValid() {
 					continue
 				}
 				add(network.RangeNodes, netip.PrefixFrom(p.Addr(), p.Addr().BitLen()))
-				if p.Addr().Is4() && p.Bits() >= leastBits4 || p.Addr().Is6() && p.Bits() >= leastBits6 {
+				if p.Addr().Is4() && p.Bits() >= minSubnetBits4 || p.Addr().Is6() && p.Bits() >= minSubnetBits6 {
 					subnets = append(subnets, p)
 				}
 			}
@@ -90,8 +90,8 @@ func (s *snapshot) nics(add func(network.RangeUse, netip.Prefix)) {
 	}
 }
 
-// prefixOf reads a prefix, host bits included; the zero Prefix for anything else.
-func prefixOf(text string) netip.Prefix {
+// parsePrefix reads a prefix, host bits included; the zero Prefix for anything else.
+func parsePrefix(text string) netip.Prefix {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
 		return netip.Prefix{}
@@ -99,8 +99,8 @@ func prefixOf(text string) netip.Prefix {
 	return p
 }
 
-// hostOf is the prefix of one address; the zero Prefix for anything else.
-func hostOf(text string) netip.Prefix {
+// parseAddress is the prefix of one address; the zero Prefix for anything else.
+func parseAddress(text string) netip.Prefix {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
 		return netip.Prefix{}

@@ -32,41 +32,41 @@ import (
 )
 
 const (
-	// gather is how long changes are collected: a cluster starts many nodes at once.
-	gather = 200 * time.Millisecond
-	// again is how long to wait for an API server that is away.
-	again = time.Second
+	// debounceInterval is how long changes are collected: a cluster starts many nodes at once.
+	debounceInterval = 200 * time.Millisecond
+	// discoveryRetryInterval is how long to wait for an API server that is away.
+	discoveryRetryInterval = time.Second
 )
 
-// ErrUnknown says that the ranges have not been read yet.
-var ErrUnknown = errors.New("the controller has just started and is reading which addresses the cluster uses")
+// ErrNotSynced says that the ranges have not been read yet.
+var ErrNotSynced = errors.New("the controller has just started and is reading which addresses the cluster uses")
 
 // Watcher follows what the cluster uses, in every replica. It is safe for concurrent use.
 type Watcher struct {
-	cfg   *rest.Config
-	given []netip.Prefix
-	log   logr.Logger
+	cfg            *rest.Config
+	extraPodRanges []netip.Prefix
+	log            logr.Logger
 	// dirty and changed hold a value when there is something new.
 	dirty, changed chan struct{}
 
-	mu    sync.Mutex
-	known *network.ClusterRanges // nil until all was read once
+	mu      sync.Mutex
+	current *network.ClusterRanges // nil until all was read once
 }
 
 // New returns a Watcher for a manager to start. Given are ranges of Pods that no object
 // of the cluster names.
 func New(cfg *rest.Config, given []netip.Prefix, log logr.Logger) *Watcher {
-	return &Watcher{cfg: cfg, given: given, log: log, dirty: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	return &Watcher{cfg: cfg, extraPodRanges: given, log: log, dirty: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 }
 
 // Get returns the ranges, or ErrUnknown.
 func (w *Watcher) Get() (*network.ClusterRanges, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.known == nil {
-		return nil, ErrUnknown
+	if w.current == nil {
+		return nil, ErrNotSynced
 	}
-	return w.known, nil
+	return w.current, nil
 }
 
 // Changed yields a value after changes, to one reader.
@@ -77,7 +77,7 @@ func (w *Watcher) NeedLeaderElection() bool { return false }
 
 // Start follows the cluster until ctx ends.
 func (w *Watcher) Start(ctx context.Context) error {
-	kinds, err := w.kinds(ctx)
+	kinds, err := w.watchedKinds(ctx)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -100,19 +100,19 @@ func (w *Watcher) Start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", obj, err)
 		}
-		if _, err := informer.AddEventHandler(w.handler()); err != nil {
+		if _, err := informer.AddEventHandler(w.eventHandler()); err != nil {
 			return fmt.Errorf("watch %T: %w", obj, err)
 		}
 	}
 	if !all.WaitForCacheSync(ctx) {
 		return nil
 	}
-	w.follow(ctx, all, len(kinds) > baseKinds)
+	w.updateOnChange(ctx, all, len(kinds) > baseKinds)
 	return nil
 }
 
-// kinds are what is watched. ServiceCIDRs are served from Kubernetes 1.33 on.
-func (w *Watcher) kinds(ctx context.Context) ([]client.Object, error) {
+// watchedKinds are what is watched. ServiceCIDRs are served from Kubernetes 1.33 on.
+func (w *Watcher) watchedKinds(ctx context.Context) ([]client.Object, error) {
 	kinds := []client.Object{&corev1.Node{}, &v1.NodeNetwork{}, &corev1.Service{}, &discoveryv1.EndpointSlice{}}
 	d, err := discovery.NewDiscoveryClientForConfig(w.cfg)
 	if err != nil {
@@ -139,7 +139,7 @@ func (w *Watcher) kinds(ctx context.Context) ([]client.Object, error) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(again):
+		case <-time.After(discoveryRetryInterval):
 		}
 	}
 }
@@ -147,20 +147,20 @@ func (w *Watcher) kinds(ctx context.Context) ([]client.Object, error) {
 // baseKinds is how many kinds every Kubernetes serves.
 const baseKinds = 4
 
-// handler notes what differs after slimming: kubelets write Nodes all the time.
-func (w *Watcher) handler() toolscache.ResourceEventHandler {
+// eventHandler notes what differs after slimming: kubelets write Nodes all the time.
+func (w *Watcher) eventHandler() toolscache.ResourceEventHandler {
 	note := func(any) { notify(w.dirty) }
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: note, DeleteFunc: note, UpdateFunc: func(before, after any) {
-			if !same(before, after) {
+			if !equalIgnoringVersion(before, after) {
 				notify(w.dirty)
 			}
 		},
 	}
 }
 
-// same compares two slimmed objects, but for their versions.
-func same(before, after any) bool {
+// equalIgnoringVersion compares two slimmed objects, but for their versions.
+func equalIgnoringVersion(before, after any) bool {
 	b, okB := before.(client.Object)
 	a, okA := after.(client.Object)
 	if !okA || !okB {
@@ -173,8 +173,8 @@ func same(before, after any) bool {
 	return okB && equality.Semantic.DeepEqual(b, a)
 }
 
-// follow computes the ranges again after each change.
-func (w *Watcher) follow(ctx context.Context, all client.Reader, serviceCIDRs bool) {
+// updateOnChange computes the ranges again after each change.
+func (w *Watcher) updateOnChange(ctx context.Context, all client.Reader, serviceCIDRs bool) {
 	for {
 		if err := w.update(ctx, all, serviceCIDRs); err != nil && ctx.Err() == nil {
 			w.log.Error(err, "Failed to read which addresses the cluster uses")
@@ -187,14 +187,14 @@ func (w *Watcher) follow(ctx context.Context, all client.Reader, serviceCIDRs bo
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(gather):
+		case <-time.After(debounceInterval):
 		}
 	}
 }
 
 // update reads the caches.
 func (w *Watcher) update(ctx context.Context, all client.Reader, serviceCIDRs bool) error {
-	s := snapshot{given: w.given}
+	s := snapshot{extraPodRanges: w.extraPodRanges}
 	var (
 		nodes        corev1.NodeList
 		nodeNetworks v1.NodeNetworkList
@@ -216,8 +216,8 @@ func (w *Watcher) update(ctx context.Context, all client.Reader, serviceCIDRs bo
 	found := s.collect()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.known == nil || !w.known.Equal(found) {
-		w.known = found
+	if w.current == nil || !w.current.Equal(found) {
+		w.current = found
 		notify(w.changed)
 	}
 	return nil
@@ -248,10 +248,10 @@ func newCache(cfg *rest.Config) (cache.Cache, error) {
 	const apiServer = "kubernetes"
 	inDefault := fields.OneTermEqualSelector("metadata.namespace", metav1.NamespaceDefault)
 	c, err := cache.New(cfg, cache.Options{
-		Scheme: scheme, Mapper: mapper, DefaultTransform: objects.Slim,
+		Scheme: scheme, Mapper: mapper, DefaultTransform: objects.StripUnusedFields,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:    {Transform: slimNode},
-			&v1.NodeNetwork{}: {Transform: objects.SlimNodeNetwork},
+			&v1.NodeNetwork{}: {Transform: objects.StripNodeNetwork},
 			&corev1.Service{}: {Field: fields.AndSelectors(inDefault, fields.OneTermEqualSelector("metadata.name", apiServer))},
 			&discoveryv1.EndpointSlice{}: {
 				Field: inDefault, Label: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: apiServer}),

@@ -16,79 +16,79 @@ import (
 const (
 	typeARP, typeIPv4, typeIPv6 = 0x0806, 0x0800, 0x86dd
 
-	ethernetLen = 14
-	arpLen      = 28
-	ipv6Len     = 40
-	neighbour   = 24 // of a solicitation or an advertisement, without options
+	ethernetLen  = 14
+	arpLen       = 28
+	ipv6Len      = 40
+	neighbourLen = 24 // of a solicitation or an advertisement, without options
 
-	protocolICMPv6 = 58
-	hopLimit       = 255 // no router lowered it: the sender is on the link
-	solicits       = 135
+	protocolICMPv6   = 58
+	hopLimit         = 255 // no router lowered it: the sender is on the link
+	typeSolicitation = 135
 )
 
-// Advertisement is the ICMPv6 type of a neighbour advertisement.
-const Advertisement = 136
+// TypeAdvertisement is the ICMPv6 type of a neighbour advertisement.
+const TypeAdvertisement = 136
 
-// Probe is the frame that asks from mac whether something has the address.
-func Probe(mac net.HardwareAddr, a netip.Addr) []byte {
+// ProbeFrame is the frame that asks from mac whether something has the address.
+func ProbeFrame(mac net.HardwareAddr, a netip.Addr) []byte {
 	if a.Is4() {
 		return arpProbe(mac, a.As4())
 	}
 	return solicitation(mac, a.As16())
 }
 
-func ethernet(to, from net.HardwareAddr, kind uint16) []byte {
+func ethernetHeader(to, from net.HardwareAddr, kind uint16) []byte {
 	return binary.BigEndian.AppendUint16(slices.Concat(to, from), kind)
 }
 
-// shortestFrame is Ethernet's. Linux cannot tell the header of a shorter frame of a packet
+// minFrameLen is Ethernet's. Linux cannot tell the header of a shorter frame of a packet
 // socket on some links, and a source guard drops what it cannot read.
-const shortestFrame = 60
+const minFrameLen = 60
 
 // arpProbe is a request whose sender has no address (RFC 5227, 2.1.1).
 func arpProbe(mac net.HardwareAddr, target [4]byte) []byte {
-	f := ethernet(net.HardwareAddr{255, 255, 255, 255, 255, 255}, mac, typeARP)
+	f := ethernetHeader(net.HardwareAddr{255, 255, 255, 255, 255, 255}, mac, typeARP)
 	f = append(f, 0, 1, typeIPv4>>8, typeIPv4&255, 6, 4, 0, 1)
 	f = append(f, mac...)
 	f = append(f, 0, 0, 0, 0) // sender
 	f = append(f, 0, 0, 0, 0, 0, 0)
 	f = append(f, target[:]...)
-	return append(f, make([]byte, shortestFrame-len(f))...)
+	return append(f, make([]byte, minFrameLen-len(f))...)
 }
 
 // solicitation comes from the unspecified address, and so has no options.
 func solicitation(mac net.HardwareAddr, target [16]byte) []byte {
 	to := [16]byte{0: 0xff, 1: 2, 11: 1, 12: 0xff, 13: target[13], 14: target[14], 15: target[15]}
-	icmp := append([]byte{solicits, 0, 0, 0, 0, 0, 0, 0}, target[:]...)
-	binary.BigEndian.PutUint16(icmp[2:], ^sum([16]byte{}, to, icmp))
+	icmp := append([]byte{typeSolicitation, 0, 0, 0, 0, 0, 0, 0}, target[:]...)
+	binary.BigEndian.PutUint16(icmp[2:], ^checksum([16]byte{}, to, icmp))
 
-	f := ethernet(net.HardwareAddr{0x33, 0x33, to[12], to[13], to[14], to[15]}, mac, typeIPv6)
-	f = append(f, 6<<4, 0, 0, 0, 0, neighbour, protocolICMPv6, hopLimit)
+	f := ethernetHeader(net.HardwareAddr{0x33, 0x33, to[12], to[13], to[14], to[15]}, mac, typeIPv6)
+	f = append(f, 6<<4, 0, 0, 0, 0, neighbourLen, protocolICMPv6, hopLimit)
 	f = append(f, make([]byte, 16)...)
 	f = append(f, to[:]...)
 	return append(f, icmp...)
 }
 
-// Claim returns the address that the sender of a frame says is its own, and the
+// ParseClaim returns the address that the sender of a frame says is its own, and the
 // sender's MAC. Any ARP packet says so by its sender address, as RFC 5227 (2.1.1) has
 // it, a neighbour advertisement by its target; false is any other frame. A probe of
 // another host is none: it has no address yet, and will see us use ours.
-func Claim(frame []byte) (netip.Addr, net.HardwareAddr, bool) {
+func ParseClaim(frame []byte) (netip.Addr, net.HardwareAddr, bool) {
 	if len(frame) < ethernetLen {
 		return netip.Addr{}, nil, false
 	}
 	from, rest := net.HardwareAddr(frame[6:12]), frame[ethernetLen:]
 	switch binary.BigEndian.Uint16(frame[12:]) {
 	case typeARP:
-		return claimARP(rest)
+		return parseARPClaim(rest)
 	case typeIPv6:
-		a, ok := claimNeighbour(rest)
+		a, ok := parseAdvertisement(rest)
 		return a, slices.Clone(from), ok
 	}
 	return netip.Addr{}, nil, false
 }
 
-func claimARP(p []byte) (netip.Addr, net.HardwareAddr, bool) {
+func parseARPClaim(p []byte) (netip.Addr, net.HardwareAddr, bool) {
 	if len(p) < arpLen || binary.BigEndian.Uint16(p) != 1 || binary.BigEndian.Uint16(p[2:]) != typeIPv4 || p[4] != 6 || p[5] != 4 {
 		return netip.Addr{}, nil, false
 	}
@@ -96,26 +96,26 @@ func claimARP(p []byte) (netip.Addr, net.HardwareAddr, bool) {
 	return a, slices.Clone(net.HardwareAddr(p[8:14])), !a.IsUnspecified()
 }
 
-// claimNeighbour checks what RFC 4861 (7.1.2) asks of an advertisement.
-func claimNeighbour(p []byte) (netip.Addr, bool) {
-	if len(p) < ipv6Len+neighbour || p[0]>>4 != 6 || p[6] != protocolICMPv6 || p[7] != hopLimit {
+// parseAdvertisement checks what RFC 4861 (7.1.2) asks of an advertisement.
+func parseAdvertisement(p []byte) (netip.Addr, bool) {
+	if len(p) < ipv6Len+neighbourLen || p[0]>>4 != 6 || p[6] != protocolICMPv6 || p[7] != hopLimit {
 		return netip.Addr{}, false
 	}
 	n := int(binary.BigEndian.Uint16(p[4:]))
-	if n < neighbour || n > len(p)-ipv6Len {
+	if n < neighbourLen || n > len(p)-ipv6Len {
 		return netip.Addr{}, false
 	}
 	icmp := p[ipv6Len : ipv6Len+n]
 	target := netip.AddrFrom16([16]byte(icmp[8:24]))
-	if icmp[0] != Advertisement || icmp[1] != 0 || target.IsMulticast() || sum([16]byte(p[8:24]), [16]byte(p[24:40]), icmp) != 0xffff {
+	if icmp[0] != TypeAdvertisement || icmp[1] != 0 || target.IsMulticast() || checksum([16]byte(p[8:24]), [16]byte(p[24:40]), icmp) != 0xffff {
 		return netip.Addr{}, false
 	}
 	return target, true
 }
 
-// sum is the checksum of an ICMPv6 message with its pseudo header (RFC 8200, 8.1),
+// checksum is the checksum of an ICMPv6 message with its pseudo header (RFC 8200, 8.1),
 // before it is inverted: all ones if the message has the right one.
-func sum(from, to [16]byte, icmp []byte) uint16 {
+func checksum(from, to [16]byte, icmp []byte) uint16 {
 	total := uint32(len(icmp)) + protocolICMPv6
 	for _, part := range [][]byte{from[:], to[:], icmp} {
 		for ; len(part) > 1; part = part[2:] {

@@ -33,7 +33,7 @@ func TestProbe(t *testing.T) {
 			"00000000000000000000000000000000 ff0200000000000000000001ff000005",
 			"87 00 7d9d 00000000 fd000000000000000000000000000005"),
 	} {
-		if got := acd.Probe(own, netip.MustParseAddr(address)); string(got) != string(want) {
+		if got := acd.ProbeFrame(own, netip.MustParseAddr(address)); string(got) != string(want) {
 			t.Errorf("%s:\n got %x\nwant %x", address, got, want)
 		}
 	}
@@ -76,7 +76,7 @@ func TestClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, mac, ok := acd.Claim(frame(t, tc.frame))
+			a, mac, ok := acd.ParseClaim(frame(t, tc.frame))
 			if ok != (tc.addr != "") || ok && (a.String() != tc.addr || mac.String() != "02:00:00:00:00:09") {
 				t.Errorf("%s: got %v from %v, %t; want %q", tc.reason, a, mac, ok, tc.addr)
 			}
@@ -90,7 +90,7 @@ func TestClaimCutOff(t *testing.T) {
 	for _, whole := range []string{reply, advertised} {
 		f := frame(t, whole)
 		for n := range f {
-			if _, _, ok := acd.Claim(f[:n]); ok {
+			if _, _, ok := acd.ParseClaim(f[:n]); ok {
 				t.Errorf("the first %d of %d bytes are a claim", n, len(f))
 			}
 		}
@@ -100,10 +100,10 @@ func TestClaimCutOff(t *testing.T) {
 func FuzzClaim(f *testing.F) {
 	f.Add(frame(f, reply))
 	f.Add(frame(f, advertised))
-	f.Add(acd.Probe(own, netip.MustParseAddr("10.0.0.5")))
-	f.Add(acd.Probe(own, netip.MustParseAddr("fd00::5")))
+	f.Add(acd.ProbeFrame(own, netip.MustParseAddr("10.0.0.5")))
+	f.Add(acd.ProbeFrame(own, netip.MustParseAddr("fd00::5")))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		a, mac, ok := acd.Claim(data)
+		a, mac, ok := acd.ParseClaim(data)
 		if ok && (a.IsUnspecified() && a.Is4() || a.IsMulticast() && a.Is6() || len(mac) != 6 || len(data) < 42) {
 			t.Errorf("%v from %v in %x", a, mac, data)
 		}

@@ -23,39 +23,39 @@ const (
 	ReasonAttach = "AttachFailed"
 )
 
-// refusal is an error with a reason for the Pod's Event.
-type refusal struct {
+// reasonError is an error with a reason for the Pod's Event.
+type reasonError struct {
 	reason string
 	err    error
 }
 
-func refuse(reason string, err error) error { return &refusal{reason: reason, err: err} }
+func withReason(reason string, err error) error { return &reasonError{reason: reason, err: err} }
 
-func refusef(reason, format string, args ...any) error {
-	return &refusal{reason: reason, err: fmt.Errorf(format, args...)}
+func withReasonf(reason, format string, args ...any) error {
+	return &reasonError{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
 // Error is the cause's message.
-func (r *refusal) Error() string { return r.err.Error() }
+func (r *reasonError) Error() string { return r.err.Error() }
 
 // Unwrap returns the cause.
-func (r *refusal) Unwrap() error { return r.err }
+func (r *reasonError) Unwrap() error { return r.err }
 
 // Reason is for the Event.
-func (r *refusal) Reason() string { return r.reason }
+func (r *reasonError) Reason() string { return r.reason }
 
-// patience says of an error by a deadline that trying again helps.
-func patience(err error) error {
+// retryableDeadline says of an error by a deadline that trying again helps.
+func retryableDeadline(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrTryAgain) {
 		return fmt.Errorf("%w: %w", ErrTryAgain, err)
 	}
 	return err
 }
 
-// verdict is what ADD answers: an end by DEL is told from failures.
-func verdict(ctx context.Context, err error) error {
+// addError is what ADD answers: an end by DEL is told from failures.
+func addError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrDeleted) && !errors.Is(err, ErrDeleted) {
 		return fmt.Errorf("%w: %w", ErrDeleted, err)
 	}
-	return patience(err)
+	return retryableDeadline(err)
 }

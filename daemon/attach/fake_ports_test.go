@@ -42,8 +42,8 @@ func (l *life) Network(ctx context.Context, ref network.Ref) (n *network.Network
 	return n, err
 }
 
-// Refuse implements attach.Cluster.
-func (l *life) Refuse(pod *corev1.Pod, err error) {
+// ReportFailure implements attach.Cluster.
+func (l *life) ReportFailure(pod *corev1.Pod, err error) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
 	var why interface{ Reason() string }
@@ -55,7 +55,7 @@ func (l *life) Refuse(pod *corev1.Pod, err error) {
 }
 
 // Claim implements attach.Addresses.
-func (l *life) Claim(ctx context.Context, n *network.Network, v4, v6 attach.Want) (a4, a6 netip.Addr, err error) {
+func (l *life) Claim(ctx context.Context, n *network.Network, v4, v6 attach.AddressRequest) (a4, a6 netip.Addr, err error) {
 	err = l.call(ctx, "Claim", func() error {
 		if a4, err = l.pick(n.V4, v4); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (l *life) Claim(ctx context.Context, n *network.Network, v4, v6 attach.Want
 }
 
 // pick takes the lowest free address, so that wrong releases show at once.
-func (l *life) pick(s *network.Subnet, want attach.Want) (netip.Addr, error) {
+func (l *life) pick(s *network.Subnet, want attach.AddressRequest) (netip.Addr, error) {
 	switch {
 	case want.Static.IsValid() && l.w.held[want.Static]:
 		return netip.Addr{}, fmt.Errorf("address %s is taken", want.Static)

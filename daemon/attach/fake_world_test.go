@@ -221,7 +221,7 @@ func (w *world) start(faults map[int]fault) (*life, error) {
 	boot := w.bootID()
 	w.mu.Unlock()
 	l.Service = attach.New(attach.Config{
-		BootID: boot, Cluster: l, Addresses: l, Journal: journal{l}, HostLinks: l, Namespaces: l, Publisher: l, Prober: l,
+		BootID: boot, KubeClient: l, Addresses: l, Journal: journal{l}, HostLinks: l, NetworkNamespaces: l, Publisher: l, Prober: l,
 		Backends: map[string]attach.Backend{"ipvlan": backend{l}, "macvlan": backend{l}},
 		Delegate: delegate{backend{l}},
 	})

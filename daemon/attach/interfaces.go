@@ -16,32 +16,32 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// claim covers the addresses of all interfaces. On error those that were claimed are
+// claimAddresses covers the addresses of all interfaces. On error those that were claimed are
 // given back. Static ones come first: one that is taken may stay so, and the Pod must
 // not take other dynamic addresses with each try.
-func (s *Service) claim(ctx context.Context, pod *corev1.Pod, rec *Record, asked []want) error {
+func (s *Service) claimAddresses(ctx context.Context, pod *corev1.Pod, rec *Record, asked []requestedInterface) error {
 	claimed := make([]bool, len(asked))
-	err := s.claimSome(ctx, rec, asked, claimed, (*Interface).static)
+	err := s.claimChosen(ctx, rec, asked, claimed, (*Interface).hasStaticAddress)
 	if err == nil {
-		err = s.claimSome(ctx, rec, asked, claimed, func(ifc *Interface) bool { return !ifc.static() })
+		err = s.claimChosen(ctx, rec, asked, claimed, func(ifc *Interface) bool { return !ifc.hasStaticAddress() })
 	}
 	if err == nil {
-		err = s.probe(ctx, pod, rec, claimed)
+		err = s.probeConflicts(ctx, pod, rec, claimed)
 	}
 	if err == nil {
 		return nil
 	}
 	for i := range slices.Backward(rec.Interfaces) {
 		if claimed[i] {
-			s.discard(&rec.Interfaces[i])
+			s.discardAddresses(&rec.Interfaces[i])
 		}
 	}
 	return err
 }
 
-// claimSome covers the addresses of the interfaces that are chosen, side by side, and
+// claimChosen covers the addresses of the interfaces that are chosen, side by side, and
 // marks those that have theirs.
-func (s *Service) claimSome(ctx context.Context, rec *Record, asked []want, claimed []bool, chosen func(*Interface) bool) error {
+func (s *Service) claimChosen(ctx context.Context, rec *Record, asked []requestedInterface, claimed []bool, chosen func(*Interface) bool) error {
 	group, each := errgroup.WithContext(ctx)
 	for i := range rec.Interfaces {
 		if !chosen(&rec.Interfaces[i]) {
@@ -49,13 +49,13 @@ func (s *Service) claimSome(ctx context.Context, rec *Record, asked []want, clai
 		}
 		group.Go(func() error {
 			ifc := &rec.Interfaces[i]
-			v4, v6 := asked[i].addresses()
+			v4, v6 := asked[i].addressRequests()
 			a4, a6, err := s.Addresses.Claim(each, &ifc.Network, v4, v6)
 			if err != nil {
 				return fmt.Errorf("interface %s: %w", ifc.Name, err)
 			}
 			claimed[i] = true
-			ifc.V4, ifc.V6 = within(ifc.Network.V4, a4), within(ifc.Network.V6, a6)
+			ifc.V4, ifc.V6 = withSubnetLength(ifc.Network.V4, a4), withSubnetLength(ifc.Network.V6, a6)
 			if err := ifc.checkGateways(); err != nil {
 				return fmt.Errorf("interface %s: %w", ifc.Name, err)
 			}
@@ -65,32 +65,32 @@ func (s *Service) claimSome(ctx context.Context, rec *Record, asked []want, clai
 	return group.Wait()
 }
 
-// within is the address with its subnet's prefix length; the zero value when
+// withSubnetLength is the address with its subnet's prefix length; the zero value when
 // there is none.
-func within(subnet *network.Subnet, a netip.Addr) netip.Prefix {
+func withSubnetLength(subnet *network.Subnet, a netip.Addr) netip.Prefix {
 	if subnet == nil || !a.IsValid() {
 		return netip.Prefix{}
 	}
 	return netip.PrefixFrom(a, subnet.CIDR.Bits())
 }
 
-// probeTries is how many dynamic addresses of an interface one ADD tries.
-const probeTries = 3
+// maxProbeAttempts is how many dynamic addresses of an interface one ADD tries.
+const maxProbeAttempts = 3
 
-// probe asks the networks that want it whether something else has the addresses that
+// probeConflicts asks the networks that want it whether something else has the addresses that
 // were claimed, before anything uses them, all interfaces side by side. A dynamic
 // address that is in use goes into quarantine and another is claimed; a static one fails
 // the ADD. An interface that has lost its addresses has nothing claimed any more.
-func (s *Service) probe(ctx context.Context, pod *corev1.Pod, rec *Record, claimed []bool) error {
+func (s *Service) probeConflicts(ctx context.Context, pod *corev1.Pod, rec *Record, claimed []bool) error {
 	group, each := errgroup.WithContext(ctx)
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
-		if !ifc.Network.ConflictProbe || len(ifc.addressed()) == 0 {
+		if !ifc.Network.ConflictProbe || len(ifc.addressSlots()) == 0 {
 			continue
 		}
 		group.Go(func() error {
-			err := s.probeOne(each, pod, ifc)
-			claimed[i] = len(ifc.addressed()) > 0
+			err := s.probeInterface(each, pod, ifc)
+			claimed[i] = len(ifc.addressSlots()) > 0
 			if err != nil {
 				return fmt.Errorf("interface %s: %w", ifc.Name, err)
 			}
@@ -100,13 +100,13 @@ func (s *Service) probe(ctx context.Context, pod *corev1.Pod, rec *Record, claim
 	return group.Wait()
 }
 
-// probeOne asks for the addresses of one interface, and for those that take their place.
-func (s *Service) probeOne(ctx context.Context, pod *corev1.Pod, ifc *Interface) error {
+// probeInterface asks for the addresses of one interface, and for those that take their place.
+func (s *Service) probeInterface(ctx context.Context, pod *corev1.Pod, ifc *Interface) error {
 	parent, err := s.HostLinks.Parent(ctx, &ifc.Network)
 	if err != nil {
 		return fmt.Errorf("network %s: %w", ifc.Network.Ref, err)
 	}
-	for try, sides := 1, ifc.addressed(); ; try++ {
+	for try, sides := 1, ifc.addressSlots(); ; try++ {
 		addrs := make([]netip.Addr, len(sides))
 		for i, x := range sides {
 			addrs[i] = x.address.Addr()
@@ -115,34 +115,34 @@ func (s *Service) probeOne(ctx context.Context, pod *corev1.Pod, ifc *Interface)
 		if err != nil {
 			return fmt.Errorf("network %s: %w", ifc.Network.Ref, err)
 		}
-		sides = slices.DeleteFunc(sides, func(x side) bool { return macs[x.address.Addr()] == nil })
+		sides = slices.DeleteFunc(sides, func(x addressSlot) bool { return macs[x.address.Addr()] == nil })
 		if len(sides) == 0 {
 			return nil
 		}
-		if err := s.dismiss(pod, ifc, sides, macs); err != nil {
+		if err := s.quarantineConflicts(pod, ifc, sides, macs); err != nil {
 			return err
 		}
-		if try == probeTries {
+		if try == maxProbeAttempts {
 			return fmt.Errorf("%w: %w: network %s: other machines have %d addresses in a row: keep theirs out of allocation_pool and allocation_pool_v6 of spec.Options",
-				ErrTryAgain, ErrConflict, ifc.Network.Ref, probeTries)
+				ErrTryAgain, ErrConflict, ifc.Network.Ref, maxProbeAttempts)
 		}
-		if err := s.replace(ctx, ifc, sides); err != nil {
+		if err := s.claimReplacements(ctx, ifc, sides); err != nil {
 			return err
 		}
 	}
 }
 
-// dismiss puts the addresses into quarantine that other machines have, and reports each.
+// quarantineConflicts puts the addresses into quarantine that other machines have, and reports each.
 // A static one fails, and takes nothing from the other family.
-func (s *Service) dismiss(pod *corev1.Pod, ifc *Interface, sides []side, macs map[netip.Addr]net.HardwareAddr) error {
-	conflict := func(x side) error {
+func (s *Service) quarantineConflicts(pod *corev1.Pod, ifc *Interface, sides []addressSlot, macs map[netip.Addr]net.HardwareAddr) error {
+	conflict := func(x addressSlot) error {
 		a := x.address.Addr()
 		return fmt.Errorf("%w: network %s: another machine, MAC %s, has %v, which Pod %s/%s was to get",
 			ErrConflict, ifc.Network.Ref, macs[a], a, pod.Namespace, pod.Name)
 	}
-	if i := slices.IndexFunc(sides, func(x side) bool { return x.static }); i >= 0 {
+	if i := slices.IndexFunc(sides, func(x addressSlot) bool { return x.static }); i >= 0 {
 		err := fmt.Errorf("%w: remove it from that machine, or ask for another address", conflict(sides[i]))
-		s.Cluster.Conflict(nil, &ifc.Network, err) // the Pod is refused with it
+		s.KubeClient.ReportConflict(nil, &ifc.Network, err) // the Pod is refused with it
 		return err
 	}
 	for _, x := range sides {
@@ -151,18 +151,18 @@ func (s *Service) dismiss(pod *corev1.Pod, ifc *Interface, sides []side, macs ma
 		*x.address = netip.Prefix{}
 		if !kept {
 			err = fmt.Errorf("%w; too many addresses are in quarantine already: look for that machine, which may answer for any address", err)
-			s.Cluster.Conflict(nil, &ifc.Network, err)
+			s.KubeClient.ReportConflict(nil, &ifc.Network, err)
 			return fmt.Errorf("%w: %w", ErrTryAgain, err)
 		}
-		s.Cluster.Conflict(pod, &ifc.Network, fmt.Errorf("%w: no Pod gets it for an hour", err))
+		s.KubeClient.ReportConflict(pod, &ifc.Network, fmt.Errorf("%w: no Pod gets it for an hour", err))
 	}
 	return nil
 }
 
-// replace claims other dynamic addresses for those that were dismissed.
-func (s *Service) replace(ctx context.Context, ifc *Interface, sides []side) error {
-	of := func(place *netip.Prefix) Want {
-		return Want{Dynamic: slices.ContainsFunc(sides, func(x side) bool { return x.address == place })}
+// claimReplacements claims other dynamic addresses for those that were dismissed.
+func (s *Service) claimReplacements(ctx context.Context, ifc *Interface, sides []addressSlot) error {
+	of := func(place *netip.Prefix) AddressRequest {
+		return AddressRequest{Dynamic: slices.ContainsFunc(sides, func(x addressSlot) bool { return x.address == place })}
 	}
 	v4, v6 := of(&ifc.V4), of(&ifc.V6)
 	a4, a6, err := s.Addresses.Claim(ctx, &ifc.Network, v4, v6)
@@ -170,27 +170,27 @@ func (s *Service) replace(ctx context.Context, ifc *Interface, sides []side) err
 		return err
 	}
 	if v4.Dynamic {
-		ifc.V4 = within(ifc.Network.V4, a4)
+		ifc.V4 = withSubnetLength(ifc.Network.V4, a4)
 	}
 	if v6.Dynamic {
-		ifc.V6 = within(ifc.Network.V6, a6)
+		ifc.V6 = withSubnetLength(ifc.Network.V6, a6)
 	}
 	return ifc.checkGateways()
 }
 
-// discard gives back what claim gave.
-func (s *Service) discard(ifc *Interface) {
+// discardAddresses gives back what claim gave.
+func (s *Service) discardAddresses(ifc *Interface) {
 	s.Addresses.Discard(&ifc.Network, ifc.V4.Addr(), ifc.V6.Addr())
 }
 
-// plug makes all interfaces, side by side. The first failure ends the others;
+// attachInterfaces makes all interfaces, side by side. The first failure ends the others;
 // all have ended when it returns.
-func (s *Service) plug(ctx context.Context, rec *Record) error {
+func (s *Service) attachInterfaces(ctx context.Context, rec *Record) error {
 	group, each := errgroup.WithContext(ctx)
 	for i := range rec.Interfaces {
 		group.Go(func() error {
 			ifc := &rec.Interfaces[i]
-			if err := s.plugOne(each, rec, ifc); err != nil {
+			if err := s.attachInterface(each, rec, ifc); err != nil {
 				return fmt.Errorf("attach %s to network %s: %w", ifc.Name, ifc.Network.Ref, err)
 			}
 			return nil
@@ -203,13 +203,13 @@ func (s *Service) plug(ctx context.Context, rec *Record) error {
 	return context.Cause(ctx)
 }
 
-// plugOne makes one interface.
-func (s *Service) plugOne(ctx context.Context, rec *Record, ifc *Interface) error {
-	b, err := s.backend(&ifc.Network)
+// attachInterface makes one interface.
+func (s *Service) attachInterface(ctx context.Context, rec *Record, ifc *Interface) error {
+	b, err := s.backendFor(&ifc.Network)
 	if err != nil {
 		return err
 	}
-	if ifc.onParent() {
+	if ifc.needsHostLink() {
 		if ifc.Parent, err = s.HostLinks.Parent(ctx, &ifc.Network); err != nil {
 			return err
 		}
@@ -222,14 +222,14 @@ func (s *Service) plugOne(ctx context.Context, rec *Record, ifc *Interface) erro
 	return err
 }
 
-// unplug detaches all interfaces in reverse order. One that fails does not keep
+// detachInterfaces detaches all interfaces in reverse order. One that fails does not keep
 // the others.
-func (s *Service) unplug(ctx context.Context, rec *Record) error {
-	rec = s.withoutGoneNamespace(rec)
+func (s *Service) detachInterfaces(ctx context.Context, rec *Record) error {
+	rec = s.withoutGoneNetns(rec)
 	var failed []error
 	for i := range slices.Backward(rec.Interfaces) {
 		ifc := &rec.Interfaces[i]
-		b, err := s.backend(&ifc.Network)
+		b, err := s.backendFor(&ifc.Network)
 		if err == nil {
 			err = b.Detach(ctx, rec, ifc)
 		}
@@ -240,10 +240,10 @@ func (s *Service) unplug(ctx context.Context, rec *Record) error {
 	return errors.Join(failed...)
 }
 
-// withoutGoneNamespace empties Netns when there is no such namespace: after a
+// withoutGoneNetns empties Netns when there is no such namespace: after a
 // reboot the path may be another sandbox's.
-func (s *Service) withoutGoneNamespace(rec *Record) *Record {
-	if !s.namespaceGone(rec) {
+func (s *Service) withoutGoneNetns(rec *Record) *Record {
+	if !s.netnsGone(rec) {
 		return rec
 	}
 	rec = rec.Clone()
@@ -251,17 +251,17 @@ func (s *Service) withoutGoneNamespace(rec *Record) *Record {
 	return rec
 }
 
-// namespaceGone is false when it cannot be told.
-func (s *Service) namespaceGone(rec *Record) bool {
+// netnsGone is false when it cannot be told.
+func (s *Service) netnsGone(rec *Record) bool {
 	if rec.BootID != s.BootID {
 		return true
 	}
-	there, err := s.Namespaces.Exists(rec.Netns)
+	there, err := s.NetworkNamespaces.Exists(rec.Netns)
 	return err == nil && !there
 }
 
-// backend returns who makes the network's interfaces.
-func (s *Service) backend(n *network.Network) (Backend, error) {
+// backendFor returns who makes the network's interfaces.
+func (s *Service) backendFor(n *network.Network) (Backend, error) {
 	b := s.Backends[n.Type]
 	if n.Delegates() {
 		b = s.Delegate

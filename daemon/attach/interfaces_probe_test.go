@@ -20,8 +20,8 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// Conflict implements attach.Cluster.
-func (l *life) Conflict(pod *corev1.Pod, n *network.Network, err error) {
+// ReportConflict implements attach.Cluster.
+func (l *life) ReportConflict(pod *corev1.Pod, n *network.Network, err error) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
 	of := n.Ref.String()

@@ -51,7 +51,7 @@ func TestEndpointNameIsUnique(t *testing.T) {
 
 func TestForeign(t *testing.T) {
 	t.Parallel()
-	got := foreign(map[string]string{
+	got := withoutReservedLabels(map[string]string{
 		"app": "web", "example.org/danm.io": "x", "notdanm.io/a": "x", "danm.io": "a key without a domain",
 		"danm.io/a": "x", "danm.k8s.io/a": "x", "patchbay.io/a": "x", "placement.patchbay.io/a": "x", "a.b.danm.io/a": "x",
 	})

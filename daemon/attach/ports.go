@@ -26,23 +26,23 @@ var (
 	ErrConflict = errors.New("address conflict")
 )
 
-// Cluster answers from caches, and from the API server where a cache may be stale.
-type Cluster interface {
+// KubeClient answers from caches, and from the API server where a cache may be stale.
+type KubeClient interface {
 	// Pod returns the Pod with this UID (for a static Pod the UID in its mirror
 	// annotation); with an empty uid, the Pod of that name from a fresh read.
 	Pod(ctx context.Context, namespace, name, uid string) (*corev1.Pod, error)
 	// Network returns the validated model, or an error that wraps ErrNotFound
 	// or names the field that is wrong.
 	Network(ctx context.Context, ref network.Ref) (*network.Network, error)
-	// Refuse reports err as a Warning Event on the Pod.
-	Refuse(pod *corev1.Pod, err error)
-	// Conflict reports err, which wraps ErrConflict, as a Warning Event on the Pod and
+	// ReportFailure reports err as a Warning Event on the Pod.
+	ReportFailure(pod *corev1.Pod, err error)
+	// ReportConflict reports err, which wraps ErrConflict, as a Warning Event on the Pod and
 	// on its network.
-	Conflict(pod *corev1.Pod, net *network.Network, err error)
+	ReportConflict(pod *corev1.Pod, net *network.Network, err error)
 }
 
-// Want is what an interface asks of one family.
-type Want struct {
+// AddressRequest is what an interface asks of one family.
+type AddressRequest struct {
 	// Dynamic asks for any free address of the pool.
 	Dynamic bool
 	// Static asks for this address; not with Dynamic. Neither: none.
@@ -54,7 +54,7 @@ type Addresses interface {
 	// Claim covers one address per wanted family with the node's entry, and
 	// puts the entry there even when no family is wanted. Errors name the
 	// network, how many addresses are in use and what to do.
-	Claim(ctx context.Context, net *network.Network, v4, v6 Want) (a4, a6 netip.Addr, err error)
+	Claim(ctx context.Context, net *network.Network, v4, v6 AddressRequest) (a4, a6 netip.Addr, err error)
 	// Discard gives back what Claim gave and nobody has used (roll-back). It
 	// does not wait for the API server: what cannot be written now is retried.
 	Discard(net *network.Network, a4, a6 netip.Addr)
@@ -92,8 +92,8 @@ type HostLinks interface {
 	Check(ctx context.Context, net *network.Network) error
 }
 
-// Namespaces tells whether a Pod is still there.
-type Namespaces interface {
+// NetworkNamespaces tells whether a Pod is still there.
+type NetworkNamespaces interface {
 	// Exists reports whether path is a network namespace now. The path of a
 	// sandbox that is gone is missing, or an empty file without a mount.
 	Exists(path string) (bool, error)

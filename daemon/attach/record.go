@@ -101,7 +101,7 @@ type Interface struct {
 	EndpointUID  string `json:"endpointUID,omitempty"`
 }
 
-func (ifc *Interface) static() bool { return ifc.StaticV4 || ifc.StaticV6 }
+func (ifc *Interface) hasStaticAddress() bool { return ifc.StaticV4 || ifc.StaticV6 }
 
 // checkGateways reports a dynamic address that the Pod's own policy routes lead to: the
 // kernel would refuse them, and give no reason. The next try gets another address.
@@ -115,21 +115,21 @@ func (ifc *Interface) checkGateways() error {
 	return nil
 }
 
-// onParent reports whether the interface is made on a host link: when it is our own, or
+// needsHostLink reports whether the interface is made on a host link: when it is our own, or
 // when the network asks for a VLAN or VXLAN that another plugin is to use as its master.
-func (ifc *Interface) onParent() bool {
+func (ifc *Interface) needsHostLink() bool {
 	id, ok := ifc.Network.Link()
 	return !ifc.Network.Delegates() || ok && !id.IsNIC()
 }
 
-// side is one family of an interface.
-type side struct {
+// addressSlot is one family of an interface.
+type addressSlot struct {
 	address *netip.Prefix
 	static  bool
 }
 
-// addressed are the families in which the interface has an address.
-func (ifc *Interface) addressed() []side {
-	both := []side{{&ifc.V4, ifc.StaticV4}, {&ifc.V6, ifc.StaticV6}}
-	return slices.DeleteFunc(both, func(x side) bool { return !x.address.IsValid() })
+// addressSlots are the families in which the interface has an address.
+func (ifc *Interface) addressSlots() []addressSlot {
+	both := []addressSlot{{&ifc.V4, ifc.StaticV4}, {&ifc.V6, ifc.StaticV6}}
+	return slices.DeleteFunc(both, func(x addressSlot) bool { return !x.address.IsValid() })
 }

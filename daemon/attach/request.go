@@ -41,48 +41,48 @@ const (
 	maxPath   = 4095 // PATH_MAX less the closing zero
 )
 
-// checkKey holds what both verbs need: the journal's key.
-func (r *Request) checkKey() error {
-	if !nameLike(r.ContainerID) {
-		return invalid("container ID", r.ContainerID, "at most 253 letters, digits, '_', '.' or '-', a letter or digit first")
+// validateKey holds what both verbs need: the journal's key.
+func (r *Request) validateKey() error {
+	if !validName(r.ContainerID) {
+		return invalidField("container ID", r.ContainerID, "at most 253 letters, digits, '_', '.' or '-', a letter or digit first")
 	}
 	if !validIfName(r.IfName) {
-		return invalid("interface name", r.IfName, "1-15 bytes without '/', ':' or white space")
+		return invalidField("interface name", r.IfName, "1-15 bytes without '/', ':' or white space")
 	}
 	return nil
 }
 
-// checkAdd holds what ADD needs besides.
-func (r *Request) checkAdd() error {
-	if err := r.checkKey(); err != nil {
+// validateAdd holds what ADD needs besides.
+func (r *Request) validateAdd() error {
+	if err := r.validateKey(); err != nil {
 		return err
 	}
 	for _, f := range []struct{ what, value string }{
 		{"Pod namespace", r.PodNamespace}, {"Pod name", r.PodName}, {"network name", r.NetName},
 	} {
-		if !nameLike(f.value) {
-			return invalid(f.what, f.value, "at most 253 letters, digits, '_', '.' or '-', a letter or digit first")
+		if !validName(f.value) {
+			return invalidField(f.what, f.value, "at most 253 letters, digits, '_', '.' or '-', a letter or digit first")
 		}
 	}
-	if r.PodUID != "" && !nameLike(r.PodUID) {
-		return invalid("Pod UID", r.PodUID, "a UID, or nothing")
+	if r.PodUID != "" && !validName(r.PodUID) {
+		return invalidField("Pod UID", r.PodUID, "a UID, or nothing")
 	}
-	if !cleanPath(r.Netns) {
-		return invalid("network namespace", r.Netns, "an absolute path without '..' or '//'")
+	if !validPath(r.Netns) {
+		return invalidField("network namespace", r.Netns, "an absolute path without '..' or '//'")
 	}
 	return nil
 }
 
-func invalid(what, value, want string) error {
+func invalidField(what, value, want string) error {
 	if len(value) > maxName {
 		value = value[:maxName]
 	}
 	return fmt.Errorf("%w: %s %q, want %s", ErrInvalidRequest, what, value, want)
 }
 
-// nameLike is the character set of container IDs in the CNI specification,
+// validName is the character set of container IDs in the CNI specification,
 // which has Kubernetes' names in it. Such a name is safe in a path and a log line.
-func nameLike(s string) bool {
+func validName(s string) bool {
 	for i, r := range s {
 		alnum := r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
 		if !alnum && (i == 0 || !strings.ContainsRune("_.-", r)) {
@@ -105,8 +105,8 @@ func validIfName(s string) bool {
 	return true
 }
 
-// cleanPath reports whether p means the same whatever the working directory is.
-func cleanPath(p string) bool {
+// validPath reports whether p means the same whatever the working directory is.
+func validPath(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && len(p) <= maxPath && !strings.ContainsFunc(p, func(r rune) bool {
 		return r < ' ' || r == 0x7f
 	})

@@ -14,11 +14,11 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// merge is the CNI result (CNI 1.1, section 5, "ADD Success") of an attached
+// mergeResults is the CNI result (CNI 1.1, section 5, "ADD Success") of an attached
 // record. Runtimes take the Pod's addresses from the first interface, so the
 // record's order is kept. DNS is the first interface's. It is a function of the
 // record alone: a repeated ADD gets the same result.
-func merge(rec *Record) (*types100.Result, error) {
+func mergeResults(rec *Record) (*types100.Result, error) {
 	all := &types100.Result{CNIVersion: types100.ImplementedSpecVersion}
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
@@ -29,14 +29,14 @@ func merge(rec *Record) (*types100.Result, error) {
 		if i == 0 {
 			all.DNS = part.DNS
 		}
-		join(all, part)
+		appendResult(all, part)
 	}
 	return all, nil
 }
 
-// join adds a part's interfaces, addresses and routes; the addresses' indexes
+// appendResult adds a part's interfaces, addresses and routes; the addresses' indexes
 // move with the interfaces.
-func join(all, part *types100.Result) {
+func appendResult(all, part *types100.Result) {
 	offset := len(all.Interfaces)
 	all.Interfaces = append(all.Interfaces, part.Interfaces...)
 	for _, ip := range part.IPs {
@@ -51,7 +51,7 @@ func join(all, part *types100.Result) {
 // result is what one interface adds to the Pod's.
 func (ifc *Interface) result(netns string) (*types100.Result, error) {
 	if len(ifc.Result) > 0 {
-		return ifc.delegated(netns)
+		return ifc.delegateResult(netns)
 	}
 	r := &types100.Result{
 		Interfaces: []*types100.Interface{{Name: ifc.Name, Mac: ifc.MAC, Mtu: ifc.MTU, Sandbox: netns}},
@@ -81,9 +81,9 @@ func (ifc *Interface) routes(subnet *network.Subnet) []*types.Route {
 	return routes
 }
 
-// delegated is the other plugin's own result. It may have interfaces on the
+// delegateResult is the other plugin's own result. It may have interfaces on the
 // host, and addresses without an index, which are then the Pod's interface's.
-func (ifc *Interface) delegated(netns string) (*types100.Result, error) {
+func (ifc *Interface) delegateResult(netns string) (*types100.Result, error) {
 	r := &types100.Result{}
 	if err := json.Unmarshal(ifc.Result, r); err != nil {
 		return nil, fmt.Errorf("decode the delegate's result: %w", err)

@@ -76,7 +76,7 @@ func TestMergeVersions(t *testing.T) {
 	for version, tc := range cases {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			merged, err := merge(sample())
+			merged, err := mergeResults(sample())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +145,7 @@ func TestMergeDelegates(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := merge(&Record{Netns: "/run/netns/a", Interfaces: []Interface{
+			r, err := mergeResults(&Record{Netns: "/run/netns/a", Interfaces: []Interface{
 				{Name: "eth0", MAC: "m", MTU: 9, Result: json.RawMessage(tc.result)},
 			}})
 			if err != nil {

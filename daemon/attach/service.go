@@ -22,14 +22,14 @@ import (
 type Config struct {
 	// BootID is the kernel's boot_id: records of another one have no namespace.
 	BootID string
-	// Cluster, Addresses, Journal, HostLinks, Namespaces and Publisher are the
+	// KubeClient, Addresses, Journal, HostLinks, Namespaces and Publisher are the
 	// rim; see the ports.
-	Cluster    Cluster
-	Addresses  Addresses
-	Journal    Journal
-	HostLinks  HostLinks
-	Namespaces Namespaces
-	Publisher  Publisher
+	KubeClient        KubeClient
+	Addresses         Addresses
+	Journal           Journal
+	HostLinks         HostLinks
+	NetworkNamespaces NetworkNamespaces
+	Publisher         Publisher
 	// Prober is asked for networks with ConflictProbe only.
 	Prober Prober
 	// Backends are our own, by network type (ipvlan, macvlan).
@@ -42,7 +42,7 @@ type Config struct {
 // called from any goroutine.
 type Service struct {
 	Config
-	sandboxes sandboxes
+	locks sandboxLocks
 }
 
 // New returns a Service. Resume is to be called once, at its start.
@@ -55,27 +55,27 @@ func New(c Config) *Service { return &Service{Config: c} }
 // DEL. Errors answer to ErrInvalidRequest, ErrNotFound, ErrTryAgain or
 // ErrDeleted where these fit, and the Pod gets an Event that says why.
 func (s *Service) Add(ctx context.Context, req Request) (*types100.Result, error) {
-	if err := req.checkAdd(); err != nil {
+	if err := req.validateAdd(); err != nil {
 		return nil, err
 	}
-	ctx, leave, err := s.sandboxes.enterAdd(ctx, req.ContainerID)
+	ctx, leave, err := s.locks.lockForAdd(ctx, req.ContainerID)
 	if err != nil {
-		return nil, fmt.Errorf("wait for sandbox %s: %w", req.ContainerID, patience(err))
+		return nil, fmt.Errorf("wait for sandbox %s: %w", req.ContainerID, retryableDeadline(err))
 	}
 	defer leave()
-	rec, err := s.former(ctx, &req)
+	rec, err := s.priorRecord(ctx, &req)
 	if err == nil && rec == nil {
 		rec, err = s.attachPod(ctx, &req)
 	}
 	if err != nil {
-		return nil, verdict(ctx, err)
+		return nil, addError(ctx, err)
 	}
-	return merge(rec)
+	return mergeResults(rec)
 }
 
-// former deals with the record of an earlier ADD of this sandbox: one that came
+// priorRecord deals with the record of an earlier ADD of this sandbox: one that came
 // to its end answers for this one too, one that did not is undone.
-func (s *Service) former(ctx context.Context, req *Request) (*Record, error) {
+func (s *Service) priorRecord(ctx context.Context, req *Request) (*Record, error) {
 	rec, err := s.Journal.Get(req.ContainerID, req.IfName)
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -83,11 +83,11 @@ func (s *Service) former(ctx context.Context, req *Request) (*Record, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read record of sandbox %s: %w", req.ContainerID, err)
 	case rec.State == Attaching:
-		return nil, s.undo(ctx, rec)
-	case rec.State != Attached, s.namespaceGone(rec):
+		return nil, s.rollBack(ctx, rec)
+	case rec.State != Attached, s.netnsGone(rec):
 		return nil, errors.Join(
 			fmt.Errorf("%w: what sandbox %s had is being given back", ErrTryAgain, req.ContainerID),
-			s.detach(ctx, rec))
+			s.detachSandbox(ctx, rec))
 	// Not the UID: kubelet and the API server know a static Pod by different ones.
 	case rec.Netns != req.Netns, rec.PodNamespace != req.PodNamespace, rec.PodName != req.PodName:
 		return nil, fmt.Errorf("%w: sandbox %s is attached as Pod %s/%s (UID %s) in %s: DEL comes first",
@@ -98,44 +98,44 @@ func (s *Service) former(ctx context.Context, req *Request) (*Record, error) {
 
 // attachPod attaches a sandbox that has nothing yet.
 func (s *Service) attachPod(ctx context.Context, req *Request) (*Record, error) {
-	pod, err := s.Cluster.Pod(ctx, req.PodNamespace, req.PodName, req.PodUID)
+	pod, err := s.KubeClient.Pod(ctx, req.PodNamespace, req.PodName, req.PodUID)
 	if err != nil {
 		return nil, fmt.Errorf("find Pod of sandbox %s: %w", req.ContainerID, err)
 	}
-	rec, err := s.attach(ctx, req, pod)
+	rec, err := s.attachSandbox(ctx, req, pod)
 	// Nobody has to be told of an ADD that its caller gave up, or DEL ended.
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		s.Cluster.Refuse(pod, err)
+		s.KubeClient.ReportFailure(pod, err)
 	}
 	return rec, err
 }
 
-// attach plans, claims and plugs, each step journalled before it has effects.
-func (s *Service) attach(ctx context.Context, req *Request, pod *corev1.Pod) (*Record, error) {
+// attachSandbox plans, claims and plugs, each step journalled before it has effects.
+func (s *Service) attachSandbox(ctx context.Context, req *Request, pod *corev1.Pod) (*Record, error) {
 	rec, asked, err := s.plan(ctx, req, pod)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.claim(ctx, pod, rec, asked); err != nil {
-		return nil, refuse(ReasonAddress, err)
+	if err := s.claimAddresses(ctx, pod, rec, asked); err != nil {
+		return nil, withReason(ReasonAddress, err)
 	}
 	if err := s.Journal.Put(rec); err != nil {
-		return nil, errors.Join(fmt.Errorf("journal sandbox %s: %w", req.ContainerID, err), s.forget(rec))
+		return nil, errors.Join(fmt.Errorf("journal sandbox %s: %w", req.ContainerID, err), s.discardRecord(rec))
 	}
-	if err := s.plug(ctx, rec); err != nil {
-		return nil, errors.Join(refuse(ReasonAttach, err), s.undo(ctx, rec))
+	if err := s.attachInterfaces(ctx, rec); err != nil {
+		return nil, errors.Join(withReason(ReasonAttach, err), s.rollBack(ctx, rec))
 	}
 	rec.State = Attached
 	if err := s.Journal.Put(rec); err != nil {
-		return nil, errors.Join(fmt.Errorf("journal sandbox %s: %w", req.ContainerID, err), s.undo(ctx, rec))
+		return nil, errors.Join(fmt.Errorf("journal sandbox %s: %w", req.ContainerID, err), s.rollBack(ctx, rec))
 	}
 	s.Publisher.Publish(rec.Clone())
 	return rec, nil
 }
 
 // plan says what the sandbox is to get; nothing has an effect yet.
-func (s *Service) plan(ctx context.Context, req *Request, pod *corev1.Pod) (*Record, []want, error) {
-	asked, err := s.lookup(ctx, pod)
+func (s *Service) plan(ctx context.Context, req *Request, pod *corev1.Pod) (*Record, []requestedInterface, error) {
+	asked, err := s.lookupNetworks(ctx, pod)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -147,43 +147,43 @@ func (s *Service) plan(ctx context.Context, req *Request, pod *corev1.Pod) (*Rec
 	if err := s.prepare(ctx, req, rec); err != nil {
 		return nil, nil, err
 	}
-	return rec, asked, s.check(ctx, rec)
+	return rec, asked, s.checkHostLinks(ctx, rec)
 }
 
-// lookup reads what the Pod asks for, and the networks of it.
-func (s *Service) lookup(ctx context.Context, pod *corev1.Pod) ([]want, error) {
+// lookupNetworks reads what the Pod asks for, and the networks of it.
+func (s *Service) lookupNetworks(ctx context.Context, pod *corev1.Pod) ([]requestedInterface, error) {
 	requests, err := network.ParseInterfaces(pod.Annotations)
 	if err != nil {
-		return nil, refuse(ReasonInterfaces, err)
+		return nil, withReason(ReasonInterfaces, err)
 	}
 	if len(requests) == 0 {
-		w, err := s.lookupDefault(ctx, pod.Namespace)
-		return []want{w}, err
+		w, err := s.lookupDefaultNetwork(ctx, pod.Namespace)
+		return []requestedInterface{w}, err
 	}
-	asked := make([]want, len(requests))
+	asked := make([]requestedInterface, len(requests))
 	for i, r := range requests {
-		n, err := s.Cluster.Network(ctx, r.Ref(pod.Namespace))
+		n, err := s.KubeClient.Network(ctx, r.Ref(pod.Namespace))
 		if err != nil {
-			return nil, refuse(ReasonNetwork, fmt.Errorf("interface %d, network %s: %w", i, r.Ref(pod.Namespace), err))
+			return nil, withReason(ReasonNetwork, fmt.Errorf("interface %d, network %s: %w", i, r.Ref(pod.Namespace), err))
 		}
-		asked[i] = want{request: r, network: n}
+		asked[i] = requestedInterface{request: r, network: n}
 	}
 	return asked, nil
 }
 
-// lookupDefault finds the network of a Pod that names none. One that exists and
+// lookupDefaultNetwork finds the network of a Pod that names none. One that exists and
 // is invalid is an error: the next would be another network than its owner means.
-func (s *Service) lookupDefault(ctx context.Context, namespace string) (want, error) {
+func (s *Service) lookupDefaultNetwork(ctx context.Context, namespace string) (requestedInterface, error) {
 	for _, ref := range network.DefaultRefs(namespace) {
-		n, err := s.Cluster.Network(ctx, ref)
+		n, err := s.KubeClient.Network(ctx, ref)
 		switch {
 		case err == nil:
-			return want{request: network.DefaultRequest(n), network: n}, nil
+			return requestedInterface{request: network.DefaultRequest(n), network: n}, nil
 		case !errors.Is(err, ErrNotFound):
-			return want{}, refuse(ReasonNetwork, fmt.Errorf("default network %s: %w", ref, err))
+			return requestedInterface{}, withReason(ReasonNetwork, fmt.Errorf("default network %s: %w", ref, err))
 		}
 	}
-	return want{}, refusef(ReasonNetwork,
+	return requestedInterface{}, withReasonf(ReasonNetwork,
 		"default network: %w: the Pod has no annotation %s, and there is no DanmNet or TenantNetwork %q in namespace %q and no ClusterNetwork %q: make one of them",
 		ErrNotFound, v1.InterfacesAnnotation, v1.DefaultNetworkName, namespace, v1.DefaultNetworkName)
 }
@@ -192,28 +192,28 @@ func (s *Service) lookupDefault(ctx context.Context, namespace string) (want, er
 func (s *Service) prepare(ctx context.Context, req *Request, rec *Record) error {
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
-		b, err := s.backend(&ifc.Network)
+		b, err := s.backendFor(&ifc.Network)
 		if p, ok := b.(Preparer); ok && err == nil {
 			err = p.Prepare(ctx, req, ifc)
 		}
 		if err != nil {
-			return refuse(ReasonNetwork, fmt.Errorf("interface %d (%s), network %s: %w", i, ifc.Name, ifc.Network.Ref, err))
+			return withReason(ReasonNetwork, fmt.Errorf("interface %d (%s), network %s: %w", i, ifc.Name, ifc.Network.Ref, err))
 		}
 	}
 	return nil
 }
 
-// check reports what keeps an interface from its parent link, before anything is
+// checkHostLinks reports what keeps an interface from its parent link, before anything is
 // claimed: a Pod that can never start would take other addresses with each try, as those
 // that it gives back rest for a while.
-func (s *Service) check(ctx context.Context, rec *Record) error {
+func (s *Service) checkHostLinks(ctx context.Context, rec *Record) error {
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
-		if !ifc.onParent() {
+		if !ifc.needsHostLink() {
 			continue
 		}
 		if err := s.HostLinks.Check(ctx, &ifc.Network); err != nil {
-			return refuse(ReasonAttach, fmt.Errorf("attach %s to network %s: %w", ifc.Name, ifc.Network.Ref, err))
+			return withReason(ReasonAttach, fmt.Errorf("attach %s to network %s: %w", ifc.Name, ifc.Network.Ref, err))
 		}
 	}
 	return nil
@@ -223,12 +223,12 @@ func (s *Service) check(ctx context.Context, rec *Record) error {
 // ADD of the same sandbox that is under way. A sandbox that is not known is no
 // error. Addresses and DanmEps are given back in the background.
 func (s *Service) Del(ctx context.Context, req Request) error {
-	if err := req.checkKey(); err != nil {
+	if err := req.validateKey(); err != nil {
 		return err
 	}
-	leave, err := s.sandboxes.enterDel(ctx, req.ContainerID)
+	leave, err := s.locks.lockForDel(ctx, req.ContainerID)
 	if err != nil {
-		return fmt.Errorf("wait for sandbox %s: %w", req.ContainerID, patience(err))
+		return fmt.Errorf("wait for sandbox %s: %w", req.ContainerID, retryableDeadline(err))
 	}
 	defer leave()
 	rec, err := s.Journal.Get(req.ContainerID, req.IfName)
@@ -238,22 +238,22 @@ func (s *Service) Del(ctx context.Context, req Request) error {
 	case err != nil:
 		return fmt.Errorf("read record of sandbox %s: %w", req.ContainerID, err)
 	}
-	return s.detach(ctx, rec)
+	return s.detachSandbox(ctx, rec)
 }
 
-// detach brings a record to its end from wherever it is.
-func (s *Service) detach(ctx context.Context, rec *Record) error {
+// detachSandbox brings a record to its end from wherever it is.
+func (s *Service) detachSandbox(ctx context.Context, rec *Record) error {
 	switch rec.State {
 	case Attaching:
-		return s.undo(ctx, rec)
+		return s.rollBack(ctx, rec)
 	case Released:
 		s.Publisher.Release(rec)
 		return nil
 	}
-	if err := s.unplug(ctx, rec); err != nil {
+	if err := s.detachInterfaces(ctx, rec); err != nil {
 		// Only now: DEL usually succeeds, and this would be a write more.
 		rec.State = Detaching
-		return patience(errors.Join(err, s.Journal.Put(rec)))
+		return retryableDeadline(errors.Join(err, s.Journal.Put(rec)))
 	}
 	rec.State = Released
 	if err := s.Journal.Put(rec); err != nil {
@@ -263,38 +263,38 @@ func (s *Service) detach(ctx context.Context, rec *Record) error {
 	return nil
 }
 
-// undoTimeout bounds a roll-back: the caller's context may have ended, and a
+// rollBackTimeout bounds a roll-back: the caller's context may have ended, and a
 // delegate may hang.
-const undoTimeout = 30 * time.Second
+const rollBackTimeout = 30 * time.Second
 
-// undo takes back an ADD that did not come to its end, the last step first.
+// rollBack takes back an ADD that did not come to its end, the last step first.
 // The caller's context may have ended. When a step fails the record stays, and
 // with it the addresses: DEL tries again.
-func (s *Service) undo(ctx context.Context, rec *Record) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+func (s *Service) rollBack(ctx context.Context, rec *Record) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollBackTimeout)
 	defer cancel()
-	if err := s.unplug(ctx, rec); err != nil {
+	if err := s.detachInterfaces(ctx, rec); err != nil {
 		return fmt.Errorf("roll back sandbox %s: %w", rec.ContainerID, err)
 	}
-	return s.forget(rec)
+	return s.discardRecord(rec)
 }
 
-// forget drops the record of a sandbox without interfaces, then its addresses.
+// discardRecord drops the record of a sandbox without interfaces, then its addresses.
 // The other way round an address could be another Pod's while a record says
 // that it is this one's, and DEL would give it back a second time.
-func (s *Service) forget(rec *Record) error {
-	if err := s.Journal.Delete(rec.ContainerID, rec.IfName); err != nil && !s.gone(rec) {
+func (s *Service) discardRecord(rec *Record) error {
+	if err := s.Journal.Delete(rec.ContainerID, rec.IfName); err != nil && !s.recordMissing(rec) {
 		return fmt.Errorf("forget sandbox %s: %w", rec.ContainerID, err)
 	}
 	for i := range slices.Backward(rec.Interfaces) {
-		s.discard(&rec.Interfaces[i])
+		s.discardAddresses(&rec.Interfaces[i])
 	}
 	return nil
 }
 
-// gone reports whether a record is not there, whatever its deletion said: then
+// recordMissing reports whether a record is not there, whatever its deletion said: then
 // no DEL will find it, and nobody but us can give its addresses back.
-func (s *Service) gone(rec *Record) bool {
+func (s *Service) recordMissing(rec *Record) bool {
 	_, err := s.Journal.Get(rec.ContainerID, rec.IfName)
 	return errors.Is(err, ErrNotFound)
 }
@@ -316,7 +316,7 @@ func (s *Service) Resume(ctx context.Context) error {
 	group.SetLimit(resumeWorkers)
 	for i, rec := range recs {
 		group.Go(func() error {
-			failed[i] = s.resume(ctx, rec)
+			failed[i] = s.resumeRecord(ctx, rec)
 			return nil
 		})
 	}
@@ -327,10 +327,10 @@ func (s *Service) Resume(ctx context.Context) error {
 	return nil
 }
 
-// resume takes up one record, as it is when its turn comes: a DEL may have been
+// resumeRecord takes up one record, as it is when its turn comes: a DEL may have been
 // faster, and its addresses may be another Pod's.
-func (s *Service) resume(ctx context.Context, listed *Record) error {
-	leave, err := s.sandboxes.enter(ctx, listed.ContainerID)
+func (s *Service) resumeRecord(ctx context.Context, listed *Record) error {
+	leave, err := s.locks.lock(ctx, listed.ContainerID)
 	if err != nil {
 		return fmt.Errorf("sandbox %s: %w", listed.ContainerID, err)
 	}
@@ -343,8 +343,8 @@ func (s *Service) resume(ctx context.Context, listed *Record) error {
 		return fmt.Errorf("sandbox %s: %w", listed.ContainerID, err)
 	case rec.State == Released:
 		s.Publisher.Release(rec)
-	case rec.State == Detaching, rec.BootID != s.BootID, rec.State == Attaching && s.namespaceGone(rec):
-		return s.detach(ctx, rec)
+	case rec.State == Detaching, rec.BootID != s.BootID, rec.State == Attaching && s.netnsGone(rec):
+		return s.detachSandbox(ctx, rec)
 	case rec.State == Attached && slices.ContainsFunc(rec.Interfaces, unpublished):
 		s.Publisher.Publish(rec)
 	}

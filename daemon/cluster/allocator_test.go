@@ -21,7 +21,7 @@ import (
 // slash24 is a network with a subnet.
 func slash24(t *testing.T) *network.Network {
 	t.Helper()
-	net, err := network.From(&v1.ClusterNetwork{
+	net, err := network.FromObject(&v1.ClusterNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"},
 		Spec:       v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.9.0.0/24"}},
 	})
@@ -37,10 +37,10 @@ func TestAddressesBeforeOpen(t *testing.T) {
 	t.Parallel()
 	store := ipamtest.NewFake()
 	net := slash24(t)
-	a := NewAddresses()
+	a := NewDeferredAllocator()
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, _, err := a.Claim(soon, net, attach.Want{Dynamic: true}, attach.Want{}); !errors.Is(err, attach.ErrTryAgain) {
+	if _, _, err := a.Claim(soon, net, attach.AddressRequest{Dynamic: true}, attach.AddressRequest{}); !errors.Is(err, attach.ErrTryAgain) {
 		t.Errorf("Claim: got error %v, want ErrTryAgain", err)
 	}
 	if err := a.Return(t.Context(), claims.KeyOf(net), "ep", netip.Addr{}, netip.Addr{}); !errors.Is(err, attach.ErrTryAgain) {
@@ -54,12 +54,12 @@ func TestAddressesBeforeOpen(t *testing.T) {
 	}
 	a.Published(claims.KeyOf(net), "ep", netip.Addr{}, netip.Addr{})
 	a.Discard(net, netip.MustParseAddr("10.9.0.5"), netip.Addr{})
-	if len(a.early) != 2 {
-		t.Errorf("%d words are kept, want both", len(a.early))
+	if len(a.queued) != 2 {
+		t.Errorf("%d words are kept, want both", len(a.queued))
 	}
 	a.Open(claims.New(store, claims.Config{Node: "a", NodeUID: "u"}))
 	defer a.Close()
-	if a.early != nil {
+	if a.queued != nil {
 		t.Error("what was kept was not handed over")
 	}
 }
@@ -70,10 +70,10 @@ func TestClaimWaitsForOpen(t *testing.T) {
 	store := ipamtest.NewFake()
 	net := slash24(t)
 	net = store.Create(net)
-	a := NewAddresses()
+	a := NewDeferredAllocator()
 	claimed := make(chan error, 1)
 	go func() {
-		_, _, err := a.Claim(t.Context(), net, attach.Want{Dynamic: true}, attach.Want{})
+		_, _, err := a.Claim(t.Context(), net, attach.AddressRequest{Dynamic: true}, attach.AddressRequest{})
 		claimed <- err
 	}()
 	select {

@@ -24,40 +24,40 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// attachmentsEvery is the time between looks whether the cluster has
+// attachmentProbeInterval is the time between looks whether the cluster has
 // NetworkAttachmentDefinitions by now.
-const attachmentsEvery = time.Minute
+const attachmentProbeInterval = time.Minute
 
-// Attachments are the models of NetworkAttachmentDefinitions that ask for a link on
+// AttachmentCache are the models of NetworkAttachmentDefinitions that ask for a link on
 // the host. The kind is Multus', and need not exist.
-type Attachments struct {
-	conn    *Connection
-	changed func()
-	every   time.Duration
+type AttachmentCache struct {
+	conn     *Connection
+	onChange func()
+	interval time.Duration
 
-	mu     sync.Mutex // guards what follows
-	known  bool
-	hidden bool // the daemon may not read them
-	models map[network.Ref]*network.Network
+	mu        sync.Mutex // guards what follows
+	synced    bool
+	forbidden bool // the daemon may not read them
+	models    map[network.Ref]*network.Network
 }
 
-// NewAttachments returns an empty set; Run fills it. Changed is called after each
+// NewAttachmentCache returns an empty set; Run fills it. Changed is called after each
 // change and must not block.
-func NewAttachments(conn *Connection, changed func()) *Attachments {
-	return &Attachments{conn: conn, changed: changed, every: attachmentsEvery, models: map[network.Ref]*network.Network{}}
+func NewAttachmentCache(conn *Connection, changed func()) *AttachmentCache {
+	return &AttachmentCache{conn: conn, onChange: changed, interval: attachmentProbeInterval, models: map[network.Ref]*network.Network{}}
 }
 
 // List returns the models. Before it is known whether there are any, the error wraps
 // attach.ErrTryAgain, and when the daemon may not read them netwatcher.ErrIncomplete:
 // links of theirs are not to be removed.
-func (a *Attachments) List() ([]*network.Network, error) {
+func (a *AttachmentCache) List() ([]*network.Network, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.known {
+	if !a.synced {
 		return nil, fmt.Errorf("list NetworkAttachmentDefinitions: %w: they were not read yet", attach.ErrTryAgain)
 	}
-	if a.hidden {
-		return nil, fmt.Errorf("list NetworkAttachmentDefinitions: %w: the daemon may not read them", netwatcher.ErrIncomplete)
+	if a.forbidden {
+		return nil, fmt.Errorf("list NetworkAttachmentDefinitions: %w: the daemon may not read them", netwatcher.ErrNetworksIncomplete)
 	}
 	all := make([]*network.Network, 0, len(a.models))
 	for _, n := range a.models {
@@ -67,22 +67,22 @@ func (a *Attachments) List() ([]*network.Network, error) {
 }
 
 // Run watches them until ctx ends, as soon as the cluster has the kind.
-func (a *Attachments) Run(ctx context.Context) error {
+func (a *AttachmentCache) Run(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
 	for told := false; ; told = true {
-		pause, err := a.every/2+rand.N(a.every), a.probe(ctx)
+		pause, err := a.interval/2+rand.N(a.interval), a.probeKind(ctx)
 		switch {
 		case err == nil:
 			return a.watch(ctx)
 		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-			a.learned(false)
+			a.setSynced(false)
 		case apierrors.IsForbidden(err):
 			if !told {
 				log.Error(err, "NetworkAttachmentDefinitions get no links: the daemon may not read them")
 			}
-			a.learned(true)
+			a.setSynced(true)
 		default:
-			pause = retryFirst + rand.N(2*time.Second)
+			pause = minBackoff + rand.N(2*time.Second)
 		}
 		select {
 		case <-ctx.Done():
@@ -92,64 +92,64 @@ func (a *Attachments) Run(ctx context.Context) error {
 	}
 }
 
-// probe asks whether there is the kind.
-func (a *Attachments) probe(ctx context.Context) error {
+// probeKind asks whether there is the kind.
+func (a *AttachmentCache) probeKind(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion(objects.AttachmentVersion)
-	list.SetKind(network.KindAttachment + "List")
+	list.SetAPIVersion(objects.NetworkAttachmentDefinitionVersion)
+	list.SetKind(network.KindNetworkAttachmentDefinition + "List")
 	return a.conn.Direct.List(ctx, list, client.Limit(1))
 }
 
-func (a *Attachments) watch(ctx context.Context) error {
+func (a *AttachmentCache) watch(ctx context.Context) error {
 	obj := &unstructured.Unstructured{}
-	obj.SetAPIVersion(objects.AttachmentVersion)
-	obj.SetKind(network.KindAttachment)
+	obj.SetAPIVersion(objects.NetworkAttachmentDefinitionVersion)
+	obj.SetKind(network.KindNetworkAttachmentDefinition)
 	i, err := a.conn.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
 		return watchError(ctx, "NetworkAttachmentDefinitions", err)
 	}
 	log := logr.FromContextOrDiscard(ctx)
 	handling, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { a.learn(log, obj) },
-		UpdateFunc: func(_, obj any) { a.learn(log, obj) },
-		DeleteFunc: a.forget,
+		AddFunc:    func(obj any) { a.upsert(log, obj) },
+		UpdateFunc: func(_, obj any) { a.upsert(log, obj) },
+		DeleteFunc: a.remove,
 	})
 	if err != nil {
 		return watchError(ctx, "NetworkAttachmentDefinitions", err)
 	}
 	if toolscache.WaitForCacheSync(ctx.Done(), handling.HasSynced) {
-		a.learned(false)
+		a.setSynced(false)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// learned says that all there are were read, or that none may be.
-func (a *Attachments) learned(hidden bool) {
+// setSynced says that all there are were read, or that none may be.
+func (a *AttachmentCache) setSynced(hidden bool) {
 	a.mu.Lock()
-	news := !a.known || a.hidden != hidden
-	a.known, a.hidden = true, hidden
+	news := !a.synced || a.forbidden != hidden
+	a.synced, a.forbidden = true, hidden
 	a.mu.Unlock()
 	if news {
-		a.changed()
+		a.onChange()
 	}
 }
 
-// learn takes what one asks for. One that is wrong asks for nothing.
-func (a *Attachments) learn(log logr.Logger, obj any) {
+// upsert takes what one asks for. One that is wrong asks for nothing.
+func (a *AttachmentCache) upsert(log logr.Logger, obj any) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return
 	}
 	config, _, _ := unstructured.NestedString(u.Object, "spec", "config")
 	created := u.GetCreationTimestamp()
-	n, err := network.FromAttachment(&metav1.ObjectMeta{
+	n, err := network.FromNetworkAttachmentDefinition(&metav1.ObjectMeta{
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), Generation: u.GetGeneration(),
 		CreationTimestamp: created, DeletionTimestamp: u.GetDeletionTimestamp(),
 	}, config)
-	ref := objects.RefOf(network.KindAttachment, u)
+	ref := objects.NetworkRefOf(network.KindNetworkAttachmentDefinition, u)
 	if err != nil {
 		log.Info("A NetworkAttachmentDefinition gets no link", "network", ref.String(), "error", err.Error())
 	}
@@ -162,11 +162,11 @@ func (a *Attachments) learn(log logr.Logger, obj any) {
 	}
 	a.mu.Unlock()
 	if had || n != nil {
-		a.changed()
+		a.onChange()
 	}
 }
 
-func (a *Attachments) forget(obj any) {
+func (a *AttachmentCache) remove(obj any) {
 	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
@@ -175,7 +175,7 @@ func (a *Attachments) forget(obj any) {
 		return
 	}
 	a.mu.Lock()
-	delete(a.models, objects.RefOf(network.KindAttachment, o))
+	delete(a.models, objects.NetworkRefOf(network.KindNetworkAttachmentDefinition, o))
 	a.mu.Unlock()
-	a.changed()
+	a.onChange()
 }

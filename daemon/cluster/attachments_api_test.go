@@ -51,8 +51,8 @@ func TestAttachments(t *testing.T) {
 		t.Fatal(err)
 	}
 	var changes atomic.Int64
-	a := NewAttachments(conn, func() { changes.Add(1) })
-	a.every = 100 * time.Millisecond
+	a := NewAttachmentCache(conn, func() { changes.Add(1) })
+	a.interval = 100 * time.Millisecond
 	if _, err := a.List(); !errors.Is(err, attach.ErrTryAgain) {
 		t.Errorf("before anything was read: %v", err)
 	}
@@ -83,10 +83,10 @@ func TestAttachments(t *testing.T) {
 	ns := env.Namespace(t)
 	config := func(text string) map[string]any { return map[string]any{"config": text} }
 	const tagged = `{"type":"macvlan","master":"ens4","vlan":500}`
-	one := object(objects.AttachmentVersion, "NetworkAttachmentDefinition", ns, "one", config(tagged))
+	one := object(objects.NetworkAttachmentDefinitionVersion, "NetworkAttachmentDefinition", ns, "one", config(tagged))
 	create(one)
-	create(object(objects.AttachmentVersion, "NetworkAttachmentDefinition", ns, "plain", config(`{"type":"bridge"}`)))
-	create(object(objects.AttachmentVersion, "NetworkAttachmentDefinition", ns, "wrong", config(`{"type":"macvlan","master":"ens4","vlan":5000}`)))
+	create(object(objects.NetworkAttachmentDefinitionVersion, "NetworkAttachmentDefinition", ns, "plain", config(`{"type":"bridge"}`)))
+	create(object(objects.NetworkAttachmentDefinitionVersion, "NetworkAttachmentDefinition", ns, "wrong", config(`{"type":"macvlan","master":"ens4","vlan":5000}`)))
 	sees("one that names a VLAN", ns+" ens4.500")
 	if err := unstructured.SetNestedField(one.Object, `{"type":"macvlan","master":"ens4","vlan":501}`, "spec", "config"); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func TestAttachmentsThatCannotBeRead(t *testing.T) {
 	}{
 		"NoKind":    {"Multus is not installed", &meta.NoKindMatchError{}, nil},
 		"NotFound":  {"Multus is not installed", apierrors.NewNotFound(kind, ""), nil},
-		"Forbidden": {"links of theirs stay", apierrors.NewForbidden(kind, "", errors.New("no role")), netwatcher.ErrIncomplete},
+		"Forbidden": {"links of theirs stay", apierrors.NewForbidden(kind, "", errors.New("no role")), netwatcher.ErrNetworksIncomplete},
 		"Away":      {"nothing is known", errors.New("connection refused"), attach.ErrTryAgain},
 	}
 	for name, tc := range cases {
@@ -47,7 +47,7 @@ func TestAttachmentsThatCannotBeRead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				a := NewAttachments(&Connection{Direct: unanswered{err: tc.err}}, func() {})
+				a := NewAttachmentCache(&Connection{Direct: unanswered{err: tc.err}}, func() {})
 				go func() { _ = a.Run(ctx) }()
 				synctest.Wait()
 				if _, err := a.List(); !errors.Is(err, tc.want) {
@@ -62,9 +62,9 @@ func TestAttachmentsThatCannotBeRead(t *testing.T) {
 func TestAttachmentsAreReadLater(t *testing.T) {
 	t.Parallel()
 	told := 0
-	a := NewAttachments(&Connection{}, func() { told++ })
+	a := NewAttachmentCache(&Connection{}, func() { told++ })
 	for _, hidden := range []bool{true, true, false, false} {
-		a.learned(hidden)
+		a.setSynced(hidden)
 	}
 	list, err := a.List()
 	if told != 2 || err != nil || len(list) > 0 {

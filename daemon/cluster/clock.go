@@ -22,11 +22,11 @@ type clocks struct {
 	boot func() (time.Duration, error)
 }
 
-// asleep is how far wall and monotonic clock may come apart unasked.
-const asleep = 100 * time.Millisecond
+// clockTolerance is how far wall and monotonic clock may come apart unasked.
+const clockTolerance = 100 * time.Millisecond
 
-// longAgo is the age of a moment that cannot be told.
-const longAgo = time.Duration(1<<63 - 1)
+// unknownAge is the age of a moment that cannot be told.
+const unknownAge = time.Duration(1<<63 - 1)
 
 // systemClocks are the machine's.
 func systemClocks() clocks {
@@ -44,30 +44,30 @@ func systemClocks() clocks {
 	}
 }
 
-// moment is one reading of all clocks.
-type moment struct {
+// clockReading is one reading of all clocks.
+type clockReading struct {
 	wall, monotonic, boot time.Duration
 }
 
-// now reads all clocks.
-func (c *clocks) now() (moment, error) {
+// read reads all clocks.
+func (c *clocks) read() (clockReading, error) {
 	// First the one that counts all the time: a sleep between the readings makes the
 	// moment older, never younger.
 	boot, err := c.boot()
 	wall, monotonic := c.ticks()
-	return moment{wall, monotonic, boot}, err
+	return clockReading{wall, monotonic, boot}, err
 }
 
 // age is how long ago the moment was, with the time that the machine slept.
-func (c *clocks) age(m *moment) time.Duration {
+func (c *clocks) age(m *clockReading) time.Duration {
 	wall, monotonic := c.ticks()
 	awake := monotonic - m.monotonic
-	if slept := wall - m.wall - awake; -asleep < slept && slept < asleep {
+	if slept := wall - m.wall - awake; -clockTolerance < slept && slept < clockTolerance {
 		return awake
 	}
 	boot, err := c.boot()
 	if err != nil {
-		return longAgo
+		return unknownAge
 	}
 	return boot - m.boot
 }

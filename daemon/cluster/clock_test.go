@@ -50,14 +50,14 @@ func TestAgeOfAMoment(t *testing.T) {
 		"TimeSet":   {reason: "somebody set the time of day: the moment is no younger for it", pass: func(m *machine) { m.work(time.Minute); m.wall -= time.Hour }, want: time.Minute, asks: 1},
 		"TimeSetOn": {reason: "and no older", pass: func(m *machine) { m.work(time.Minute); m.wall += time.Hour }, want: time.Minute, asks: 1},
 		"Slewed":    {reason: "a time server's small step", pass: func(m *machine) { m.work(time.Minute); m.wall += time.Millisecond }, want: time.Minute},
-		"Broken":    {reason: "what cannot be told is too old", pass: func(m *machine) { m.sleep(time.Hour); m.broken = true }, want: longAgo, asks: 1},
+		"Broken":    {reason: "what cannot be told is too old", pass: func(m *machine) { m.sleep(time.Hour); m.broken = true }, want: unknownAge, asks: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := &machine{wall: 1000 * time.Hour, monotonic: time.Hour, bootTime: 2 * time.Hour}
 			c := m.clocks()
-			then, err := c.now()
+			then, err := c.read()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +74,7 @@ func TestAgeOfAMoment(t *testing.T) {
 func TestSystemClocks(t *testing.T) {
 	t.Parallel()
 	c := systemClocks()
-	then, err := c.now()
+	then, err := c.read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,20 +87,20 @@ func TestUsableWhileTheNodeIsKnownToBeThere(t *testing.T) {
 	t.Parallel()
 	m := &machine{}
 	n := &NodeState{clocks: m.clocks()}
-	if n.Usable() {
+	if n.WarmPoolUsable() {
 		t.Error("addresses are usable before the Node was read")
 	}
-	seen, err := n.clocks.now()
+	seen, err := n.clocks.read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.seen.Store(&seen)
-	m.work(nodeTrust - time.Second)
-	if !n.Usable() {
+	n.lastSeen.Store(&seen)
+	m.work(nodeFreshFor - time.Second)
+	if !n.WarmPoolUsable() {
 		t.Error("a cut of less than 10 minutes takes the addresses away")
 	}
 	m.sleep(2 * time.Second)
-	if n.Usable() {
+	if n.WarmPoolUsable() {
 		t.Error("the machine was cut off for 10 minutes, some of them asleep, and hands out addresses")
 	}
 }
@@ -108,14 +108,14 @@ func TestUsableWhileTheNodeIsKnownToBeThere(t *testing.T) {
 // BenchmarkUsable is what each claim from a hold pays; the aim is 200 ns.
 func BenchmarkUsable(b *testing.B) {
 	n := &NodeState{clocks: systemClocks()}
-	seen, err := n.clocks.now()
+	seen, err := n.clocks.read()
 	if err != nil {
 		b.Fatal(err)
 	}
-	n.seen.Store(&seen)
+	n.lastSeen.Store(&seen)
 	b.ReportAllocs()
 	for b.Loop() {
-		if !n.Usable() {
+		if !n.WarmPoolUsable() {
 			b.Fatal("not usable")
 		}
 	}

@@ -55,12 +55,12 @@ func Connect(cfg *rest.Config, node string) (*Connection, error) {
 	c, err := cache.New(cfg, cache.Options{
 		Scheme: scheme, Mapper: mapper,
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            objects.Slim,
+		DefaultTransform:            objects.StripUnusedFields,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:     {Field: fields.OneTermEqualSelector("spec.nodeName", node)},
-			&v1.NodeNetwork{}: {Transform: objects.SlimNodeNetwork},
+			&v1.NodeNetwork{}: {Transform: objects.StripNodeNetwork},
 			&corev1.Node{}:    {Field: fields.OneTermEqualSelector("metadata.name", node)},
-			&v1.DanmEp{}:      {Field: fields.OneTermEqualSelector("spec.Host", node), Transform: slimEndpoint},
+			&v1.DanmEp{}:      {Field: fields.OneTermEqualSelector("spec.Host", node), Transform: slimDanmEp},
 		},
 	})
 	if err != nil {
@@ -69,28 +69,28 @@ func Connect(cfg *rest.Config, node string) (*Connection, error) {
 	return &Connection{Direct: direct, Cache: c, Node: node, rest: cfg}, nil
 }
 
-// slimEndpoint keeps what tells a DanmEp from others.
-func slimEndpoint(obj any) (any, error) {
+// slimDanmEp keeps what tells a DanmEp from others.
+func slimDanmEp(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetLabels(nil)
 		o.SetAnnotations(nil)
 		o.SetFinalizers(nil)
 	}
-	return objects.Slim(obj)
+	return objects.StripUnusedFields(obj)
 }
 
-// metadata returns an empty metadata-only object of a registered kind.
-func metadata(gvk metav1.TypeMeta) *metav1.PartialObjectMetadata {
+// partialMetadata returns an empty metadata-only object of a registered kind.
+func partialMetadata(gvk metav1.TypeMeta) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: gvk}
 }
 
-// podMeta names the kind Pod.
-func podMeta() metav1.TypeMeta {
+// podTypeMeta names the kind Pod.
+func podTypeMeta() metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 }
 
-// nodeMeta names the kind Node.
-func nodeMeta() metav1.TypeMeta {
+// nodeTypeMeta names the kind Node.
+func nodeTypeMeta() metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node"}
 }
 
@@ -101,22 +101,22 @@ const requestTimeout = 10 * time.Second
 // NodeUID returns the UID of this node's Node object: a machine that was
 // deleted and joined again under its old name is another Node.
 func (c *Connection) NodeUID(ctx context.Context) (string, error) {
-	node := metadata(nodeMeta())
+	node := partialMetadata(nodeTypeMeta())
 	if err := c.Direct.Get(ctx, client.ObjectKey{Name: c.Node}, node); err != nil {
-		return "", fmt.Errorf("get Node %s: %w", c.Node, portError(err))
+		return "", fmt.Errorf("get Node %s: %w", c.Node, attachError(err))
 	}
 	return string(node.UID), nil
 }
 
-// suspicion is how long the API server has to refuse the daemon before that
+// forbiddenGracePeriod is how long the API server has to refuse the daemon before that
 // counts: one that starts refuses everybody for a moment.
-const suspicion = 3 * time.Second
+const forbiddenGracePeriod = 3 * time.Second
 
-// BeingRemoved reports whether a DaemonSet is gone or being deleted. A daemon
+// DaemonSetDeleted reports whether a DaemonSet is gone or being deleted. A daemon
 // that the API server does not let ask any more is being removed, too: deleting
 // all of an installation takes its rights away in no particular order.
-func (c *Connection) BeingRemoved(ctx context.Context, namespace, name string) (bool, error) {
-	ds := metadata(metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"})
+func (c *Connection) DaemonSetDeleted(ctx context.Context, namespace, name string) (bool, error) {
+	ds := partialMetadata(metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"})
 	for refused := time.Now(); ; {
 		err := c.Direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, ds)
 		switch {
@@ -126,20 +126,20 @@ func (c *Connection) BeingRemoved(ctx context.Context, namespace, name string) (
 			return true, nil
 		case !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err):
 			return false, fmt.Errorf("get DaemonSet %s/%s: %w", namespace, name, err)
-		case time.Since(refused) > suspicion:
+		case time.Since(refused) > forbiddenGracePeriod:
 			return true, nil
 		}
 		select {
 		case <-ctx.Done():
 			return false, fmt.Errorf("get DaemonSet %s/%s: %w", namespace, name, ctx.Err())
-		case <-time.After(suspicion / 10):
+		case <-time.After(forbiddenGracePeriod / 10):
 		}
 	}
 }
 
-// portError gives an API server's error the meaning that attach's ports know:
+// attachError gives an API server's error the meaning that attach's ports know:
 // ErrNotFound, or ErrTryAgain when the request was not refused for good.
-func portError(err error) error {
+func attachError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, attach.ErrNotFound), errors.Is(err, attach.ErrTryAgain):
 		return err

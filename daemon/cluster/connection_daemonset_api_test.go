@@ -33,7 +33,7 @@ func TestBeingRemoved(t *testing.T) {
 	conn := connect(t, env)
 	step := func(what string, want bool) {
 		t.Helper()
-		got, err := conn.BeingRemoved(t.Context(), "patchbay-system", "patchbayd")
+		got, err := conn.DaemonSetDeleted(t.Context(), "patchbay-system", "patchbayd")
 		if err != nil || got != want {
 			t.Errorf("%s: got %t, %v, want %t", what, got, err, want)
 		}
@@ -47,7 +47,7 @@ func TestBeingRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := stranger.BeingRemoved(t.Context(), "patchbay-system", "patchbayd"); err != nil || !got {
+	if got, err := stranger.DaemonSetDeleted(t.Context(), "patchbay-system", "patchbayd"); err != nil || !got {
 		t.Errorf("without rights: got %t, %v, want true", got, err)
 	}
 	if err := env.Client.Delete(t.Context(), ds); err != nil {

@@ -28,15 +28,15 @@ func TestErrorsKeepTheirMeaning(t *testing.T) {
 		translate func(error) error
 		is, isNot error
 	}{
-		"PortNotFound": {"a missing object", apierrors.NewNotFound(danmeps, "x"), portError, attach.ErrNotFound, attach.ErrTryAgain},
-		"PortAway":     {"the API server is away", errors.New("connection refused"), portError, attach.ErrTryAgain, attach.ErrNotFound},
-		"PortTooMany":  {"the API server is busy", apierrors.NewTooManyRequests("x", 1), portError, attach.ErrTryAgain, attach.ErrNotFound},
-		"PortRefused":  {"waiting does not help", apierrors.NewForbidden(danmeps, "x", nil), portError, nil, attach.ErrTryAgain},
-		"PortTwice":    {"already translated", fmt.Errorf("x: %w", attach.ErrNotFound), portError, attach.ErrNotFound, attach.ErrTryAgain},
-		"ClaimAgain":   {"the allocator says so", fmt.Errorf("x: %w", claims.ErrTryAgain), claimError, attach.ErrTryAgain, attach.ErrNotFound},
-		"ClaimClosed":  {"the next daemon will answer", claims.ErrClosed, claimError, attach.ErrTryAgain, nil},
-		"ClaimGone":    {"the network is gone", claims.ErrNotFound, claimError, attach.ErrNotFound, attach.ErrTryAgain},
-		"ClaimFull":    {"a full pool is no reason to wait", claims.ErrExhausted, claimError, claims.ErrExhausted, attach.ErrTryAgain},
+		"PortNotFound": {"a missing object", apierrors.NewNotFound(danmeps, "x"), attachError, attach.ErrNotFound, attach.ErrTryAgain},
+		"PortAway":     {"the API server is away", errors.New("connection refused"), attachError, attach.ErrTryAgain, attach.ErrNotFound},
+		"PortTooMany":  {"the API server is busy", apierrors.NewTooManyRequests("x", 1), attachError, attach.ErrTryAgain, attach.ErrNotFound},
+		"PortRefused":  {"waiting does not help", apierrors.NewForbidden(danmeps, "x", nil), attachError, nil, attach.ErrTryAgain},
+		"PortTwice":    {"already translated", fmt.Errorf("x: %w", attach.ErrNotFound), attachError, attach.ErrNotFound, attach.ErrTryAgain},
+		"ClaimAgain":   {"the allocator says so", fmt.Errorf("x: %w", claims.ErrTryAgain), allocatorError, attach.ErrTryAgain, attach.ErrNotFound},
+		"ClaimClosed":  {"the next daemon will answer", claims.ErrClosed, allocatorError, attach.ErrTryAgain, nil},
+		"ClaimGone":    {"the network is gone", claims.ErrNotFound, allocatorError, attach.ErrNotFound, attach.ErrTryAgain},
+		"ClaimFull":    {"a full pool is no reason to wait", claims.ErrExhausted, allocatorError, claims.ErrExhausted, attach.ErrTryAgain},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestErrorsKeepTheirMeaning(t *testing.T) {
 			}
 		})
 	}
-	if portError(nil) != nil || claimError(nil) != nil {
+	if attachError(nil) != nil || allocatorError(nil) != nil {
 		t.Error("no error became one")
 	}
 }
@@ -122,7 +122,7 @@ func TestReasons(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := reason(tc.err); got != tc.want {
+			if got := eventReason(tc.err); got != tc.want {
 				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
 			}
 		})

@@ -14,11 +14,11 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// endpoint describes one interface of a journalled sandbox as a DanmEp. It has
+// newDanmEp describes one interface of a journalled sandbox as a DanmEp. It has
 // no ownerReference to the Pod: garbage collection would take it away while the
 // interface is still there.
-func endpoint(rec *attach.Record, ifc *attach.Interface, host Host) *v1.DanmEp {
-	v4, v6 := addresses(ifc)
+func newDanmEp(rec *attach.Record, ifc *attach.Interface, host NodeIdentity) *v1.DanmEp {
+	v4, v6 := interfaceAddresses(ifc)
 	return &v1.DanmEp{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:  rec.PodNamespace,
@@ -34,13 +34,13 @@ func endpoint(rec *attach.Record, ifc *attach.Interface, host Host) *v1.DanmEp {
 			EndpointID:  ifc.EndpointName,
 			Interface: v1.DanmEpInterface{
 				Name:        ifc.Name,
-				Address:     text(v4),
-				AddressIPv6: text(v6),
+				Address:     prefixString(v4),
+				AddressIPv6: prefixString(v6),
 				MacAddress:  ifc.MAC,
 				MTU:         int32(ifc.MTU),
 				DeviceID:    ifc.DeviceID,
-				Proutes:     routes(ifc.Proutes, netip.Addr.Is4),
-				Proutes6:    routes(ifc.Proutes, netip.Addr.Is6),
+				Proutes:     policyRoutes(ifc.Proutes, netip.Addr.Is4),
+				Proutes6:    policyRoutes(ifc.Proutes, netip.Addr.Is6),
 			},
 			Host: host.Name, HostUID: host.UID,
 			Pod: rec.PodName, PodUID: rec.PodUID,
@@ -49,9 +49,9 @@ func endpoint(rec *attach.Record, ifc *attach.Interface, host Host) *v1.DanmEp {
 	}
 }
 
-// addresses are those that Patchbay gave, else the first of each family that
+// interfaceAddresses are those that Patchbay gave, else the first of each family that
 // the delegate reports.
-func addresses(ifc *attach.Interface) (v4, v6 netip.Prefix) {
+func interfaceAddresses(ifc *attach.Interface) (v4, v6 netip.Prefix) {
 	v4, v6 = ifc.V4, ifc.V6
 	if len(ifc.Result) == 0 {
 		return v4, v6
@@ -73,16 +73,16 @@ func addresses(ifc *attach.Interface) (v4, v6 netip.Prefix) {
 	return v4, v6
 }
 
-// text is the prefix, or nothing when there is none.
-func text(p netip.Prefix) string {
+// prefixString is the prefix, or nothing when there is none.
+func prefixString(p netip.Prefix) string {
 	if !p.IsValid() {
 		return ""
 	}
 	return p.String()
 }
 
-// routes are the routes of one family as DANM writes them; nil without any.
-func routes(all []network.Route, family func(netip.Addr) bool) map[string]string {
+// policyRoutes are the routes of one family as DANM writes them; nil without any.
+func policyRoutes(all []network.Route, family func(netip.Addr) bool) map[string]string {
 	var m map[string]string
 	for _, r := range all {
 		if family(r.Dst.Addr()) {

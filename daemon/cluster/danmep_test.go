@@ -78,7 +78,7 @@ func TestEndpointDescribesTheInterface(t *testing.T) {
 			t.Parallel()
 			rec := sandbox("ns")
 			tc.change(&rec.Interfaces[0])
-			ep := endpoint(rec, &rec.Interfaces[0], Host{Name: "node", UID: "uid"})
+			ep := newDanmEp(rec, &rec.Interfaces[0], NodeIdentity{Name: "node", UID: "uid"})
 			if diff := cmp.Diff(tc.want, ep.Spec.Interface); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}

@@ -15,20 +15,20 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// endpoints writes and removes DanmEps.
-type endpoints struct {
-	c client.Client
-	// host is this node. It is nil for who only removes.
-	host func() (Host, bool)
+// danmEpClient writes and removes DanmEps.
+type danmEpClient struct {
+	client client.Client
+	// node is this node. It is nil for who only removes.
+	node func() (NodeIdentity, bool)
 }
 
 // create makes the DanmEp and returns its UID. One of that name with the same
 // EndpointID is this one: its create succeeded and the answer was lost.
-func (e endpoints) create(ctx context.Context, ep *v1.DanmEp) (types.UID, error) {
+func (e danmEpClient) create(ctx context.Context, ep *v1.DanmEp) (types.UID, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	fresh := ep.DeepCopy()
-	err := e.c.Create(ctx, fresh)
+	err := e.client.Create(ctx, fresh)
 	if err == nil {
 		return fresh.UID, nil
 	}
@@ -48,11 +48,11 @@ func (e endpoints) create(ctx context.Context, ep *v1.DanmEp) (types.UID, error)
 // find reads a DanmEp, with quorum. It returns nil when there is none, or when
 // the one of that name is not ours: another UID, or another EndpointID where
 // the UID is not known. One that existed may have moved to another namespace.
-func (e endpoints) find(ctx context.Context, key client.ObjectKey, id string, uid types.UID) (*v1.DanmEp, error) {
+func (e danmEpClient) find(ctx context.Context, key client.ObjectKey, id string, uid types.UID) (*v1.DanmEp, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	ep := &v1.DanmEp{}
-	err := e.c.Get(ctx, key, ep)
+	err := e.client.Get(ctx, key, ep)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("get DanmEp %s: %w", key, err)
 	}
@@ -62,16 +62,16 @@ func (e endpoints) find(ctx context.Context, key client.ObjectKey, id string, ui
 	case uid == "": // it never was there, as far as this node knows
 		return nil, nil
 	}
-	host, _ := e.host()
-	return e.moved(ctx, host.Name, key, id)
+	host, _ := e.node()
+	return e.findMoved(ctx, host.Name, key, id)
 }
 
-// moved finds the DanmEp that the controller made when the namespace of the one that had
+// findMoved finds the DanmEp that the controller made when the namespace of the one that had
 // that key was deleted, nil when there is none. The policies keep other nodes from making
 // DanmEps of this one.
-func (e endpoints) moved(ctx context.Context, node string, from client.ObjectKey, id string) (*v1.DanmEp, error) {
+func (e danmEpClient) findMoved(ctx context.Context, node string, from client.ObjectKey, id string) (*v1.DanmEp, error) {
 	list := &v1.DanmEpList{}
-	if err := e.c.List(ctx, list, client.MatchingFields{"spec.Host": node}); err != nil {
+	if err := e.client.List(ctx, list, client.MatchingFields{"spec.Host": node}); err != nil {
 		return nil, fmt.Errorf("look for DanmEp %s in another namespace: %w", from, err)
 	}
 	for i := range list.Items {
@@ -83,25 +83,25 @@ func (e endpoints) moved(ctx context.Context, node string, from client.ObjectKey
 	return nil, nil
 }
 
-// movedAfter is less than the controller waits before it moves a DanmEp in deletion.
-const movedAfter = time.Minute
+// minMoveDelay is less than the controller waits before it moves a DanmEp in deletion.
+const minMoveDelay = time.Minute
 
 // remove takes the node's finalizer off and deletes the DanmEp. Somebody may
 // have asked for its deletion before: then it goes with the finalizer. If that is long ago,
 // or the DanmEp is gone already, the controller may be moving it: nothing may be left that
 // covers what is about to be freed.
-func (e endpoints) remove(ctx context.Context, ep *v1.DanmEp) error {
+func (e danmEpClient) remove(ctx context.Context, ep *v1.DanmEp) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	late := ep.DeletionTimestamp != nil && time.Since(ep.DeletionTimestamp.Time) > movedAfter
-	removed, err := objects.RemoveEndpoint(ctx, e.c, ep)
+	late := ep.DeletionTimestamp != nil && time.Since(ep.DeletionTimestamp.Time) > minMoveDelay
+	removed, err := objects.RemoveEndpoint(ctx, e.client, ep)
 	if err != nil || removed && !late {
 		return err
 	}
-	moved, err := e.moved(ctx, ep.Spec.Host, client.ObjectKeyFromObject(ep), ep.Spec.EndpointID)
+	moved, err := e.findMoved(ctx, ep.Spec.Host, client.ObjectKeyFromObject(ep), ep.Spec.EndpointID)
 	if moved == nil || err != nil {
 		return err
 	}
-	_, err = objects.RemoveEndpoint(ctx, e.c, moved)
+	_, err = objects.RemoveEndpoint(ctx, e.client, moved)
 	return err
 }

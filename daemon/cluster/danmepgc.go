@@ -20,31 +20,31 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// sweepEvery is the time between two looks for orphans. They come from accidents
+// danmEpGCInterval is the time between two looks for orphans. They come from accidents
 // only: a journal that was lost, a create that the API server did after its
 // answer was given up.
-const sweepEvery = 10 * time.Minute
+const danmEpGCInterval = 10 * time.Minute
 
-// Orphans are DanmEps of this node that its journal does not know.
-type Orphans struct {
+// DanmEpGC are DanmEps of this node that its journal does not know.
+type DanmEpGC struct {
 	// Client reads from the API server.
 	Client client.Client
 	// Node is this node's name.
 	Node string
 	// Records returns the whole journal.
 	Records func() ([]*attach.Record, error)
-	// Alive reports whether a network namespace is there: then the sandbox may
+	// NetnsExists reports whether a network namespace is there: then the sandbox may
 	// still run, whatever the journal says.
-	Alive func(netns string) (bool, error)
+	NetnsExists func(netns string) (bool, error)
 	// Addresses frees what an orphan leaves.
-	Addresses Reclaimer
-	// Now has Run sweep at once: a network recovers, and its older state may have
+	Addresses AddressCollector
+	// Trigger has Run sweep at once: a network recovers, and its older state may have
 	// brought DanmEps back. Nil never does.
-	Now <-chan struct{}
+	Trigger <-chan struct{}
 }
 
-// Reclaimer frees the addresses of DanmEps that were removed without a record.
-type Reclaimer interface {
+// AddressCollector frees the addresses of DanmEps that were removed without a record.
+type AddressCollector interface {
 	// Collect frees what nobody covers, and returns how many addresses.
 	Collect(ctx context.Context, net claims.Key) (int64, error)
 	// Free makes this node answer no more for what it took over from the DanmEp of
@@ -55,7 +55,7 @@ type Reclaimer interface {
 }
 
 // Run sweeps now and then until ctx ends.
-func (o *Orphans) Run(ctx context.Context) error {
+func (o *DanmEpGC) Run(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
 	for ctx.Err() == nil {
 		if err := o.Sweep(ctx); err != nil && ctx.Err() == nil {
@@ -63,22 +63,22 @@ func (o *Orphans) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(sweepEvery/2 + rand.N(sweepEvery)):
-		case <-o.Now:
+		case <-time.After(danmEpGCInterval/2 + rand.N(danmEpGCInterval)):
+		case <-o.Trigger:
 		}
 	}
 	return nil
 }
 
 // Sweep removes the orphans whose namespace is gone, and frees their addresses.
-func (o *Orphans) Sweep(ctx context.Context) error {
+func (o *DanmEpGC) Sweep(ctx context.Context) error {
 	// First the list, then the journal: a record is written before its DanmEp is
 	// made, and goes after it.
-	eps, err := o.list(ctx)
+	eps, err := o.listDanmEps(ctx)
 	if err != nil {
 		return err
 	}
-	known, err := o.known()
+	known, err := o.knownDanmEps()
 	if err != nil {
 		return err
 	}
@@ -93,11 +93,11 @@ func (o *Orphans) Sweep(ctx context.Context) error {
 		if known[key] {
 			continue
 		}
-		gone, err := o.remove(ctx, ep)
+		gone, err := o.removeOrphan(ctx, ep)
 		errs = append(errs, err)
 		if gone {
-			touched[objects.NetworkOf(ep)] = true
-			errs = append(errs, o.free(ctx, ep))
+			touched[objects.NetworkKeyOf(ep)] = true
+			errs = append(errs, o.freeAddresses(ctx, ep))
 		}
 	}
 	for net := range touched {
@@ -108,8 +108,8 @@ func (o *Orphans) Sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// list returns the DanmEps that this node's daemon made.
-func (o *Orphans) list(ctx context.Context) ([]v1.DanmEp, error) {
+// listDanmEps returns the DanmEps that this node's daemon made.
+func (o *DanmEpGC) listDanmEps(ctx context.Context) ([]v1.DanmEp, error) {
 	ctx, cancel := context.WithTimeout(ctx, 6*requestTimeout)
 	defer cancel()
 	list := &v1.DanmEpList{}
@@ -125,8 +125,8 @@ func (o *Orphans) list(ctx context.Context) ([]v1.DanmEp, error) {
 	return ours, nil
 }
 
-// known are the DanmEps that the journal answers for.
-func (o *Orphans) known() (map[client.ObjectKey]bool, error) {
+// knownDanmEps are the DanmEps that the journal answers for.
+func (o *DanmEpGC) knownDanmEps() (map[client.ObjectKey]bool, error) {
 	records, err := o.Records()
 	if err != nil {
 		return nil, fmt.Errorf("read journal: %w", err)
@@ -140,29 +140,29 @@ func (o *Orphans) known() (map[client.ObjectKey]bool, error) {
 	return known, nil
 }
 
-// remove removes an orphan unless its namespace is still there.
-func (o *Orphans) remove(ctx context.Context, ep *v1.DanmEp) (gone bool, err error) {
+// removeOrphan removes an orphan unless its namespace is still there.
+func (o *DanmEpGC) removeOrphan(ctx context.Context, ep *v1.DanmEp) (gone bool, err error) {
 	if ep.Spec.Netns == "" {
 		return false, nil // nothing tells whether it is in use
 	}
-	if alive, err := o.Alive(ep.Spec.Netns); alive || err != nil {
+	if alive, err := o.NetnsExists(ep.Spec.Netns); alive || err != nil {
 		return false, err
 	}
 	logr.FromContextOrDiscard(ctx).Info("Removing a DanmEp whose sandbox is gone and not in the journal",
 		"danmep", client.ObjectKeyFromObject(ep).String(), "sandbox", ep.Spec.CID)
-	if err := (endpoints{c: o.Client}).remove(ctx, ep); err != nil {
+	if err := (danmEpClient{client: o.Client}).remove(ctx, ep); err != nil {
 		return false, err
 	}
 	return true, nil
 }
 
-// free ends this node's answering for the orphan's addresses.
-func (o *Orphans) free(ctx context.Context, ep *v1.DanmEp) error {
+// freeAddresses ends this node's answering for the orphan's addresses.
+func (o *DanmEpGC) freeAddresses(ctx context.Context, ep *v1.DanmEp) error {
 	e, err := objects.EndpointOf(ep)
 	if err != nil || !e.V4.IsValid() && !e.V6.IsValid() {
 		return err
 	}
-	net := objects.NetworkOf(ep)
+	net := objects.NetworkKeyOf(ep)
 	if err := o.Addresses.Free(ctx, net, ep.Name, e.V4, e.V6); err != nil {
 		return fmt.Errorf("free addresses of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
 	}

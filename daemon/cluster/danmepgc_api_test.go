@@ -56,7 +56,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 	add := func(host, netns string, change func(*v1.DanmEp)) *v1.DanmEp {
 		rec := sandbox(ns)
 		rec.Netns = netns
-		ep := endpoint(rec, &rec.Interfaces[0], Host{Name: host})
+		ep := newDanmEp(rec, &rec.Interfaces[0], NodeIdentity{Name: host})
 		change(ep)
 		if err := env.Client.Create(t.Context(), ep); err != nil {
 			t.Fatal(err)
@@ -90,10 +90,10 @@ func TestOrphansAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	collected := &collector{freed: map[string]bool{}}
-	o := &Orphans{
+	o := &DanmEpGC{
 		// The policies let a daemon write its own node's only.
 		Client: env.As(t, apitest.NodeDaemon(host)), Node: host, Addresses: collected,
-		Alive: func(path string) (bool, error) { return path == "/alive", nil },
+		NetnsExists: func(path string) (bool, error) { return path == "/alive", nil },
 		Records: func() ([]*attach.Record, error) {
 			return []*attach.Record{{PodNamespace: ns, Interfaces: []attach.Interface{{EndpointName: cases["Journal"].ep.Name}, {EndpointName: "before"}}}}, nil
 		},
@@ -128,15 +128,15 @@ func TestUnreadableJournalStopsTheSweep(t *testing.T) {
 	env := apitest.Start(t)
 	ns, host := env.Namespace(t), apitest.Name("node")
 	rec := sandbox(ns)
-	ep := endpoint(rec, &rec.Interfaces[0], Host{Name: host})
+	ep := newDanmEp(rec, &rec.Interfaces[0], NodeIdentity{Name: host})
 	if err := env.Client.Create(t.Context(), ep); err != nil {
 		t.Fatal(err)
 	}
 	damaged := errors.New("damaged")
-	o := &Orphans{
+	o := &DanmEpGC{
 		Client: env.Client, Node: host, Addresses: &collector{},
-		Alive:   func(string) (bool, error) { return false, nil },
-		Records: func() ([]*attach.Record, error) { return nil, damaged },
+		NetnsExists: func(string) (bool, error) { return false, nil },
+		Records:     func() ([]*attach.Record, error) { return nil, damaged },
 	}
 	if err := o.Sweep(logged(t)); !errors.Is(err, damaged) {
 		t.Errorf("got error %v, want the journal's", err)
@@ -146,7 +146,7 @@ func TestUnreadableJournalStopsTheSweep(t *testing.T) {
 	}
 }
 
-func TestDrainLooksOnlyAtNetworksInDeletion(t *testing.T) {
+func TestFinalizersSettleOnlyNetworksInDeletion(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	protect := func(cn *v1.ClusterNetwork) *v1.ClusterNetwork {
@@ -165,7 +165,7 @@ func TestDrainLooksOnlyAtNetworksInDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	collected := &collector{}
-	d := NewDrain(env.Client, collected)
+	d := NewFinalizers(env.Client, collected)
 	if err := d.sync(t.Context(), ref(living)); err != nil || len(collected.keys) > 0 {
 		t.Errorf("a network that stays was given back: %v, %v", collected.keys, err)
 	}

@@ -25,12 +25,12 @@ func (f *failing) List(context.Context, client.ObjectList, ...client.ListOption)
 
 // A recovery cannot end while a node's dead DanmEps are there: it looks for them at
 // once, not when the next look is due.
-func TestOrphansAreLookedForNow(t *testing.T) {
+func TestDanmEpGCRunsOnTrigger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		now := make(chan struct{})
 		c := &failing{}
-		o := &Orphans{Client: c, Node: "node", Now: now}
+		o := &DanmEpGC{Client: c, Node: "node", Trigger: now}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- o.Run(ctx) }()

@@ -20,23 +20,23 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// vanishedAfter is how long after a DanmEp went the journal is compared: those of
+// danmEpCheckDelay is how long after a DanmEp went the journal is compared: those of
 // an ordinary DEL go one after the other, and one look is enough for many.
-const vanishedAfter = time.Second
+const danmEpCheckDelay = time.Second
 
-// Vanished finds the DanmEps of attached sandboxes that are gone although this
+// DanmEpWatcher finds the DanmEps of attached sandboxes that are gone although this
 // daemon did not remove them: by force, or because the API server's store was put
 // back to an older state. Nothing covers their addresses then.
-type Vanished struct {
-	VanishedOptions
+type DanmEpWatcher struct {
+	DanmEpWatcherOptions
 	cached client.Reader
 	synced func() bool
 	// queue has one key: a look.
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
-// VanishedOptions are whom a Vanished asks and tells; all are required.
-type VanishedOptions struct {
+// DanmEpWatcherOptions are whom a Vanished asks and tells; all are required.
+type DanmEpWatcherOptions struct {
 	// Records returns the journal, as far as it can be read.
 	Records func() ([]*attach.Record, error)
 	// Recheck is called for each record with a DanmEp that the cache does not have. The
@@ -48,18 +48,18 @@ type VanishedOptions struct {
 	NodeGone func() bool
 }
 
-// theLook is that key.
-const theLook = "DanmEps of this node"
+// danmEpCheckKey is that key.
+const danmEpCheckKey = "DanmEps of this node"
 
-// WatchEndpoints starts to watch the metadata of this node's DanmEps.
-func WatchEndpoints(ctx context.Context, conn *Connection, opts VanishedOptions) (*Vanished, error) {
-	i, err := conn.Cache.GetInformer(ctx, endpointMeta(), cache.BlockUntilSynced(false))
+// WatchDanmEps starts to watch the metadata of this node's DanmEps.
+func WatchDanmEps(ctx context.Context, conn *Connection, opts DanmEpWatcherOptions) (*DanmEpWatcher, error) {
+	i, err := conn.Cache.GetInformer(ctx, danmEpMetadata(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch DanmEps: %w", err)
 	}
-	v := &Vanished{VanishedOptions: opts, cached: conn.Cache, synced: i.HasSynced, queue: newQueue[string]()}
+	v := &DanmEpWatcher{DanmEpWatcherOptions: opts, cached: conn.Cache, synced: i.HasSynced, queue: newQueue[string]()}
 	_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		DeleteFunc: func(any) { v.queue.AddAfter(theLook, vanishedAfter) },
+		DeleteFunc: func(any) { v.queue.AddAfter(danmEpCheckKey, danmEpCheckDelay) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch DanmEps: %w", err)
@@ -69,17 +69,17 @@ func WatchEndpoints(ctx context.Context, conn *Connection, opts VanishedOptions)
 
 // Run looks once the cache is filled, for what went while no daemon was there, and
 // then whenever a DanmEp went, until ctx ends.
-func (v *Vanished) Run(ctx context.Context) error {
+func (v *DanmEpWatcher) Run(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), v.synced) {
 		return nil
 	}
-	v.queue.Add(theLook)
-	work(ctx, v.queue, 1, func(ctx context.Context, _ string) error { return v.look(ctx) })
+	v.queue.Add(danmEpCheckKey)
+	runWorkers(ctx, v.queue, 1, func(ctx context.Context, _ string) error { return v.checkRecords(ctx) })
 	return nil
 }
 
-// look compares the journal with the cache.
-func (v *Vanished) look(ctx context.Context) error {
+// checkRecords compares the journal with the cache.
+func (v *DanmEpWatcher) checkRecords(ctx context.Context) error {
 	if v.NodeGone() {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (v *Vanished) look(ctx context.Context) error {
 		logr.FromContextOrDiscard(ctx).Error(err, "Cannot tell for all sandboxes whether their DanmEps are there")
 	}
 	for _, rec := range records {
-		gone, err := v.misses(ctx, rec)
+		gone, err := v.missesDanmEp(ctx, rec)
 		if err != nil {
 			return err
 		}
@@ -99,14 +99,14 @@ func (v *Vanished) look(ctx context.Context) error {
 	return nil
 }
 
-// misses reports whether the cache lacks a DanmEp that the record answers for.
-func (v *Vanished) misses(ctx context.Context, rec *attach.Record) (bool, error) {
+// missesDanmEp reports whether the cache lacks a DanmEp that the record answers for.
+func (v *DanmEpWatcher) missesDanmEp(ctx context.Context, rec *attach.Record) (bool, error) {
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
-		if !answersFor(rec, ifc) {
+		if !recordHasDanmEp(rec, ifc) {
 			continue
 		}
-		meta := endpointMeta()
+		meta := danmEpMetadata()
 		err := v.cached.Get(ctx, client.ObjectKey{Namespace: rec.PodNamespace, Name: ifc.EndpointName}, meta)
 		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("look for DanmEp %s/%s in the cache: %w", rec.PodNamespace, ifc.EndpointName, err)
@@ -118,11 +118,11 @@ func (v *Vanished) misses(ctx context.Context, rec *attach.Record) (bool, error)
 	return false, nil
 }
 
-// answersFor reports whether the interface is there and its DanmEp was. One of a
+// recordHasDanmEp reports whether the interface is there and its DanmEp was. One of a
 // released record is this daemon's own to remove.
-func answersFor(rec *attach.Record, ifc *attach.Interface) bool {
+func recordHasDanmEp(rec *attach.Record, ifc *attach.Interface) bool {
 	return (rec.State == attach.Attached || rec.State == attach.Detaching) && ifc.EndpointUID != ""
 }
 
-// endpointMeta is an empty DanmEp's metadata.
-func endpointMeta() *metav1.PartialObjectMetadata { return objects.Metadata("DanmEp") }
+// danmEpMetadata is an empty DanmEp's metadata.
+func danmEpMetadata() *metav1.PartialObjectMetadata { return objects.PartialMetadata("DanmEp") }

@@ -23,10 +23,10 @@ import (
 )
 
 // watchEndpoints makes the bench watch its DanmEps.
-func (b *bench) watchEndpoints(t *testing.T) *Vanished {
+func (b *bench) watchEndpoints(t *testing.T) *DanmEpWatcher {
 	t.Helper()
 	ctx, conn := logged(t), connect(t, b.env)
-	v, err := WatchEndpoints(ctx, conn, VanishedOptions{
+	v, err := WatchDanmEps(ctx, conn, DanmEpWatcherOptions{
 		Records: b.journal.List, Recheck: b.Recheck, NodeGone: func() bool { return false },
 	})
 	if err != nil {
@@ -74,7 +74,7 @@ func again() []string {
 	}
 }
 
-func TestVanishedEndpointComesBack(t *testing.T) {
+func TestMissingDanmEpIsRecreated(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -129,8 +129,8 @@ func TestReleasedEndpointIsNotMissed(t *testing.T) {
 	b.published(t)
 	b.release(t)
 	b.forgotten(t)
-	looked := v.queue.NumRequeues(theLook)
-	if err := v.look(t.Context()); err != nil || looked != 0 {
+	looked := v.queue.NumRequeues(danmEpCheckKey)
+	if err := v.checkRecords(t.Context()); err != nil || looked != 0 {
 		t.Errorf("look: %v after %d failures", err, looked)
 	}
 	b.expect(t, orderly()...)
@@ -147,20 +147,20 @@ func TestStaleCacheIsNoLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked, gone := 0, true
-	v := &Vanished{cached: interceptor.NewClient(b.env.Client, interceptor.Funcs{Get: empty}), VanishedOptions: VanishedOptions{
+	v := &DanmEpWatcher{cached: interceptor.NewClient(b.env.Client, interceptor.Funcs{Get: empty}), DanmEpWatcherOptions: DanmEpWatcherOptions{
 		Records:  func() ([]*attach.Record, error) { return []*attach.Record{rec}, errors.New("another one is damaged") },
 		Recheck:  func(rec *attach.Record) { asked++; b.Recheck(rec) },
 		NodeGone: func() bool { return gone },
 	}}
-	if err := v.look(logged(t)); err != nil || asked != 0 {
+	if err := v.checkRecords(logged(t)); err != nil || asked != 0 {
 		t.Errorf("look: %v, asked %d times: the controller removes what a deleted Node had", err, asked)
 	}
 	gone = false
-	if err := v.look(logged(t)); err != nil || asked != 1 {
+	if err := v.checkRecords(logged(t)); err != nil || asked != 1 {
 		t.Errorf("look: %v, asked %d times, want once", err, asked)
 	}
 	wait(t, "the publisher to ask", func(context.Context) error {
-		if _, waits := b.suspects.Load(recordKey{rec.ContainerID, rec.IfName}); waits || b.Pending() > 0 {
+		if _, waits := b.recheckDue.Load(recordKey{rec.ContainerID, rec.IfName}); waits || b.Pending() > 0 {
 			return errors.New("not yet")
 		}
 		return nil

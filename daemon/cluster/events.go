@@ -20,8 +20,8 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// Component is the source of the daemon's Events.
-const Component = "patchbayd"
+// EventComponent is the source of the daemon's Events.
+const EventComponent = "patchbayd"
 
 // Events reports on Pods as users see them with kubectl describe. The recorder
 // counts repetitions of one Event up instead of adding more, and limits each
@@ -39,29 +39,29 @@ func NewEvents(ctx context.Context, conn *Connection) (*Events, error) {
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Events("")})
 	context.AfterFunc(ctx, b.Shutdown)
-	source := corev1.EventSource{Component: Component, Host: conn.Node}
+	source := corev1.EventSource{Component: EventComponent, Host: conn.Node}
 	return &Events{recorder: b.NewRecorder(conn.Direct.Scheme(), source).WithLogger(logr.FromContextOrDiscard(ctx))}, nil
 }
 
-// Refuse reports why a Pod has no network, as a Warning.
-func (e *Events) Refuse(pod *corev1.Pod, err error) {
-	e.recorder.Event(pod, corev1.EventTypeWarning, reason(err), err.Error())
+// ReportFailure reports why a Pod has no network, as a Warning.
+func (e *Events) ReportFailure(pod *corev1.Pod, err error) {
+	e.recorder.Event(pod, corev1.EventTypeWarning, eventReason(err), err.Error())
 }
 
-// Conflict reports an address conflict on the network, and on the Pod unless it is nil.
-func (e *Events) Conflict(pod *corev1.Pod, net *network.Network, err error) {
+// ReportConflict reports an address conflict on the network, and on the Pod unless it is nil.
+func (e *Events) ReportConflict(pod *corev1.Pod, net *network.Network, err error) {
 	e.recorder.Event(&corev1.ObjectReference{
 		APIVersion: v1.SchemeGroupVersion().String(), Kind: net.Ref.Kind,
 		Namespace: net.Ref.Namespace, Name: net.Ref.Name, UID: types.UID(net.UID),
-	}, corev1.EventTypeWarning, reason(err), err.Error())
+	}, corev1.EventTypeWarning, eventReason(err), err.Error())
 	if pod != nil {
-		e.Refuse(pod, err)
+		e.ReportFailure(pod, err)
 	}
 }
 
-// News reports on this node's NodeNetwork what got better or worse with its links:
+// ReportLinkEvent reports on this node's NodeNetwork what got better or worse with its links:
 // kubectl describe nodenetwork shows it.
-func (e *Events) News(ctx context.Context, nodes *NodeNetworks, n netwatcher.News) {
+func (e *Events) ReportLinkEvent(ctx context.Context, nodes *NodeNetworks, n netwatcher.LinkEvent) {
 	ref := &corev1.ObjectReference{
 		APIVersion: v1.SchemeGroupVersion().String(), Kind: "NodeNetwork", Name: nodes.conn.Node, UID: nodes.ownUID(ctx),
 	}
@@ -72,12 +72,12 @@ func (e *Events) News(ctx context.Context, nodes *NodeNetworks, n netwatcher.New
 	e.recorder.Event(ref, kind, n.Reason, n.Message)
 }
 
-// reasonOther is the reason of an Event about an error of no known sort.
-const reasonOther = "NetworkAttachmentFailed"
+// eventReasonOther is the reason of an Event about an error of no known sort.
+const eventReasonOther = "NetworkAttachmentFailed"
 
-// reason is one word for an error, the same for each occurrence, to select
+// eventReason is one word for an error, the same for each occurrence, to select
 // Events by. The first row that fits counts.
-func reason(err error) string {
+func eventReason(err error) string {
 	for _, r := range []struct {
 		sort   error
 		reason string
@@ -98,5 +98,5 @@ func reason(err error) string {
 			return r.reason
 		}
 	}
-	return reasonOther
+	return eventReasonOther
 }

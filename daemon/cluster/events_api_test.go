@@ -20,7 +20,7 @@ import (
 
 // What happened to a node's links is seen with kubectl describe nodenetwork, which
 // asks for Events by the object's UID.
-func TestNewsAreEventsOnTheNodeNetwork(t *testing.T) {
+func TestLinkEventsAreOnTheNodeNetwork(t *testing.T) {
 	env := apitest.New(t)
 	ctx, name := logged(t), apitest.Name("node")
 	if err := env.Client.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
@@ -35,7 +35,7 @@ func TestNewsAreEventsOnTheNodeNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(ctx, t, conn.Cache.Start)
-	if err := nodes.Write(ctx, v1.NodeNetworkStatus{}); err != nil {
+	if err := nodes.WriteStatus(ctx, v1.NodeNetworkStatus{}); err != nil {
 		t.Fatal(err)
 	}
 	own := &v1.NodeNetwork{}
@@ -52,7 +52,7 @@ func TestNewsAreEventsOnTheNodeNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events.News(ctx, nodes, netwatcher.News{Reason: netwatcher.ReasonLinkFailed, Warning: true, Message: "a.5: ens9: NIC not found on this node"})
+	events.ReportLinkEvent(ctx, nodes, netwatcher.LinkEvent{Reason: netwatcher.ReasonLinkFailed, Warning: true, Message: "a.5: ens9: NIC not found on this node"})
 	wait(t, "the Event", func(ctx context.Context) error {
 		var list corev1.EventList
 		if err := env.Client.List(ctx, &list); err != nil {

@@ -22,65 +22,65 @@ import (
 // Every node looks once at a network in deletion, at a random time within drainJitter,
 // and again, from drainAgain to drainLast, if that fails.
 const (
-	drainJitter = time.Second
-	drainAgain  = time.Second
-	drainLast   = time.Minute
+	finalizerJitter     = time.Second
+	finalizerMinBackoff = time.Second
+	finalizerMaxBackoff = time.Minute
 )
 
-// Settler gives back what this node's entry has of networks and no Pod uses.
-type Settler interface {
+// AddressSettler gives back what this node's entry has of networks and no Pod uses.
+type AddressSettler interface {
 	// Settle compares the entry with the journal and frees the rest.
 	Settle(ctx context.Context, nets ...claims.Key) error
 }
 
-// Drain has this node give back what it covers of networks in deletion. Addresses in use
+// Finalizers has this node give back what it covers of networks in deletion. Addresses in use
 // go back with their Pods. The controller takes the finalizer off when no node has an
 // entry any more.
-type Drain struct {
+type Finalizers struct {
 	// cached reads metadata that may be stale.
-	cached client.Reader
-	settle Settler
-	queue  workqueue.TypedRateLimitingInterface[network.Ref]
-	// settled are the networks in deletion that this node has looked at.
-	settled sync.Map // network.Ref → types.UID
+	cached  client.Reader
+	settler AddressSettler
+	queue   workqueue.TypedRateLimitingInterface[network.Ref]
+	// doneUIDs are the networks in deletion that this node has looked at.
+	doneUIDs sync.Map // network.Ref → types.UID
 }
 
-// NewDrain returns a Drain that works with Run. Cached reads the metadata of
+// NewFinalizers returns a Drain that works with Run. Cached reads the metadata of
 // networks.
-func NewDrain(cached client.Reader, settle Settler) *Drain {
-	return &Drain{cached: cached, settle: settle, queue: workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[network.Ref](drainAgain, drainLast))}
+func NewFinalizers(cached client.Reader, settle AddressSettler) *Finalizers {
+	return &Finalizers{cached: cached, settler: settle, queue: workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[network.Ref](finalizerMinBackoff, finalizerMaxBackoff))}
 }
 
-// Look makes Drain look at a network soon; it is called for each change of one.
-func (d *Drain) Look(ref network.Ref) {
+// Enqueue makes Drain look at a network soon; it is called for each change of one.
+func (d *Finalizers) Enqueue(ref network.Ref) {
 	if ref != (network.Ref{}) {
-		d.queue.AddAfter(ref, rand.N(drainJitter))
+		d.queue.AddAfter(ref, rand.N(finalizerJitter))
 	}
 }
 
 // Run works until ctx ends.
-func (d *Drain) Run(ctx context.Context) error {
-	work(ctx, d.queue, 1, d.sync)
+func (d *Finalizers) Run(ctx context.Context) error {
+	runWorkers(ctx, d.queue, 1, d.sync)
 	return nil
 }
 
 // sync looks at one network.
-func (d *Drain) sync(ctx context.Context, ref network.Ref) error {
-	meta := objects.Metadata(ref.Kind)
-	if err := d.cached.Get(ctx, objects.Key(ref), meta); err != nil {
-		d.settled.Delete(ref)
+func (d *Finalizers) sync(ctx context.Context, ref network.Ref) error {
+	meta := objects.PartialMetadata(ref.Kind)
+	if err := d.cached.Get(ctx, objects.ObjectKey(ref), meta); err != nil {
+		d.doneUIDs.Delete(ref)
 		return client.IgnoreNotFound(err)
 	}
 	if meta.DeletionTimestamp == nil || !slices.Contains(meta.Finalizers, v1.InUseFinalizer) {
 		return nil
 	}
-	if done, _ := d.settled.Load(ref); done == meta.UID {
+	if done, _ := d.doneUIDs.Load(ref); done == meta.UID {
 		return nil
 	}
-	if err := d.settle.Settle(ctx, claims.Key{Ref: ref, UID: string(meta.UID)}); err != nil {
+	if err := d.settler.Settle(ctx, claims.Key{Ref: ref, UID: string(meta.UID)}); err != nil {
 		return fmt.Errorf("give back addresses of %s: %w", ref, err)
 	}
-	d.settled.Store(ref, meta.UID)
+	d.doneUIDs.Store(ref, meta.UID)
 	return nil
 }

@@ -15,23 +15,23 @@ import (
 
 // HostLinks tells netwatcher what the cluster wants of this node's links.
 type HostLinks struct {
-	Models      *Networks
-	Attachments *Attachments
-	Nodes       *NodeNetworks
+	NetworkCache *NetworkCache
+	Attachments  *AttachmentCache
+	Nodes        *NodeNetworks
 }
 
-var _ netwatcher.Cluster = (*HostLinks)(nil)
+var _ netwatcher.KubeClient = (*HostLinks)(nil)
 
 // Networks implements netwatcher.Cluster.
 func (h *HostLinks) Networks(context.Context) ([]*network.Network, error) {
-	if !h.Models.Ready() {
+	if !h.NetworkCache.Ready() {
 		return nil, fmt.Errorf("list networks: %w: they were not read yet", attach.ErrTryAgain)
 	}
 	attachments, err := h.Attachments.List()
-	if err != nil && !errors.Is(err, netwatcher.ErrIncomplete) {
+	if err != nil && !errors.Is(err, netwatcher.ErrNetworksIncomplete) {
 		return nil, err
 	}
-	return append(h.Models.List(), attachments...), err
+	return append(h.NetworkCache.List(), attachments...), err
 }
 
 // NodeNetworks implements netwatcher.Cluster.
@@ -41,5 +41,5 @@ func (h *HostLinks) NodeNetworks(ctx context.Context) ([]v1.NodeNetwork, error) 
 
 // WriteStatus implements netwatcher.Cluster.
 func (h *HostLinks) WriteStatus(ctx context.Context, status v1.NodeNetworkStatus) error {
-	return h.Nodes.Write(ctx, status)
+	return h.Nodes.WriteStatus(ctx, status)
 }

@@ -16,13 +16,13 @@ import (
 // Lookup answers what attaching needs to know of the cluster.
 type Lookup struct {
 	Pods     *Pods
-	Networks *Networks
+	Networks *NetworkCache
 	Events   *Events
 }
 
 // NewLookup returns a Lookup over the caches; its Events are written until ctx ends.
-func NewLookup(ctx context.Context, conn *Connection, networks *Networks) (*Lookup, error) {
-	pods, err := conn.Cache.GetInformer(ctx, metadata(podMeta()), cache.BlockUntilSynced(false))
+func NewLookup(ctx context.Context, conn *Connection, networks *NetworkCache) (*Lookup, error) {
+	pods, err := conn.Cache.GetInformer(ctx, partialMetadata(podTypeMeta()), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch Pods: %w", err)
 	}
@@ -46,14 +46,14 @@ func (l *Lookup) Network(ctx context.Context, ref network.Ref) (*network.Network
 	return l.Networks.Get(ctx, ref)
 }
 
-// Refuse implements attach.Cluster.
-func (l *Lookup) Refuse(pod *corev1.Pod, err error) {
-	l.Events.Refuse(pod, err)
+// ReportFailure implements attach.Cluster.
+func (l *Lookup) ReportFailure(pod *corev1.Pod, err error) {
+	l.Events.ReportFailure(pod, err)
 }
 
-// Conflict implements attach.Cluster.
-func (l *Lookup) Conflict(pod *corev1.Pod, net *network.Network, err error) {
-	l.Events.Conflict(pod, net, err)
+// ReportConflict implements attach.Cluster.
+func (l *Lookup) ReportConflict(pod *corev1.Pod, net *network.Network, err error) {
+	l.Events.ReportConflict(pod, net, err)
 }
 
-var _ attach.Cluster = (*Lookup)(nil)
+var _ attach.KubeClient = (*Lookup)(nil)

@@ -28,69 +28,69 @@ const (
 	reasonValid = "Valid"
 )
 
-// validityJitter spreads the nodes, so that one writes and the others find the
+// conditionJitter spreads the nodes, so that one writes and the others find the
 // condition written.
-const validityJitter = 5 * time.Second
+const conditionJitter = 5 * time.Second
 
-// Validity writes on networks what is wrong with them. The API server refuses
+// NetworkConditions writes on networks what is wrong with them. The API server refuses
 // most mistakes; this is for those that were stored before a rule was there.
-type Validity struct {
+type NetworkConditions struct {
 	c     client.Client
 	queue workqueue.TypedRateLimitingInterface[network.Ref]
 }
 
-// NewValidity returns a Validity that works with Run.
-func NewValidity(c client.Client) *Validity {
-	return &Validity{c: c, queue: newQueue[network.Ref]()}
+// NewNetworkConditions returns a Validity that works with Run.
+func NewNetworkConditions(c client.Client) *NetworkConditions {
+	return &NetworkConditions{c: c, queue: newQueue[network.Ref]()}
 }
 
-// Look takes note of an object that was read, and what is wrong with it.
-func (v *Validity) Look(obj client.Object, _ *network.Network, err error) {
-	if kind, ok := objects.KindOf(obj); ok && !says(obj, err) {
-		v.queue.AddAfter(objects.RefOf(kind, obj), rand.N(validityJitter))
+// Observe takes note of an object that was read, and what is wrong with it.
+func (v *NetworkConditions) Observe(obj client.Object, _ *network.Network, err error) {
+	if kind, ok := objects.NetworkKindOf(obj); ok && !conditionIsCurrent(obj, err) {
+		v.queue.AddAfter(objects.NetworkRefOf(kind, obj), rand.N(conditionJitter))
 	}
 }
 
 // Run works until ctx ends.
-func (v *Validity) Run(ctx context.Context) error {
-	work(ctx, v.queue, 1, v.sync)
+func (v *NetworkConditions) Run(ctx context.Context) error {
+	runWorkers(ctx, v.queue, 1, v.sync)
 	return nil
 }
 
 // sync brings the condition of one network up to its spec.
-func (v *Validity) sync(ctx context.Context, ref network.Ref) error {
+func (v *NetworkConditions) sync(ctx context.Context, ref network.Ref) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	obj, err := objects.New(ref.Kind)
+	obj, err := objects.NewNetwork(ref.Kind)
 	if err != nil {
 		return err
 	}
-	if err := v.c.Get(ctx, objects.Key(ref), obj); err != nil {
+	if err := v.c.Get(ctx, objects.ObjectKey(ref), obj); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	wrong := objects.ModelOf(obj).Err
-	if says(obj, wrong) {
+	wrong := objects.ParseNetwork(obj).Err
+	if conditionIsCurrent(obj, wrong) {
 		return nil
 	}
-	meta.SetStatusCondition(&objects.StatusOf(obj).Conditions, condition(obj.GetGeneration(), wrong))
+	meta.SetStatusCondition(&objects.NetworkStatusOf(obj).Conditions, readyCondition(obj.GetGeneration(), wrong))
 	if err := v.c.Status().Update(ctx, obj); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write condition of %s: %w", ref, err)
 	}
 	return nil
 }
 
-// says reports whether an object's condition tells what is wrong with it. One
+// conditionIsCurrent reports whether an object's condition tells what is wrong with it. One
 // that is right and was never called wrong needs no word from here.
-func says(obj client.Object, wrong error) bool {
-	c := meta.FindStatusCondition(objects.StatusOf(obj).Conditions, ConditionReady)
+func conditionIsCurrent(obj client.Object, wrong error) bool {
+	c := meta.FindStatusCondition(objects.NetworkStatusOf(obj).Conditions, ConditionReady)
 	if wrong == nil {
 		return c == nil || c.Reason != reasonInvalid
 	}
 	return c != nil && c.Reason == reasonInvalid && c.Message == wrong.Error()
 }
 
-// condition is what to say.
-func condition(generation int64, wrong error) metav1.Condition {
+// readyCondition is what to say.
+func readyCondition(generation int64, wrong error) metav1.Condition {
 	c := metav1.Condition{
 		Type: ConditionReady, Status: metav1.ConditionTrue, Reason: reasonValid,
 		Message: "the network's definition is valid", ObservedGeneration: generation,

@@ -18,16 +18,16 @@ import (
 
 // The API server's rules keep invalid objects out, so that the condition is set
 // by hand here as a daemon would with rules of its own.
-func TestValidityTakesBackItsWord(t *testing.T) {
+func TestNetworkConditionsClearInvalid(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	cn := clusterNetwork(t, env)
-	meta.SetStatusCondition(&cn.Status.Conditions, condition(cn.Generation, errors.New("spec.Options.cidr: wrong")))
+	meta.SetStatusCondition(&cn.Status.Conditions, readyCondition(cn.Generation, errors.New("spec.Options.cidr: wrong")))
 	if err := env.Client.Status().Update(t.Context(), cn); err != nil {
 		t.Fatal(err)
 	}
-	v := NewValidity(connect(t, env).Direct)
-	v.Look(cn, nil, nil)
+	v := NewNetworkConditions(connect(t, env).Direct)
+	v.Observe(cn, nil, nil)
 	for range 2 {
 		if err := v.sync(t.Context(), ref(cn)); err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-func TestSays(t *testing.T) {
+func TestConditionIsCurrent(t *testing.T) {
 	t.Parallel()
 	wrong := errors.New("spec.Options.cidr: wrong")
 	with := func(c ...metav1.Condition) client.Object {
@@ -26,15 +26,15 @@ func TestSays(t *testing.T) {
 	}{
 		"FineUnsaid":    {reason: "nothing to say of a valid network", obj: with(), want: true},
 		"WrongUnsaid":   {reason: "a fault must be told", obj: with(), err: wrong},
-		"WrongSaid":     {reason: "told already", obj: with(condition(1, wrong)), err: wrong, want: true},
-		"OtherFault":    {reason: "another fault now", obj: with(condition(1, wrong)), err: errors.New("other")},
-		"Corrected":     {reason: "the fault is gone", obj: with(condition(1, wrong))},
+		"WrongSaid":     {reason: "told already", obj: with(readyCondition(1, wrong)), err: wrong, want: true},
+		"OtherFault":    {reason: "another fault now", obj: with(readyCondition(1, wrong)), err: errors.New("other")},
+		"Corrected":     {reason: "the fault is gone", obj: with(readyCondition(1, wrong))},
 		"SomebodyElses": {reason: "a condition of the controller stays", obj: with(metav1.Condition{Type: ConditionReady, Reason: "LinksUp"}), want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := says(tc.obj, tc.err); got != tc.want {
+			if got := conditionIsCurrent(tc.obj, tc.err); got != tc.want {
 				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})

@@ -9,44 +9,44 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// models are the newest models by network; safe for concurrent use.
-type models struct {
-	mu sync.RWMutex
-	m  map[network.Ref]objects.Model
+// networkModels are the newest models by network; safe for concurrent use.
+type networkModels struct {
+	mu    sync.RWMutex
+	byRef map[network.Ref]objects.ParsedNetwork
 }
 
 // get returns the model of a network, if there is one.
-func (s *models) get(ref network.Ref) (objects.Model, bool) {
+func (s *networkModels) get(ref network.Ref) (objects.ParsedNetwork, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	m, ok := s.m[ref]
+	m, ok := s.byRef[ref]
 	return m, ok
 }
 
 // set stores a model and reports whether it differs from the one before.
-func (s *models) set(ref network.Ref, m objects.Model) bool {
+func (s *networkModels) set(ref network.Ref, m objects.ParsedNetwork) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, ok := s.m[ref]
-	s.m[ref] = m
+	old, ok := s.byRef[ref]
+	s.byRef[ref] = m
 	return !ok || old.Version != m.Version
 }
 
 // remove forgets a network and reports whether it was known.
-func (s *models) remove(ref network.Ref) bool {
+func (s *networkModels) remove(ref network.Ref) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.m[ref]
-	delete(s.m, ref)
+	_, ok := s.byRef[ref]
+	delete(s.byRef, ref)
 	return ok
 }
 
 // valid returns the networks without an error, in no order.
-func (s *models) valid() []*network.Network {
+func (s *networkModels) valid() []*network.Network {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	nets := make([]*network.Network, 0, len(s.m))
-	for _, m := range s.m {
+	nets := make([]*network.Network, 0, len(s.byRef))
+	for _, m := range s.byRef {
 		if m.Err == nil {
 			nets = append(nets, m.Network)
 		}

@@ -26,25 +26,25 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// Networks are the models of all network objects. Metadata is watched; an
+// NetworkCache are the models of all network objects. Metadata is watched; an
 // object is read when its version differs from the model at hand.
-type Networks struct {
-	conn    *Connection
-	log     logr.Logger
-	models  models
-	queue   workqueue.TypedRateLimitingInterface[network.Ref]
-	ready   atomic.Bool
-	watched func(network.Ref)
-	moves   Moves
+type NetworkCache struct {
+	conn     *Connection
+	log      logr.Logger
+	models   networkModels
+	queue    workqueue.TypedRateLimitingInterface[network.Ref]
+	ready    atomic.Bool
+	onChange func(network.Ref)
+	observer NetworkObserver
 	// recoveries are since when the networks recover that this node was told of, by
 	// claims.Key.
-	recoveries sync.Map
-	seen       func(client.Object, *network.Network, error)
-	reserved   *reservations
+	recoveries   sync.Map
+	onRead       func(client.Object, *network.Network, error)
+	reservations *reservationCache
 }
 
-// Moves is told what is watched of networks, in order. Its methods must not block.
-type Moves interface {
+// NetworkObserver is told what is watched of networks, in order. Its methods must not block.
+type NetworkObserver interface {
 	// Look says that a network's metadata is at that resourceVersion.
 	Look(net claims.Key, resourceVersion string)
 	// Gone says that there is no such network any more.
@@ -54,35 +54,35 @@ type Moves interface {
 	Reassert(net claims.Key)
 }
 
-// NetworksOptions are those who are told of networks.
-type NetworksOptions struct {
-	// Changed is called after a network was added, changed or removed; it must
+// NetworkCacheOptions are those who are told of networks.
+type NetworkCacheOptions struct {
+	// OnChange is called after a network was added, changed or removed; it must
 	// not block. It may be nil.
-	Changed func(network.Ref)
-	// Moves is told of each change of a network's metadata, those that come with a
+	OnChange func(network.Ref)
+	// Observer is told of each change of a network's metadata, those that come with a
 	// write of its status, too. It may be nil.
-	Moves Moves
-	// Read is called with each object that was read in full, its model, or what
+	Observer NetworkObserver
+	// OnRead is called with each object that was read in full, its model, or what
 	// is wrong with it; it must not block. It may be nil.
-	Read func(client.Object, *network.Network, error)
+	OnRead func(client.Object, *network.Network, error)
 }
 
-// NewNetworks returns an empty set of models; Run fills it.
-func NewNetworks(conn *Connection, log logr.Logger, opts NetworksOptions) *Networks {
-	n := &Networks{
+// NewNetworkCache returns an empty set of models; Run fills it.
+func NewNetworkCache(conn *Connection, log logr.Logger, opts NetworkCacheOptions) *NetworkCache {
+	n := &NetworkCache{
 		conn: conn, log: log,
-		models:   models{m: map[network.Ref]objects.Model{}},
-		queue:    newQueue[network.Ref](),
-		watched:  func(network.Ref) {},
-		moves:    opts.Moves,
-		seen:     func(client.Object, *network.Network, error) {},
-		reserved: &reservations{conn: conn},
+		models:       networkModels{byRef: map[network.Ref]objects.ParsedNetwork{}},
+		queue:        newQueue[network.Ref](),
+		onChange:     func(network.Ref) {},
+		observer:     opts.Observer,
+		onRead:       func(client.Object, *network.Network, error) {},
+		reservations: &reservationCache{conn: conn},
 	}
-	if opts.Changed != nil {
-		n.watched = opts.Changed
+	if opts.OnChange != nil {
+		n.onChange = opts.OnChange
 	}
-	if opts.Read != nil {
-		n.seen = opts.Read
+	if opts.OnRead != nil {
+		n.onRead = opts.OnRead
 	}
 	return n
 }
@@ -92,9 +92,9 @@ const networkWorkers = 4
 
 // Run watches the networks until ctx ends, which is no error or that of ctx. It
 // waits for the API server.
-func (n *Networks) Run(ctx context.Context) error {
+func (n *NetworkCache) Run(ctx context.Context) error {
 	var informers []cache.Informer
-	for _, kind := range objects.Kinds() {
+	for _, kind := range objects.NetworkKinds() {
 		i, err := n.watch(ctx, kind)
 		if err != nil {
 			return err
@@ -106,25 +106,25 @@ func (n *Networks) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	if err := Persist(ctx, n.prime); err != nil {
+	if err := RetryUntilSuccess(ctx, n.loadAll); err != nil {
 		return err
 	}
 	n.ready.Store(true)
-	n.watched(network.Ref{})
-	work(ctx, n.queue, networkWorkers, n.sync)
+	n.onChange(network.Ref{})
+	runWorkers(ctx, n.queue, networkWorkers, n.sync)
 	return nil
 }
 
 // watch queues each network of a kind whose metadata changes.
-func (n *Networks) watch(ctx context.Context, kind string) (cache.Informer, error) {
-	i, err := n.conn.Cache.GetInformer(ctx, objects.Metadata(kind), cache.BlockUntilSynced(false))
+func (n *NetworkCache) watch(ctx context.Context, kind string) (cache.Informer, error) {
+	i, err := n.conn.Cache.GetInformer(ctx, objects.PartialMetadata(kind), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, watchError(ctx, kind, err)
 	}
 	_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { n.event(kind, obj) },
-		UpdateFunc: func(_, obj any) { n.event(kind, obj) },
-		DeleteFunc: func(obj any) { n.removed(kind, obj) },
+		AddFunc:    func(obj any) { n.handleChange(kind, obj) },
+		UpdateFunc: func(_, obj any) { n.handleChange(kind, obj) },
+		DeleteFunc: func(obj any) { n.handleDelete(kind, obj) },
 	})
 	if err != nil {
 		return nil, watchError(ctx, kind, err)
@@ -132,28 +132,28 @@ func (n *Networks) watch(ctx context.Context, kind string) (cache.Informer, erro
 	return i, nil
 }
 
-// event queues a network, and says where its metadata is.
-func (n *Networks) event(kind string, obj any) {
+// handleChange queues a network, and says where its metadata is.
+func (n *NetworkCache) handleChange(kind string, obj any) {
 	o, ok := obj.(client.Object)
 	if !ok {
 		return
 	}
-	n.queue.Add(objects.RefOf(kind, o))
-	if n.moves == nil {
+	n.queue.Add(objects.NetworkRefOf(kind, o))
+	if n.observer == nil {
 		return
 	}
-	net := keyOf(kind, o)
-	n.moves.Look(net, o.GetResourceVersion())
+	net := networkKey(kind, o)
+	n.observer.Look(net, o.GetResourceVersion())
 	since := o.GetAnnotations()[v1.RecoveringAnnotation]
 	if since == "" {
 		n.recoveries.Delete(net)
 	} else if last, _ := n.recoveries.Swap(net, since); last != since {
-		n.moves.Reassert(net)
+		n.observer.Reassert(net)
 	}
 }
 
-// removed queues a network that was deleted, and says so.
-func (n *Networks) removed(kind string, obj any) {
+// handleDelete queues a network that was deleted, and says so.
+func (n *NetworkCache) handleDelete(kind string, obj any) {
 	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
@@ -161,66 +161,66 @@ func (n *Networks) removed(kind string, obj any) {
 	if !ok {
 		return
 	}
-	n.queue.Add(objects.RefOf(kind, o))
-	n.recoveries.Delete(keyOf(kind, o))
-	if n.moves != nil {
-		n.moves.Gone(keyOf(kind, o))
+	n.queue.Add(objects.NetworkRefOf(kind, o))
+	n.recoveries.Delete(networkKey(kind, o))
+	if n.observer != nil {
+		n.observer.Gone(networkKey(kind, o))
 	}
 }
 
-// primePage is how many networks are in memory in full at a time: each may
+// listPageSize is how many networks are in memory in full at a time: each may
 // carry a bitmap of 11 KiB.
-const primePage = 100
+const listPageSize = 100
 
-// prime reads all networks once, in pages, instead of one by one as their
+// loadAll reads all networks once, in pages, instead of one by one as their
 // metadata arrives. One whose assignment cannot be confirmed now, since a TenantConfig
 // is damaged or not served, is left to the queue's workers: the others need not wait.
-func (n *Networks) prime(ctx context.Context) error {
-	return n.each(ctx, func(obj client.Object, ref network.Ref, read time.Time) {
-		m, err := n.modelOf(ctx, obj, read)
+func (n *NetworkCache) loadAll(ctx context.Context) error {
+	return n.forEach(ctx, func(obj client.Object, ref network.Ref, read time.Time) {
+		m, err := n.confirmedModel(ctx, obj, read)
 		if err != nil {
 			n.queue.Add(ref)
-			m = objects.ModelOf(obj)
+			m = objects.ParseNetwork(obj)
 		} else {
 			n.models.set(ref, m)
 		}
-		n.seen(obj, m.Network, m.Err)
+		n.onRead(obj, m.Network, m.Err)
 	})
 }
 
-// Reread reads all networks, for those who look into objects. The models are left to
+// ReadAll reads all networks, for those who look into objects. The models are left to
 // the queue's workers: one of these may be older than what they have.
-func (n *Networks) Reread(ctx context.Context) error {
-	return n.each(ctx, func(obj client.Object, _ network.Ref, _ time.Time) {
-		m := objects.ModelOf(obj)
-		n.seen(obj, m.Network, m.Err)
+func (n *NetworkCache) ReadAll(ctx context.Context) error {
+	return n.forEach(ctx, func(obj client.Object, _ network.Ref, _ time.Time) {
+		m := objects.ParseNetwork(obj)
+		n.onRead(obj, m.Network, m.Err)
 	})
 }
 
-// visit takes one network that was read at that time.
-type visit func(obj client.Object, ref network.Ref, read time.Time)
+// visitFunc takes one network that was read at that time.
+type visitFunc func(obj client.Object, ref network.Ref, read time.Time)
 
-// each reads all networks in pages.
-func (n *Networks) each(ctx context.Context, do visit) error {
-	for _, kind := range objects.Kinds() {
-		if err := n.eachOf(ctx, kind, do); err != nil {
+// forEach reads all networks in pages.
+func (n *NetworkCache) forEach(ctx context.Context, do visitFunc) error {
+	for _, kind := range objects.NetworkKinds() {
+		if err := n.forEachOfKind(ctx, kind, do); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// eachOf reads all objects of one kind.
-func (n *Networks) eachOf(ctx context.Context, kind string, do visit) error {
+// forEachOfKind reads all objects of one kind.
+func (n *NetworkCache) forEachOfKind(ctx context.Context, kind string, do visitFunc) error {
 	for next := ""; ; {
 		// Each page gets a list of its own. Decoding JSON into a used one leaves what the
 		// object before had in the same place, where this one has nothing; only
 		// controller-runtime's own decoder empties it first.
-		list, err := objects.NewList(kind)
+		list, err := objects.NewNetworkList(kind)
 		if err != nil {
 			return err
 		}
-		if err := n.conn.Direct.List(ctx, list, client.Limit(primePage), client.Continue(next)); err != nil {
+		if err := n.conn.Direct.List(ctx, list, client.Limit(listPageSize), client.Continue(next)); err != nil {
 			return fmt.Errorf("list %ss: %w", kind, err)
 		}
 		read := time.Now()
@@ -229,7 +229,7 @@ func (n *Networks) eachOf(ctx context.Context, kind string, do visit) error {
 			if !ok {
 				return errors.New("list item is no object")
 			}
-			do(obj, objects.RefOf(kind, obj), read)
+			do(obj, objects.NetworkRefOf(kind, obj), read)
 			return nil
 		}); err != nil {
 			return fmt.Errorf("list %ss: %w", kind, err)
@@ -240,28 +240,28 @@ func (n *Networks) eachOf(ctx context.Context, kind string, do visit) error {
 	}
 }
 
-// unreservedAgain is how long a network with an assignment that nobody has reserved
+// unreservedRetryInterval is how long a network with an assignment that nobody has reserved
 // waits for another look. A Pod that asks for it does not wait.
-const unreservedAgain = time.Minute
+const unreservedRetryInterval = time.Minute
 
 // sync brings the model of one network up to its watched metadata.
-func (n *Networks) sync(ctx context.Context, ref network.Ref) error {
-	meta := objects.Metadata(ref.Kind)
-	if err := n.conn.Cache.Get(ctx, objects.Key(ref), meta); client.IgnoreNotFound(err) != nil {
+func (n *NetworkCache) sync(ctx context.Context, ref network.Ref) error {
+	meta := objects.PartialMetadata(ref.Kind)
+	if err := n.conn.Cache.Get(ctx, objects.ObjectKey(ref), meta); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read metadata of %s: %w", ref, err)
 	} else if err != nil {
-		return n.drop(ref)
+		return n.remove(ref)
 	}
-	if m, ok := n.models.get(ref); ok && m.Version == objects.VersionOf(meta) {
+	if m, ok := n.models.get(ref); ok && m.Version == objects.SpecVersionOf(meta) {
 		if m.Version.Deleting {
-			n.watched(ref) // somebody may just have stopped using it
+			n.onChange(ref) // somebody may just have stopped using it
 		}
 		return nil
 	}
-	m, err := n.read(ctx, ref)
+	m, err := n.fetch(ctx, ref)
 	switch {
 	case errors.Is(err, attach.ErrNotFound):
-		return n.drop(ref)
+		return n.remove(ref)
 	case err != nil:
 		return err
 	}
@@ -269,41 +269,41 @@ func (n *Networks) sync(ctx context.Context, ref network.Ref) error {
 		n.log.Info("Network is invalid", "network", ref.String(), "error", m.Err.Error())
 	}
 	if n.models.set(ref, m) {
-		n.watched(ref)
+		n.onChange(ref)
 	}
-	if m.Version == (objects.Version{}) {
-		n.queue.AddAfter(ref, unreservedAgain)
+	if m.Version == (objects.SpecVersion{}) {
+		n.queue.AddAfter(ref, unreservedRetryInterval)
 	}
 	return nil
 }
 
-// drop forgets a network that does not exist any more.
-func (n *Networks) drop(ref network.Ref) error {
+// remove forgets a network that does not exist any more.
+func (n *NetworkCache) remove(ref network.Ref) error {
 	if n.models.remove(ref) {
-		n.watched(ref)
+		n.onChange(ref)
 	}
 	return nil
 }
 
 // Ready reports whether all networks of the cluster have been read once.
-func (n *Networks) Ready() bool { return n.ready.Load() }
+func (n *NetworkCache) Ready() bool { return n.ready.Load() }
 
 // List returns all valid networks, in no order. Who removes what no network
 // asks for must wait until Ready.
-func (n *Networks) List() []*network.Network { return n.models.valid() }
+func (n *NetworkCache) List() []*network.Network { return n.models.valid() }
 
 // Get returns the model of a network as of the watched metadata; a network that
 // the cache does not know is read, since it may have been made this second. The
 // error wraps attach.ErrNotFound, attach.ErrTryAgain or says which field is wrong.
-func (n *Networks) Get(ctx context.Context, ref network.Ref) (*network.Network, error) {
-	if m, ok := n.models.get(ref); ok && n.current(ctx, ref, m.Version) {
+func (n *NetworkCache) Get(ctx context.Context, ref network.Ref) (*network.Network, error) {
+	if m, ok := n.models.get(ref); ok && n.isCurrent(ctx, ref, m.Version) {
 		return m.Network, m.Err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	m, err := n.read(ctx, ref)
+	m, err := n.fetch(ctx, ref)
 	if err != nil {
-		return nil, portError(err)
+		return nil, attachError(err)
 	}
 	// Not stored from here: only the queue's workers store, one at a time for
 	// each network, so an older reading never replaces a newer one.
@@ -311,53 +311,53 @@ func (n *Networks) Get(ctx context.Context, ref network.Ref) (*network.Network, 
 	return m.Network, m.Err
 }
 
-// current reports whether the watched metadata is of this version.
-func (n *Networks) current(ctx context.Context, ref network.Ref, v objects.Version) bool {
+// isCurrent reports whether the watched metadata is of this version.
+func (n *NetworkCache) isCurrent(ctx context.Context, ref network.Ref, v objects.SpecVersion) bool {
 	if !n.Ready() {
 		return false
 	}
-	meta := objects.Metadata(ref.Kind)
-	err := n.conn.Cache.Get(ctx, objects.Key(ref), meta)
-	return err == nil && objects.VersionOf(meta) == v
+	meta := objects.PartialMetadata(ref.Kind)
+	err := n.conn.Cache.Get(ctx, objects.ObjectKey(ref), meta)
+	return err == nil && objects.SpecVersionOf(meta) == v
 }
 
-// read gets the object from the API server.
-func (n *Networks) read(ctx context.Context, ref network.Ref) (objects.Model, error) {
-	obj, err := objects.New(ref.Kind)
+// fetch gets the object from the API server.
+func (n *NetworkCache) fetch(ctx context.Context, ref network.Ref) (objects.ParsedNetwork, error) {
+	obj, err := objects.NewNetwork(ref.Kind)
 	if err != nil {
-		return objects.Model{}, err
+		return objects.ParsedNetwork{}, err
 	}
-	switch err := n.conn.Direct.Get(ctx, objects.Key(ref), obj); {
+	switch err := n.conn.Direct.Get(ctx, objects.ObjectKey(ref), obj); {
 	case apierrors.IsNotFound(err):
-		return objects.Model{}, fmt.Errorf("get %s: %w", ref, attach.ErrNotFound)
+		return objects.ParsedNetwork{}, fmt.Errorf("get %s: %w", ref, attach.ErrNotFound)
 	case err != nil:
-		return objects.Model{}, fmt.Errorf("get %s: %w", ref, err)
+		return objects.ParsedNetwork{}, fmt.Errorf("get %s: %w", ref, err)
 	}
-	m, err := n.modelOf(ctx, obj, time.Now())
+	m, err := n.confirmedModel(ctx, obj, time.Now())
 	if err != nil {
 		return m, err
 	}
-	n.seen(obj, m.Network, m.Err)
+	n.onRead(obj, m.Network, m.Err)
 	return m, nil
 }
 
-// modelOf says what a network object means that was read at that time. An assignment that nobody has reserved is
+// confirmedModel says what a network object means that was read at that time. An assignment that nobody has reserved is
 // not believed. Such a model has no version: the reservation may be there later (see
 // webhook's sweeper) without a change of the network.
-func (n *Networks) modelOf(ctx context.Context, obj client.Object, read time.Time) (objects.Model, error) {
-	m := objects.ModelOf(obj)
-	ok, err := n.reserved.confirm(ctx, m.Network, read)
+func (n *NetworkCache) confirmedModel(ctx context.Context, obj client.Object, read time.Time) (objects.ParsedNetwork, error) {
+	m := objects.ParseNetwork(obj)
+	ok, err := n.reservations.confirm(ctx, m.Network, read)
 	if err != nil {
-		return objects.Model{}, fmt.Errorf("confirm what %s/%s was assigned: %w", obj.GetNamespace(), obj.GetName(), err)
+		return objects.ParsedNetwork{}, fmt.Errorf("confirm what %s/%s was assigned: %w", obj.GetNamespace(), obj.GetName(), err)
 	}
 	if !ok {
 		m.Network.Assignment = ""
-		m.Version = objects.Version{}
+		m.Version = objects.SpecVersion{}
 	}
 	return m, nil
 }
 
-// keyOf names one life of a network of a kind.
-func keyOf(kind string, o client.Object) claims.Key {
-	return claims.Key{Ref: objects.RefOf(kind, o), UID: string(o.GetUID())}
+// networkKey names one life of a network of a kind.
+func networkKey(kind string, o client.Object) claims.Key {
+	return claims.Key{Ref: objects.NetworkRefOf(kind, o), UID: string(o.GetUID())}
 }

@@ -30,12 +30,12 @@ import (
 )
 
 // watchNetworks returns running Networks; reads counts the objects read in full.
-func watchNetworks(t *testing.T, env *apitest.Env) (n *Networks, reads *atomic.Int64) {
+func watchNetworks(t *testing.T, env *apitest.Env) (n *NetworkCache, reads *atomic.Int64) {
 	t.Helper()
 	ctx, conn := logged(t), connect(t, env)
 	reads = &atomic.Int64{}
-	n = NewNetworks(conn, logr.FromContextOrDiscard(ctx), NetworksOptions{
-		Read: func(client.Object, *network.Network, error) { reads.Add(1) },
+	n = NewNetworkCache(conn, logr.FromContextOrDiscard(ctx), NetworkCacheOptions{
+		OnRead: func(client.Object, *network.Network, error) { reads.Add(1) },
 	})
 	start(ctx, t, conn.Cache.Start)
 	start(ctx, t, n.Run)
@@ -123,9 +123,9 @@ func TestStatusWritesAreNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	meta := objects.Metadata(v1.KindClusterNetwork)
+	meta := objects.PartialMetadata(v1.KindClusterNetwork)
 	wait(t, "the metadata of the last write", func(ctx context.Context) error {
-		if err := n.conn.Cache.Get(ctx, objects.Key(ref(cn)), meta); err != nil || meta.ResourceVersion != o.ResourceVersion {
+		if err := n.conn.Cache.Get(ctx, objects.ObjectKey(ref(cn)), meta); err != nil || meta.ResourceVersion != o.ResourceVersion {
 			return fmt.Errorf("resourceVersion %s, want %s: %w", meta.ResourceVersion, o.ResourceVersion, err)
 		}
 		return nil
@@ -149,7 +149,7 @@ func TestNetworksWithoutTheAPIServer(t *testing.T) {
 		}
 		return nil
 	})
-	if err := env.Plane.Kill(t.Context(), controlplane.APIServer); err != nil {
+	if err := env.ControlPlane.Kill(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.Get(t.Context(), ref(cn)); err != nil {
@@ -158,7 +158,7 @@ func TestNetworksWithoutTheAPIServer(t *testing.T) {
 	if _, err := n.Get(t.Context(), network.Ref{Kind: v1.KindClusterNetwork, Name: "nope"}); !errors.Is(err, attach.ErrTryAgain) {
 		t.Errorf("an unknown network while the API server is away: got error %v, want ErrTryAgain", err)
 	}
-	if err := env.Plane.StartPart(t.Context(), controlplane.APIServer); err != nil {
+	if err := env.ControlPlane.StartPart(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	later := clusterNetwork(t, env)
@@ -175,8 +175,8 @@ func TestNetworksWithoutTheAPIServer(t *testing.T) {
 func TestRereadShowsWhatOnlyTheStatusSays(t *testing.T) {
 	t.Parallel()
 	env, ctx := apitest.Start(t), logged(t)
-	conn, holdings := connect(t, env), NewHoldings(node)
-	n := NewNetworks(conn, logr.FromContextOrDiscard(ctx), NetworksOptions{Read: holdings.Look})
+	conn, holdings := connect(t, env), NewNodeEntries(node)
+	n := NewNetworkCache(conn, logr.FromContextOrDiscard(ctx), NetworkCacheOptions{OnRead: holdings.Observe})
 	start(ctx, t, conn.Cache.Start)
 	start(ctx, t, n.Run)
 	cn := clusterNetwork(t, env)
@@ -190,7 +190,7 @@ func TestRereadShowsWhatOnlyTheStatusSays(t *testing.T) {
 	if err := env.Client.Status().Update(t.Context(), cn); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Reread(t.Context()); err != nil {
+	if err := n.ReadAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := claims.Key{Ref: ref(cn), UID: string(cn.UID)}
@@ -206,25 +206,25 @@ func TestPagesOfNetworks(t *testing.T) {
 	env := apitest.New(t) // alone, so that the pages are these networks'
 	conn, ns := connect(t, env), env.Namespace(t)
 	want := map[claims.Key]client.Object{}
-	for i := range primePage + 50 {
-		for _, kind := range objects.Kinds() {
+	for i := range listPageSize + 50 {
+		for _, kind := range objects.NetworkKinds() {
 			obj := shaped(t, kind, ns, i)
 			if err := env.Client.Create(t.Context(), obj); err != nil {
 				t.Fatal(err)
 			}
-			want[keyOf(kind, obj)] = obj
+			want[networkKey(kind, obj)] = obj
 		}
 	}
 	count := 0
-	n := NewNetworks(conn, logr.Discard(), NetworksOptions{Read: func(obj client.Object, _ *network.Network, _ error) {
+	n := NewNetworkCache(conn, logr.Discard(), NetworkCacheOptions{OnRead: func(obj client.Object, _ *network.Network, _ error) {
 		count++
-		kind, _ := objects.KindOf(obj)
+		kind, _ := objects.NetworkKindOf(obj)
 		// An object of a list has no kind of its own.
-		if diff := cmp.Diff(want[keyOf(kind, obj)], obj, cmpopts.IgnoreTypes(metav1.TypeMeta{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want[networkKey(kind, obj)], obj, cmpopts.IgnoreTypes(metav1.TypeMeta{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s %s: -stored +read\n%s", kind, obj.GetName(), diff)
 		}
 	}})
-	for what, read := range map[string]func(context.Context) error{"prime": n.prime, "reread": n.Reread} {
+	for what, read := range map[string]func(context.Context) error{"prime": n.loadAll, "reread": n.ReadAll} {
 		count = 0
 		if err := read(t.Context()); err != nil || count != len(want) {
 			t.Errorf("%s: %v, %d networks, want %d", what, err, count, len(want))
@@ -235,7 +235,7 @@ func TestPagesOfNetworks(t *testing.T) {
 // shaped is a network of one of three shapes, which differ at a distance of a page.
 func shaped(t *testing.T, kind, ns string, i int) client.Object {
 	t.Helper()
-	obj, err := objects.New(kind)
+	obj, err := objects.NewNetwork(kind)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,23 +31,23 @@ func (m *moves) Reassert(net claims.Key) { *m = append(*m, "reassert "+net.UID) 
 func TestNetworkEventsArePassedOn(t *testing.T) {
 	t.Parallel()
 	told := &moves{}
-	n := NewNetworks(nil, logr.Discard(), NetworksOptions{Moves: told})
+	n := NewNetworkCache(nil, logr.Discard(), NetworkCacheOptions{Observer: told})
 	event := func(uid, version, since string) *metav1.PartialObjectMetadata {
-		o := objects.Metadata(v1.KindClusterNetwork)
+		o := objects.PartialMetadata(v1.KindClusterNetwork)
 		o.Name, o.UID, o.ResourceVersion = "n", types.UID(uid), version
 		if since != "" {
 			o.Annotations = map[string]string{v1.RecoveringAnnotation: since}
 		}
 		return o
 	}
-	n.event(v1.KindClusterNetwork, event("a", "1", ""))
-	n.event(v1.KindClusterNetwork, event("a", "2", "noon"))
-	n.event(v1.KindClusterNetwork, event("a", "3", "noon"))
-	n.event(v1.KindClusterNetwork, event("a", "4", "one")) // it began anew while it ran
-	n.event(v1.KindClusterNetwork, event("a", "5", ""))
-	n.event(v1.KindClusterNetwork, event("a", "6", "one"))
-	n.removed(v1.KindClusterNetwork, toolscache.DeletedFinalStateUnknown{Obj: event("a", "6", "one")})
-	n.event(v1.KindClusterNetwork, event("b", "7", "one"))
+	n.handleChange(v1.KindClusterNetwork, event("a", "1", ""))
+	n.handleChange(v1.KindClusterNetwork, event("a", "2", "noon"))
+	n.handleChange(v1.KindClusterNetwork, event("a", "3", "noon"))
+	n.handleChange(v1.KindClusterNetwork, event("a", "4", "one")) // it began anew while it ran
+	n.handleChange(v1.KindClusterNetwork, event("a", "5", ""))
+	n.handleChange(v1.KindClusterNetwork, event("a", "6", "one"))
+	n.handleDelete(v1.KindClusterNetwork, toolscache.DeletedFinalStateUnknown{Obj: event("a", "6", "one")})
+	n.handleChange(v1.KindClusterNetwork, event("b", "7", "one"))
 	want := moves{
 		"look a 1", "look a 2", "reassert a", "look a 3", "look a 4", "reassert a", "look a 5",
 		"look a 6", "reassert a", "gone a", "look b 7", "reassert b",

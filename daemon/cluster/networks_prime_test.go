@@ -39,7 +39,7 @@ func (s *stored) List(ctx context.Context, list client.ObjectList, opts ...clien
 
 // add stores a network of namespace red on a VLAN, with an assignment.
 func (s *stored) add(name string, vlan int, token string) {
-	assignment := network.Assignment{Place: network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: vlan}, Token: token}
+	assignment := network.Assignment{Slot: network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: vlan}, Token: token}
 	s.networks = append(s.networks, v1.TenantNetwork{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: name, UID: "u", Annotations: map[string]string{
 			v1.AssignedAnnotation: assignment.String(),
@@ -73,18 +73,18 @@ func TestPrimeGoesOn(t *testing.T) {
 			}
 			api.add("good", 1000, token)
 			read := map[string]bool{}
-			n := NewNetworks(&Connection{Direct: api}, logr.Discard(), NetworksOptions{
-				Read: func(obj client.Object, _ *network.Network, _ error) { read[obj.GetName()] = true },
+			n := NewNetworkCache(&Connection{Direct: api}, logr.Discard(), NetworkCacheOptions{
+				OnRead: func(obj client.Object, _ *network.Network, _ error) { read[obj.GetName()] = true },
 			})
 			// A former read knows what the good one has.
-			if ok, err := n.reserved.confirm(t.Context(), assigned("good", "vlan/ens4/1000 "+token), metav1.Now().Time); !ok || err != nil {
+			if ok, err := n.reservations.confirm(t.Context(), assigned("good", "vlan/ens4/1000 "+token), metav1.Now().Time); !ok || err != nil {
 				t.Fatalf("confirm: %v, %v", ok, err)
 			}
 			tc.harm(api)
-			if err := n.prime(t.Context()); err != nil {
+			if err := n.loadAll(t.Context()); err != nil {
 				t.Fatalf("%s\nprime: %v", tc.reason, err)
 			}
-			if nets := n.List(); len(nets) != 1 || nets[0].Ref.Name != "good" || nets[0].Assigned() != nil {
+			if nets := n.List(); len(nets) != 1 || nets[0].Ref.Name != "good" || nets[0].CheckAssignment() != nil {
 				t.Errorf("%s\nnetworks: got %v, want the good one", tc.reason, nets)
 			}
 			if n.queue.Len() != lost || len(read) != lost+1 {
@@ -101,8 +101,8 @@ func TestPrimeGoesOn(t *testing.T) {
 func TestPrimeNeedsTheNetworks(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
-	n := NewNetworks(&Connection{Direct: refusing{err: away}}, logr.Discard(), NetworksOptions{})
-	if err := n.prime(t.Context()); !errors.Is(err, away) {
+	n := NewNetworkCache(&Connection{Direct: refusing{err: away}}, logr.Discard(), NetworkCacheOptions{})
+	if err := n.loadAll(t.Context()); !errors.Is(err, away) {
 		t.Errorf("prime: got %v, want %v", err, away)
 	}
 }
@@ -139,10 +139,10 @@ func TestPagesAreFresh(t *testing.T) {
 		`{"items": [{"metadata": {"name": "b"}, "spec": {"NetworkID": "b"}}]}`,
 	}}
 	got := map[string]*v1.ClusterNetwork{}
-	n := NewNetworks(&Connection{Direct: api}, logr.Discard(), NetworksOptions{Read: func(obj client.Object, _ *network.Network, _ error) {
+	n := NewNetworkCache(&Connection{Direct: api}, logr.Discard(), NetworkCacheOptions{OnRead: func(obj client.Object, _ *network.Network, _ error) {
 		got[obj.GetName()], _ = obj.(*v1.ClusterNetwork)
 	}})
-	if err := n.Reread(t.Context()); err != nil {
+	if err := n.ReadAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]*v1.ClusterNetwork{

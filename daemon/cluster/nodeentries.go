@@ -14,36 +14,36 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// Holdings are the networks in whose status one node has an entry, as far as
+// NodeEntries are the networks in whose status one node has an entry, as far as
 // objects were read: what its daemon has to settle when it starts.
-type Holdings struct {
+type NodeEntries struct {
 	node string
 	mu   sync.Mutex
 	keys map[claims.Key]struct{}
 }
 
-// NewHoldings returns the holdings of a node.
-func NewHoldings(node string) *Holdings {
-	return &Holdings{node: node, keys: map[claims.Key]struct{}{}}
+// NewNodeEntries returns the holdings of a node.
+func NewNodeEntries(node string) *NodeEntries {
+	return &NodeEntries{node: node, keys: map[claims.Key]struct{}{}}
 }
 
-// Look takes note of an object that was read; see NetworksOptions. What is held
+// Observe takes note of an object that was read; see NetworksOptions. What is held
 // of a network that has become invalid is to be settled too.
-func (h *Holdings) Look(obj client.Object, _ *network.Network, _ error) {
-	kind, ok := objects.KindOf(obj)
-	if !ok || objects.StatusOf(obj).IPAM == nil {
+func (h *NodeEntries) Observe(obj client.Object, _ *network.Network, _ error) {
+	kind, ok := objects.NetworkKindOf(obj)
+	if !ok || objects.NetworkStatusOf(obj).IPAM == nil {
 		return
 	}
-	if _, ok := objects.StatusOf(obj).IPAM.Held[h.node]; ok {
+	if _, ok := objects.NetworkStatusOf(obj).IPAM.Held[h.node]; ok {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.keys[claims.Key{Ref: objects.RefOf(kind, obj), UID: string(obj.GetUID())}] = struct{}{}
+		h.keys[claims.Key{Ref: objects.NetworkRefOf(kind, obj), UID: string(obj.GetUID())}] = struct{}{}
 	}
 }
 
 // Add takes note of the networks of uses, and of those where the node has had an
 // entry by its journal.
-func (h *Holdings) Add(uses []claims.Use, seqs map[claims.Key]int64) {
+func (h *NodeEntries) Add(uses []claims.Use, seqs map[claims.Key]int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range uses {
@@ -55,18 +55,18 @@ func (h *Holdings) Add(uses []claims.Use, seqs map[claims.Key]int64) {
 }
 
 // Keys returns the holdings, each once.
-func (h *Holdings) Keys() []claims.Key {
+func (h *NodeEntries) Keys() []claims.Key {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.keys))
 }
 
-// Recovering reports whether a network that was read is recovering from an older
+// RecoveringNetwork reports whether a network that was read is recovering from an older
 // state, and which it is.
-func Recovering(obj client.Object) (claims.Key, bool) {
-	kind, ok := objects.KindOf(obj)
-	if !ok || objects.StatusOf(obj).IPAM == nil || objects.StatusOf(obj).IPAM.Recovering == nil {
+func RecoveringNetwork(obj client.Object) (claims.Key, bool) {
+	kind, ok := objects.NetworkKindOf(obj)
+	if !ok || objects.NetworkStatusOf(obj).IPAM == nil || objects.NetworkStatusOf(obj).IPAM.Recovering == nil {
 		return claims.Key{}, false
 	}
-	return keyOf(kind, obj), true
+	return networkKey(kind, obj), true
 }

@@ -45,28 +45,28 @@ func TestUsesTellHowFarEachInterfaceCame(t *testing.T) {
 				Owner: rec.Interfaces[0].EndpointName,
 				V4:    netip.MustParseAddr("10.9.0.5"), Phase: tc.want, Static4: tc.static,
 			}}
-			if diff := cmp.Diff(want, Uses([]*attach.Record{rec}), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+			if diff := cmp.Diff(want, RecordedUses([]*attach.Record{rec}), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}
 }
 
-func TestHoldingsAreTheNodesOwn(t *testing.T) {
+func TestNodeEntriesAreOfOneNode(t *testing.T) {
 	t.Parallel()
-	h := NewHoldings("a")
+	h := NewNodeEntries("a")
 	look := func(name string, held ...string) {
 		status := v1.NetworkStatus{IPAM: &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{}}}
 		for _, node := range held {
 			status.IPAM.Held[node] = v1.HeldAddresses{}
 		}
 		cn := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: status}
-		h.Look(cn, nil, network.ErrInvalid) // what is held of one is held all the same
+		h.Observe(cn, nil, network.ErrInvalid) // what is held of one is held all the same
 	}
 	look("mine", "a", "b")
 	look("others", "b")
 	look("nobodys")
-	h.Look(&v1.ClusterNetwork{}, nil, network.ErrInvalid)
+	h.Observe(&v1.ClusterNetwork{}, nil, network.ErrInvalid)
 
 	journalled := claims.Key{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "journalled"}, UID: "journalled"}
 	lost := claims.Key{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "lost"}, UID: "lost"}
@@ -86,16 +86,16 @@ func TestRecoveringIsReadFromTheStatus(t *testing.T) {
 	cn := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
 	for _, state := range []*v1.IPAMStatus{nil, {}} {
 		cn.Status.IPAM = state
-		if key, ok := Recovering(cn); ok {
+		if key, ok := RecoveringNetwork(cn); ok {
 			t.Errorf("status.ipam %+v is recovering as %v", state, key)
 		}
 	}
-	cn.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.Recovering{}}
+	cn.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.RecoveryStatus{}}
 	want := claims.Key{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "n"}, UID: "u"}
-	if key, ok := Recovering(cn); !ok || key != want {
+	if key, ok := RecoveringNetwork(cn); !ok || key != want {
 		t.Errorf("got %v, %t, want %v", key, ok, want)
 	}
-	if _, ok := Recovering(&v1.DanmEp{}); ok {
+	if _, ok := RecoveringNetwork(&v1.DanmEp{}); ok {
 		t.Error("a DanmEp is recovering")
 	}
 }

@@ -29,14 +29,14 @@ type NodeNetworks struct {
 	synced func() bool
 	// changes counts what was watched; nics are of one count.
 	changes atomic.Uint64
-	nics    atomic.Pointer[nics]
+	nics    atomic.Pointer[nicSnapshot]
 }
 
-// nics are the addresses of all nodes' NICs, and how many nodes there are.
-type nics struct {
-	changes uint64
-	nodes   int
-	all     []netip.Addr
+// nicSnapshot are the addresses of all nodes' NICs, and how many nodes there are.
+type nicSnapshot struct {
+	changes   uint64
+	nodes     int
+	addresses []netip.Addr
 }
 
 // WatchNodeNetworks starts to watch; changed is called after each change of NICs and
@@ -90,29 +90,29 @@ func (n *NodeNetworks) List(ctx context.Context) ([]v1.NodeNetwork, error) {
 }
 
 // NICs returns the addresses of all nodes' NICs: no Pod may get one.
-func (n *NodeNetworks) NICs(ctx context.Context) []netip.Addr { return n.reading(ctx).all }
+func (n *NodeNetworks) NICs(ctx context.Context) []netip.Addr { return n.snapshot(ctx).addresses }
 
-// Nodes returns how many nodes there are, at least 1.
-func (n *NodeNetworks) Nodes(ctx context.Context) int { return max(n.reading(ctx).nodes, 1) }
+// NodeCount returns how many nodes there are, at least 1.
+func (n *NodeNetworks) NodeCount(ctx context.Context) int { return max(n.snapshot(ctx).nodes, 1) }
 
-// reading is what the nodes say now; nothing before Ready.
-func (n *NodeNetworks) reading(ctx context.Context) *nics {
+// snapshot is what the nodes say now; nothing before Ready.
+func (n *NodeNetworks) snapshot(ctx context.Context) *nicSnapshot {
 	changes := n.changes.Load()
 	if known := n.nics.Load(); known != nil && known.changes == changes {
 		return known
 	}
 	nodes, err := n.List(ctx)
 	if err != nil {
-		return &nics{}
+		return &nicSnapshot{}
 	}
-	now := &nics{changes: changes, nodes: len(nodes), all: objects.NICs(nodes)}
+	now := &nicSnapshot{changes: changes, nodes: len(nodes), addresses: objects.NodeNICAddresses(nodes)}
 	n.nics.Store(now)
 	return now
 }
 
-// Write writes this node's NodeNetwork, and makes it when it is missing. It
+// WriteStatus writes this node's NodeNetwork, and makes it when it is missing. It
 // goes with its Node: garbage collection takes it away.
-func (n *NodeNetworks) Write(ctx context.Context, status v1.NodeNetworkStatus) error {
+func (n *NodeNetworks) WriteStatus(ctx context.Context, status v1.NodeNetworkStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	obj := &v1.NodeNetwork{}
@@ -141,7 +141,7 @@ func (n *NodeNetworks) create(ctx context.Context) (*v1.NodeNetwork, error) {
 	if err != nil {
 		return nil, err
 	}
-	node := nodeMeta()
+	node := nodeTypeMeta()
 	obj := &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{
 		Name: n.conn.Node,
 		OwnerReferences: []metav1.OwnerReference{

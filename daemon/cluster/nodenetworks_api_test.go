@@ -52,7 +52,7 @@ func TestNodeNetworkIsWrittenAndSeenByOthers(t *testing.T) {
 			NICs:  []v1.NIC{{Name: "ens4", MAC: "02:00:00:00:00:01", Addresses: []string{address, "2001:db8::7/64"}}},
 			Links: []v1.HostLink{{Name: "a.5", Identity: "vlan/ens4/5", State: "Up"}},
 		}
-		if err := own.Write(ctx, status); err != nil {
+		if err := own.WriteStatus(ctx, status); err != nil {
 			t.Fatal(err)
 		}
 		got := &v1.NodeNetwork{}
@@ -67,7 +67,7 @@ func TestNodeNetworkIsWrittenAndSeenByOthers(t *testing.T) {
 		}
 		want := netip.MustParsePrefix(address).Addr()
 		wait(t, "the other node to see it", func(ctx context.Context) error {
-			if nics := other.NICs(ctx); !slices.Contains(nics, want) || other.Nodes(ctx) < 1 {
+			if nics := other.NICs(ctx); !slices.Contains(nics, want) || other.NodeCount(ctx) < 1 {
 				return fmt.Errorf("addresses %v", nics)
 			}
 			return nil

@@ -18,20 +18,20 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 )
 
-// Host is the node that DanmEps are of.
-type Host struct {
+// NodeIdentity is the node that DanmEps are of.
+type NodeIdentity struct {
 	// Name and UID of the Node object.
 	Name, UID string
 }
 
-// nodeTrust is how long a reading of the Node counts. The controller frees the
+// nodeFreshFor is how long a reading of the Node counts. The controller frees the
 // unused addresses of a deleted Node 15 minutes after it went: the 5 between are
 // for a claim under way, and for clocks that run apart.
-const nodeTrust = 10 * time.Minute
+const nodeFreshFor = 10 * time.Minute
 
-// nodeEvery is the time between two readings, give or take a quarter. So addresses
+// nodeReadInterval is the time between two readings, give or take a quarter. So addresses
 // are handed out for at least 8 minutes after the API server went away.
-const nodeEvery = 90 * time.Second
+const nodeReadInterval = 90 * time.Second
 
 // ErrNodeReplaced says that this node's Node was deleted and made again. All that
 // a daemon has written, and what it remembers of that, is the former Node's: the
@@ -47,28 +47,28 @@ type NodeState struct {
 	conn   *Connection
 	clocks clocks
 	// synced says that from here on the watch tells of each change.
-	synced func() bool
-	host   atomic.Pointer[Host]
-	// seen is when the last reading that found the Node was begun; nil when it is
+	synced   func() bool
+	identity atomic.Pointer[NodeIdentity]
+	// lastSeen is when the last reading that found the Node was begun; nil when it is
 	// gone, or none has.
-	seen atomic.Pointer[moment]
+	lastSeen atomic.Pointer[clockReading]
 	// gone says that the last reading found no Node.
 	gone atomic.Bool
-	// wake asks for a reading.
-	wake chan struct{}
+	// readRequests asks for a reading.
+	readRequests chan struct{}
 }
 
 // WatchNode starts to watch this node's Node; Run reads it.
 func WatchNode(ctx context.Context, conn *Connection) (*NodeState, error) {
-	i, err := conn.Cache.GetInformer(ctx, metadata(nodeMeta()), cache.BlockUntilSynced(false))
+	i, err := conn.Cache.GetInformer(ctx, partialMetadata(nodeTypeMeta()), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch Node %s: %w", conn.Node, err)
 	}
-	n := &NodeState{conn: conn, clocks: systemClocks(), synced: i.HasSynced, wake: make(chan struct{}, 1)}
+	n := &NodeState{conn: conn, clocks: systemClocks(), synced: i.HasSynced, readRequests: make(chan struct{}, 1)}
 	_, err = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    n.watched,
-		UpdateFunc: func(_, obj any) { n.watched(obj) },
-		DeleteFunc: func(any) { n.doubt() },
+		AddFunc:    n.handleChange,
+		UpdateFunc: func(_, obj any) { n.handleChange(obj) },
+		DeleteFunc: func(any) { n.invalidate() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch Node %s: %w", conn.Node, err)
@@ -76,22 +76,22 @@ func WatchNode(ctx context.Context, conn *Connection) (*NodeState, error) {
 	return n, nil
 }
 
-// Host is the Node for DanmEps; false until it was read.
-func (n *NodeState) Host() (Host, bool) {
-	if h := n.host.Load(); h != nil {
+// Identity is the Node for DanmEps; false until it was read.
+func (n *NodeState) Identity() (NodeIdentity, bool) {
+	if h := n.identity.Load(); h != nil {
 		return *h, true
 	}
-	return Host{}, false
+	return NodeIdentity{}, false
 }
 
 // Gone reports whether the last reading found no Node.
 func (n *NodeState) Gone() bool { return n.gone.Load() }
 
-// Usable reports whether addresses that the node keeps ready may be handed out: the
+// WarmPoolUsable reports whether addresses that the node keeps ready may be handed out: the
 // Node was there less than 10 minutes ago. It takes no lock and some 50 ns.
-func (n *NodeState) Usable() bool {
-	seen := n.seen.Load()
-	return seen != nil && n.clocks.age(seen) < nodeTrust
+func (n *NodeState) WarmPoolUsable() bool {
+	seen := n.lastSeen.Load()
+	return seen != nil && n.clocks.age(seen) < nodeFreshFor
 }
 
 // Run reads the Node until ctx ends, which is no error, or until it finds another
@@ -99,13 +99,13 @@ func (n *NodeState) Usable() bool {
 func (n *NodeState) Run(ctx context.Context) error {
 	go func() { // for what happened between the first reading and the watch
 		if toolscache.WaitForCacheSync(ctx.Done(), n.synced) {
-			n.ask()
+			n.requestRead()
 		}
 	}()
 	for {
 		var replaced error
-		_ = Persist(ctx, func(ctx context.Context) error {
-			err := n.confirm(ctx)
+		_ = RetryUntilSuccess(ctx, func(ctx context.Context) error {
+			err := n.readNode(ctx)
 			if errors.Is(err, ErrNodeReplaced) {
 				replaced, err = err, nil
 			}
@@ -117,25 +117,25 @@ func (n *NodeState) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-n.wake:
-		case <-time.After(nodeEvery*3/4 + rand.N(nodeEvery/2)):
+		case <-n.readRequests:
+		case <-time.After(nodeReadInterval*3/4 + rand.N(nodeReadInterval/2)):
 		}
 	}
 }
 
-// confirm reads the Node once.
-func (n *NodeState) confirm(ctx context.Context) error {
+// readNode reads the Node once.
+func (n *NodeState) readNode(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	begun, err := n.clocks.now() // whatever is answered was so after this
+	begun, err := n.clocks.read() // whatever is answered was so after this
 	if err != nil {
 		return fmt.Errorf("read clock: %w", err)
 	}
 	uid, err := n.conn.NodeUID(ctx)
-	known, ok := n.Host()
+	known, ok := n.Identity()
 	switch {
 	case errors.Is(err, attach.ErrNotFound) && ok:
-		n.seen.Store(nil)
+		n.lastSeen.Store(nil)
 		if !n.gone.Swap(true) {
 			logr.FromContextOrDiscard(ctx).Info("The Node is gone: no address is handed out that was kept ready", "node", n.conn.Node)
 		}
@@ -143,35 +143,35 @@ func (n *NodeState) confirm(ctx context.Context) error {
 	case err != nil:
 		return err
 	case ok && uid != known.UID:
-		n.seen.Store(nil)
+		n.lastSeen.Store(nil)
 		return fmt.Errorf("%w: Node %s had UID %s and has %s: the daemon ends, to be started for the new one",
 			ErrNodeReplaced, n.conn.Node, known.UID, uid)
 	}
-	n.seen.Store(&begun)
+	n.lastSeen.Store(&begun)
 	n.gone.Store(false)
-	n.host.Store(&Host{Name: n.conn.Node, UID: uid})
+	n.identity.Store(&NodeIdentity{Name: n.conn.Node, UID: uid})
 	return nil
 }
 
-// watched takes note of the Node as a cache has it, which may be stale: what that
+// handleChange takes note of the Node as a cache has it, which may be stale: what that
 // means is for a reading to say.
-func (n *NodeState) watched(obj any) {
+func (n *NodeState) handleChange(obj any) {
 	o, ok := obj.(client.Object)
-	if h, known := n.Host(); ok && known && (string(o.GetUID()) != h.UID || n.seen.Load() == nil) {
-		n.doubt()
+	if h, known := n.Identity(); ok && known && (string(o.GetUID()) != h.UID || n.lastSeen.Load() == nil) {
+		n.invalidate()
 	}
 }
 
-// doubt makes nothing usable until the next reading, and asks for that.
-func (n *NodeState) doubt() {
-	n.seen.Store(nil)
-	n.ask()
+// invalidate makes nothing usable until the next reading, and asks for that.
+func (n *NodeState) invalidate() {
+	n.lastSeen.Store(nil)
+	n.requestRead()
 }
 
-// ask asks for a reading now.
-func (n *NodeState) ask() {
+// requestRead asks for a reading now.
+func (n *NodeState) requestRead() {
 	select {
-	case n.wake <- struct{}{}:
+	case n.readRequests <- struct{}{}:
 	default:
 	}
 }

@@ -28,7 +28,7 @@ func makeNode(t *testing.T, env *apitest.Env, name string) *corev1.Node {
 
 // A Node that is gone takes the kept addresses away at once; another of its name
 // ends the daemon.
-func TestNodeIsFollowedToItsEnd(t *testing.T) {
+func TestNodeStateFollowsDeletion(t *testing.T) {
 	t.Parallel()
 	env, ctx := apitest.Start(t), logged(t)
 	name := apitest.Name("node")
@@ -46,18 +46,18 @@ func TestNodeIsFollowedToItsEnd(t *testing.T) {
 	expect := func(what string, usable bool) {
 		t.Helper()
 		wait(t, what, func(context.Context) error {
-			if n.Usable() != usable {
+			if n.WarmPoolUsable() != usable {
 				return errors.New("not so")
 			}
 			return nil
 		})
 	}
-	if _, ok := n.Host(); ok || n.Usable() {
+	if _, ok := n.Identity(); ok || n.WarmPoolUsable() {
 		t.Error("the Node is known before it is there")
 	}
 	first := makeNode(t, env, name)
 	expect("the Node to be read", true)
-	if h, ok := n.Host(); !ok || h != (Host{Name: name, UID: string(first.UID)}) {
+	if h, ok := n.Identity(); !ok || h != (NodeIdentity{Name: name, UID: string(first.UID)}) {
 		t.Errorf("the Node is %+v, want UID %s", h, first.UID)
 	}
 	// Any change of the Node, such as kubelet's every minute, is no news.
@@ -75,7 +75,7 @@ func TestNodeIsFollowedToItsEnd(t *testing.T) {
 		}
 		return nil
 	})
-	if h, ok := n.Host(); !ok || h.UID != string(first.UID) {
+	if h, ok := n.Identity(); !ok || h.UID != string(first.UID) {
 		t.Errorf("the Node is %+v, want still UID %s: DanmEps of what runs are its", h, first.UID)
 	}
 	second := makeNode(t, env, name)
@@ -83,7 +83,7 @@ func TestNodeIsFollowedToItsEnd(t *testing.T) {
 	if !errors.Is(err, ErrNodeReplaced) || !strings.Contains(err.Error(), string(first.UID)) || !strings.Contains(err.Error(), string(second.UID)) {
 		t.Errorf("Run ended with %v, want ErrNodeReplaced with both UIDs", err)
 	}
-	if n.Usable() {
+	if n.WarmPoolUsable() {
 		t.Error("the former Node's addresses are usable")
 	}
 }

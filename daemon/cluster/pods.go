@@ -32,19 +32,19 @@ type Pods struct {
 func (p *Pods) Get(ctx context.Context, namespace, name, uid string) (*corev1.Pod, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	if uid != "" && p.Synced() {
-		pod := metadata(podMeta())
+		pod := partialMetadata(podTypeMeta())
 		if err := p.Cached.Get(ctx, key, pod); err == nil && hasUID(pod, uid) {
 			return asPod(pod), nil
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	pod := metadata(podMeta())
+	pod := partialMetadata(podTypeMeta())
 	switch err := p.Fresh.Get(ctx, key, pod); {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("get Pod %s: %w", key, attach.ErrNotFound)
 	case err != nil:
-		return nil, fmt.Errorf("get Pod %s: %w", key, portError(err))
+		return nil, fmt.Errorf("get Pod %s: %w", key, attachError(err))
 	case uid != "" && !hasUID(pod, uid):
 		return nil, fmt.Errorf("get Pod %s with UID %s: %w: the Pod of that name has UID %s", key, uid, attach.ErrNotFound, pod.UID)
 	}

@@ -116,8 +116,8 @@ func TestConflictIsAnEventOnNetworkAndPod(t *testing.T) {
 	conflict := fmt.Errorf("%w: network ClusterNetwork/lan", attach.ErrConflict)
 	lan := &network.Network{Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: ns + "-lan"}, UID: "lan-uid"}
 	own := &network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: ns, Name: "own"}, UID: "own-uid"}
-	l.Conflict(pod, lan, conflict)
-	l.Conflict(nil, own, conflict)
+	l.ReportConflict(pod, lan, conflict)
+	l.ReportConflict(nil, own, conflict)
 	want := []string{"ClusterNetwork " + ns + "-lan AddressInUse", "Pod a AddressInUse", "TenantNetwork own AddressInUse"}
 	wait(t, "the Events", func(ctx context.Context) error {
 		var got []string
@@ -146,9 +146,9 @@ func TestRefusalIsOneEventPerReason(t *testing.T) {
 	l, ns := lookup(t, env), env.Namespace(t)
 	pod := newPod(t, env, ns, "a", nil)
 	for range 5 {
-		l.Refuse(pod, fmt.Errorf("claim: %w", claims.ErrExhausted))
+		l.ReportFailure(pod, fmt.Errorf("claim: %w", claims.ErrExhausted))
 	}
-	l.Refuse(pod, errors.New("something else"))
+	l.ReportFailure(pod, errors.New("something else"))
 	wait(t, "the Events", func(ctx context.Context) error {
 		events := &corev1.EventList{}
 		if err := env.Client.List(ctx, events, client.InNamespace(ns)); err != nil {

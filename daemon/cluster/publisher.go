@@ -26,17 +26,17 @@ import (
 // background. What to do is read from the record each time: a record that is
 // released while its DanmEps are being made is worked again, by one worker.
 type Publisher struct {
-	host      func() (Host, bool)
-	records   Records
-	coverage  Coverage
-	recovery  Recovery
-	endpoints endpoints
-	queue     workqueue.TypedRateLimitingInterface[recordKey]
+	node     func() (NodeIdentity, bool)
+	records  Records
+	coverage Coverage
+	recovery MissingObserver
+	danmEps  danmEpClient
+	queue    workqueue.TypedRateLimitingInterface[recordKey]
 	// unfinished has how often each record was queued that is not worked to its end yet.
 	mu         sync.Mutex
 	unfinished map[recordKey]int
-	// suspects are the keys of records whose DanmEps may be gone.
-	suspects sync.Map
+	// recheckDue are the keys of records whose DanmEps may be gone.
+	recheckDue sync.Map
 }
 
 // PublisherConfig is what a Publisher works with; all of it is required.
@@ -46,9 +46,9 @@ type PublisherConfig struct {
 	// Records, Coverage and Recovery are the ports.
 	Records  Records
 	Coverage Coverage
-	Recovery Recovery
-	// Host answers false while the Node's UID is not known yet.
-	Host func() (Host, bool)
+	Recovery MissingObserver
+	// Node answers false while the Node's UID is not known yet.
+	Node func() (NodeIdentity, bool)
 }
 
 // Records is the journal as the publisher needs it.
@@ -81,8 +81,8 @@ type Coverage interface {
 	Forget(net claims.Key, owner string, v4, v6 netip.Addr)
 }
 
-// Recovery is told what the API server has lost.
-type Recovery interface {
+// MissingObserver is told what the API server has lost.
+type MissingObserver interface {
 	// Missing says that a DanmEp that covered the addresses is gone though this node
 	// did not remove it: they are to be covered by the entry again.
 	Missing(net claims.Key, owner string, v4, v6 netip.Addr)
@@ -99,28 +99,28 @@ func (k recordKey) String() string { return k.containerID + "/" + k.ifName }
 // NewPublisher returns a publisher that starts to work with Run.
 func NewPublisher(c PublisherConfig) *Publisher {
 	return &Publisher{
-		host: c.Host, records: c.Records, coverage: c.Coverage, recovery: c.Recovery,
-		endpoints:  endpoints{c: c.Client, host: c.Host},
+		node: c.Node, records: c.Records, coverage: c.Coverage, recovery: c.Recovery,
+		danmEps:    danmEpClient{client: c.Client, node: c.Node},
 		queue:      newQueue[recordKey](),
 		unfinished: map[recordKey]int{},
 	}
 }
 
 // Publish implements attach.Publisher.
-func (p *Publisher) Publish(rec *attach.Record) { p.add(rec) }
+func (p *Publisher) Publish(rec *attach.Record) { p.enqueue(rec) }
 
 // Release implements attach.Publisher.
-func (p *Publisher) Release(rec *attach.Record) { p.add(rec) }
+func (p *Publisher) Release(rec *attach.Record) { p.enqueue(rec) }
 
 // Recheck makes the publisher read whether the DanmEps of a record are there, and
 // create those again that are not. It returns at once.
 func (p *Publisher) Recheck(rec *attach.Record) {
-	p.suspects.Store(recordKey{rec.ContainerID, rec.IfName}, nil)
-	p.add(rec)
+	p.recheckDue.Store(recordKey{rec.ContainerID, rec.IfName}, nil)
+	p.enqueue(rec)
 }
 
-// add queues the record; a back-off of what it was before does not hold it up.
-func (p *Publisher) add(rec *attach.Record) {
+// enqueue queues the record; a back-off of what it was before does not hold it up.
+func (p *Publisher) enqueue(rec *attach.Record) {
 	key := recordKey{rec.ContainerID, rec.IfName}
 	p.mu.Lock()
 	p.unfinished[key]++
@@ -142,7 +142,7 @@ const publishWorkers = 16
 
 // Run works until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error {
-	work(ctx, p.queue, publishWorkers, p.sync)
+	runWorkers(ctx, p.queue, publishWorkers, p.sync)
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (p *Publisher) sync(ctx context.Context, key recordKey) error {
 	p.mu.Lock()
 	queued := p.unfinished[key]
 	p.mu.Unlock()
-	if err := p.advance(ctx, key); err != nil {
+	if err := p.syncRecord(ctx, key); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -166,15 +166,15 @@ func (p *Publisher) sync(ctx context.Context, key recordKey) error {
 // network does not keep the workers from the others.
 const publishTimeout = 30 * time.Second
 
-// advance makes one attempt at a record.
-func (p *Publisher) advance(ctx context.Context, key recordKey) error {
+// syncRecord makes one attempt at a record.
+func (p *Publisher) syncRecord(ctx context.Context, key recordKey) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	host, ok := p.host()
+	host, ok := p.node()
 	if !ok {
 		return fmt.Errorf("work sandbox %s: %w: the Node's UID is not known yet", key.containerID, attach.ErrTryAgain)
 	}
-	rec, err := p.record(ctx, key)
+	rec, err := p.readRecord(ctx, key)
 	switch {
 	case errors.Is(err, attach.ErrNotFound):
 		return nil
@@ -192,25 +192,25 @@ func (p *Publisher) advance(ctx context.Context, key recordKey) error {
 	return nil
 }
 
-// record reads a record, as it is after a check of its DanmEps if that is due.
-func (p *Publisher) record(ctx context.Context, key recordKey) (*attach.Record, error) {
-	_, suspect := p.suspects.LoadAndDelete(key)
+// readRecord reads a record, as it is after a check of its DanmEps if that is due.
+func (p *Publisher) readRecord(ctx context.Context, key recordKey) (*attach.Record, error) {
+	_, suspect := p.recheckDue.LoadAndDelete(key)
 	rec, err := p.records.Get(key.containerID, key.ifName)
 	if err != nil || !suspect {
 		return rec, err
 	}
-	if rec, err = p.recheck(ctx, rec); err != nil {
-		p.suspects.Store(key, nil)
+	if rec, err = p.markMissing(ctx, rec); err != nil {
+		p.recheckDue.Store(key, nil)
 	}
 	return rec, err
 }
 
-// recheck finds out which DanmEps of a record are gone, takes note in the journal,
+// markMissing finds out which DanmEps of a record are gone, takes note in the journal,
 // and tells the allocator that it has to cover their addresses again. It returns
 // the record as it is then. It is for the record's one worker: a release waits for
 // it, and takes back what it covered.
-func (p *Publisher) recheck(ctx context.Context, rec *attach.Record) (*attach.Record, error) {
-	gone, err := p.gone(ctx, rec)
+func (p *Publisher) markMissing(ctx context.Context, rec *attach.Record) (*attach.Record, error) {
+	gone, err := p.missingDanmEps(ctx, rec)
 	if err != nil || len(gone) == 0 {
 		return rec, err
 	}
@@ -219,7 +219,7 @@ func (p *Publisher) recheck(ctx context.Context, rec *attach.Record) (*attach.Re
 		noted = nil
 		for i := range r.Interfaces {
 			ifc := &r.Interfaces[i]
-			if answersFor(r, ifc) && gone[ifc.EndpointName] == ifc.EndpointUID {
+			if recordHasDanmEp(r, ifc) && gone[ifc.EndpointName] == ifc.EndpointUID {
 				ifc.EndpointUID = ""
 				noted = append(noted, *ifc)
 			}
@@ -239,17 +239,17 @@ func (p *Publisher) recheck(ctx context.Context, rec *attach.Record) (*attach.Re
 	return rec, nil
 }
 
-// gone reads the DanmEps that the record answers for, and returns the UIDs of
+// missingDanmEps reads the DanmEps that the record answers for, and returns the UIDs of
 // those that do not exist by name.
-func (p *Publisher) gone(ctx context.Context, rec *attach.Record) (map[string]string, error) {
+func (p *Publisher) missingDanmEps(ctx context.Context, rec *attach.Record) (map[string]string, error) {
 	gone := map[string]string{}
 	for i := range rec.Interfaces {
 		ifc := &rec.Interfaces[i]
-		if !answersFor(rec, ifc) {
+		if !recordHasDanmEp(rec, ifc) {
 			continue
 		}
 		key := client.ObjectKey{Namespace: rec.PodNamespace, Name: ifc.EndpointName}
-		ep, err := p.endpoints.find(ctx, key, ifc.EndpointName, types.UID(ifc.EndpointUID))
+		ep, err := p.danmEps.find(ctx, key, ifc.EndpointName, types.UID(ifc.EndpointUID))
 		if err != nil {
 			return nil, err
 		}
@@ -262,7 +262,7 @@ func (p *Publisher) gone(ctx context.Context, rec *attach.Record) (map[string]st
 
 // publish creates the DanmEps that the record misses, journals their UIDs, and
 // only then lets their addresses leave the node's entry.
-func (p *Publisher) publish(ctx context.Context, rec *attach.Record, host Host) error {
+func (p *Publisher) publish(ctx context.Context, rec *attach.Record, host NodeIdentity) error {
 	created, err := p.createMissing(ctx, rec, host)
 	if len(created) > 0 {
 		journalled := p.records.Update(rec.ContainerID, rec.IfName, func(r *attach.Record) error {
@@ -288,7 +288,7 @@ func (p *Publisher) publish(ctx context.Context, rec *attach.Record, host Host) 
 
 // createMissing creates DanmEps side by side and returns the UIDs of the new
 // ones by name, also when others failed.
-func (p *Publisher) createMissing(ctx context.Context, rec *attach.Record, host Host) (map[string]string, error) {
+func (p *Publisher) createMissing(ctx context.Context, rec *attach.Record, host NodeIdentity) (map[string]string, error) {
 	uids := make([]string, len(rec.Interfaces))
 	var group errgroup.Group
 	for i := range rec.Interfaces {
@@ -297,7 +297,7 @@ func (p *Publisher) createMissing(ctx context.Context, rec *attach.Record, host 
 			continue
 		}
 		group.Go(func() error {
-			uid, err := p.endpoints.create(ctx, endpoint(rec, ifc, host))
+			uid, err := p.danmEps.create(ctx, newDanmEp(rec, ifc, host))
 			if namespaceGone(err) {
 				// Nothing can be created there any more. The address stays in
 				// the node's entry until DEL.
@@ -355,7 +355,7 @@ func (p *Publisher) release(ctx context.Context, rec *attach.Record) error {
 func (p *Publisher) releaseInterface(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	net := claims.KeyOf(&ifc.Network)
 	key := client.ObjectKey{Namespace: rec.PodNamespace, Name: ifc.EndpointName}
-	ep, err := p.endpoints.find(ctx, key, ifc.EndpointName, types.UID(ifc.EndpointUID))
+	ep, err := p.danmEps.find(ctx, key, ifc.EndpointName, types.UID(ifc.EndpointUID))
 	if err != nil {
 		return err
 	}
@@ -363,7 +363,7 @@ func (p *Publisher) releaseInterface(ctx context.Context, rec *attach.Record, if
 		if err := p.coverage.Return(ctx, net, ifc.EndpointName, ifc.V4.Addr(), ifc.V6.Addr()); err != nil {
 			return fmt.Errorf("return addresses of %s to the node: %w", key, err)
 		}
-		if err := p.endpoints.remove(ctx, ep); err != nil {
+		if err := p.danmEps.remove(ctx, ep); err != nil {
 			return err
 		}
 	}

@@ -93,7 +93,7 @@ func newBench(t *testing.T, env *apitest.Env, faults interceptor.Funcs) *bench {
 	b.coverage.exists = func() bool { return b.endpoint(ctx) != nil }
 	b.Publisher = NewPublisher(PublisherConfig{
 		Client: interceptor.NewClient(direct, faults), Records: j, Coverage: b.coverage, Recovery: b.coverage,
-		Host: func() (Host, bool) { return Host{Name: node, UID: "node-uid"}, true },
+		Node: func() (NodeIdentity, bool) { return NodeIdentity{Name: node, UID: "node-uid"}, true },
 	})
 	if err := j.Put(b.rec); err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestMovedEndpointIsReleased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if gone, err := b.gone(t.Context(), rec); len(gone) > 0 || err != nil {
+	if gone, err := b.missingDanmEps(t.Context(), rec); len(gone) > 0 || err != nil {
 		t.Errorf("missing %v, %v; want none: that would begin a recovery", gone, err)
 	}
 	b.coverage.exists = func() bool {
@@ -285,8 +285,8 @@ func TestRemovalEndsTheMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	ep = b.endpoint(t.Context())
-	ep.DeletionTimestamp.Time = ep.DeletionTimestamp.Add(-2 * movedAfter) // it was asked for long ago
-	if err := b.endpoints.remove(t.Context(), ep); err != nil {
+	ep.DeletionTimestamp.Time = ep.DeletionTimestamp.Add(-2 * minMoveDelay) // it was asked for long ago
+	if err := b.danmEps.remove(t.Context(), ep); err != nil {
 		t.Fatal(err)
 	}
 	if b.endpoint(t.Context()) != nil {
@@ -370,7 +370,7 @@ func TestReleaseWithoutEndpoint(t *testing.T) {
 			reason: "another endpoint's DanmEp is not touched, and does not prove that the address is ours",
 			before: func(t *testing.T, b *bench) {
 				t.Helper()
-				ep := endpoint(b.rec, &b.rec.Interfaces[0], Host{Name: "other"})
+				ep := newDanmEp(b.rec, &b.rec.Interfaces[0], NodeIdentity{Name: "other"})
 				ep.Spec.EndpointID = "other"
 				if err := b.env.Client.Create(t.Context(), ep); err != nil {
 					t.Fatal(err)
@@ -415,7 +415,7 @@ func TestEndpointThatCannotBeMade(t *testing.T) {
 					t.Fatal(err)
 				}
 				wait(t, "the quota to be in force", func(ctx context.Context) error {
-					ep := endpoint(b.rec, &b.rec.Interfaces[0], Host{Name: node})
+					ep := newDanmEp(b.rec, &b.rec.Interfaces[0], NodeIdentity{Name: node})
 					if err := b.env.Client.Create(ctx, ep, client.DryRunAll); !apierrors.IsForbidden(err) {
 						return fmt.Errorf("got error %w, want forbidden", err)
 					}
@@ -461,7 +461,7 @@ func TestPublisherOutlivesTheAPIServer(t *testing.T) {
 	t.Parallel()
 	env := apitest.New(t)
 	b := newBench(t, env, interceptor.Funcs{})
-	if err := env.Plane.Kill(t.Context(), controlplane.APIServer); err != nil {
+	if err := env.ControlPlane.Kill(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	b.Publish(b.rec)
@@ -471,7 +471,7 @@ func TestPublisherOutlivesTheAPIServer(t *testing.T) {
 		}
 		return nil
 	})
-	if err := env.Plane.StartPart(t.Context(), controlplane.APIServer); err != nil {
+	if err := env.ControlPlane.StartPart(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	b.published(t)

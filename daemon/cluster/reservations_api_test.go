@@ -24,10 +24,10 @@ func TestForgedAssignmentIsNotBelieved(t *testing.T) {
 	env := apitest.Start(t)
 	n, _ := watchNetworks(t, env)
 	ns, name := env.Namespace(t), apitest.Name("tc")
-	place := network.Place{Kind: network.PlaceVLAN, Device: "ens4", ID: 1003}
+	place := network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 1003}
 	forged := &v1.TenantNetwork{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "net", Annotations: map[string]string{
-			v1.AssignedAnnotation: network.Assignment{Place: place, Token: token}.String(),
+			v1.AssignedAnnotation: network.Assignment{Slot: place, Token: token}.String(),
 		}},
 		Spec: v1.NetworkSpec{NetworkID: "net", Options: v1.NetworkOptions{Device: "ens4", VLAN: 1003}},
 	}
@@ -40,7 +40,7 @@ func TestForgedAssignmentIsNotBelieved(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return net.Assigned()
+		return net.CheckAssignment()
 	}
 	wait(t, "the network to be known", func(context.Context) error {
 		if _, ok := n.models.get(ref); !ok {

@@ -74,7 +74,7 @@ func TestAssignmentsAreConfirmed(t *testing.T) {
 		"Copied":    {"a second network on the first one's token", assigned("net2", "vlan/ens4/1000 "+token), false},
 		"NotPrefix": {"only a name that begins so was generated", assigned("net", "vxlan/ens5/7 "+other), false},
 	}
-	r := &reservations{conn: &Connection{Direct: api}}
+	r := &reservationCache{conn: &Connection{Direct: api}}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,7 +95,7 @@ func TestAssignmentsAreConfirmed(t *testing.T) {
 func TestReservationsAreReadWhenNeeded(t *testing.T) {
 	t.Parallel()
 	api := &configs{pages: map[string]map[string]string{"a": {"vlan/ens4/15": "1000 red/net " + token}}}
-	r := &reservations{conn: &Connection{Direct: api}}
+	r := &reservationCache{conn: &Connection{Direct: api}}
 	for range 1000 {
 		if ok, err := r.confirm(t.Context(), assigned("net", "vlan/ens4/1000 "+token), time.Now()); !ok || err != nil {
 			t.Fatalf("confirm: %v, %v", ok, err)
@@ -119,7 +119,7 @@ func TestReservationsAreAway(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
 	api := &configs{away: away, pages: map[string]map[string]string{}}
-	r := &reservations{conn: &Connection{Direct: api}}
+	r := &reservationCache{conn: &Connection{Direct: api}}
 	net := assigned("net", "vlan/ens4/1000 "+token)
 	if ok, err := r.confirm(t.Context(), net, time.Now()); ok || !errors.Is(err, away) {
 		t.Errorf("got %v, %v", ok, err)
@@ -141,7 +141,7 @@ func TestReservationsAreAway(t *testing.T) {
 func TestReservationsServeWhoWasReadBefore(t *testing.T) {
 	t.Parallel()
 	api := &configs{pages: map[string]map[string]string{"damaged": {"vlan/ens4/15": "what is this"}}}
-	r := &reservations{conn: &Connection{Direct: api}}
+	r := &reservationCache{conn: &Connection{Direct: api}}
 	read := time.Now()
 	for range 100 {
 		ok, err := r.confirm(t.Context(), assigned("net", "vlan/ens4/1000 "+token), read)

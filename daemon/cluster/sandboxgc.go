@@ -12,46 +12,46 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 )
 
-// abandonedEvery is the time between two looks for abandoned sandboxes. One is
+// sandboxGCInterval is the time between two looks for abandoned sandboxes. One is
 // ended at the second look that finds it so.
-const abandonedEvery = 45 * time.Second
+const sandboxGCInterval = 45 * time.Second
 
-// Abandoned ends sandboxes that are gone and whose DEL never came: a runtime
+// SandboxGC ends sandboxes that are gone and whose DEL never came: a runtime
 // that was stopped, or whose CNI configuration was exchanged while the Pod ran,
 // sends it to nobody or to another plugin.
-type Abandoned struct {
+type SandboxGC struct {
 	// Records returns the journal, as far as it can be read.
 	Records func() ([]*attach.Record, error)
-	// Alive reports whether a network namespace is there.
-	Alive func(netns string) (bool, error)
+	// NetnsExists reports whether a network namespace is there.
+	NetnsExists func(netns string) (bool, error)
 	// Pods finds out whether the Pod is gone, too.
 	Pods *Pods
-	// End does what DEL would have done.
-	End func(ctx context.Context, rec *attach.Record) error
+	// DeleteSandbox does what DEL would have done.
+	DeleteSandbox func(ctx context.Context, rec *attach.Record) error
 
 	// suspects were without a namespace at the last look.
 	suspects map[recordKey]bool
 }
 
 // Run looks now and then until ctx ends.
-func (a *Abandoned) Run(ctx context.Context) error {
-	tick := time.NewTicker(abandonedEvery)
+func (a *SandboxGC) Run(ctx context.Context) error {
+	tick := time.NewTicker(sandboxGCInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err := a.Look(ctx); err != nil && ctx.Err() == nil {
+			if err := a.Sweep(ctx); err != nil && ctx.Err() == nil {
 				logr.FromContextOrDiscard(ctx).Error(err, "Cannot end sandboxes that are gone")
 			}
 		}
 	}
 }
 
-// Look ends the sandboxes that were without a namespace at the last look, too,
+// Sweep ends the sandboxes that were without a namespace at the last look, too,
 // and whose Pod is gone.
-func (a *Abandoned) Look(ctx context.Context) error {
+func (a *SandboxGC) Sweep(ctx context.Context) error {
 	records, err := a.Records()
 	errs := []error{err}
 	suspects := map[recordKey]bool{}
@@ -60,26 +60,26 @@ func (a *Abandoned) Look(ctx context.Context) error {
 		if rec.State == attach.Released || rec.Netns == "" {
 			continue
 		}
-		if alive, err := a.Alive(rec.Netns); alive || err != nil {
+		if alive, err := a.NetnsExists(rec.Netns); alive || err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		if suspects[key] = true; a.suspects[key] {
-			errs = append(errs, a.end(ctx, rec))
+			errs = append(errs, a.collect(ctx, rec))
 		}
 	}
 	a.suspects = suspects
 	return errors.Join(errs...)
 }
 
-// end ends one sandbox, unless its Pod is there: then its runtime still knows of
+// collect ends one sandbox, unless its Pod is there: then its runtime still knows of
 // the sandbox.
-func (a *Abandoned) end(ctx context.Context, rec *attach.Record) error {
+func (a *SandboxGC) collect(ctx context.Context, rec *attach.Record) error {
 	_, err := a.Pods.Get(ctx, rec.PodNamespace, rec.PodName, rec.PodUID)
 	if !errors.Is(err, attach.ErrNotFound) {
 		return err
 	}
 	logr.FromContextOrDiscard(ctx).Info("Ending a sandbox that is gone and got no DEL",
 		"pod", rec.PodNamespace+"/"+rec.PodName, "sandbox", rec.ContainerID)
-	return a.End(ctx, rec)
+	return a.DeleteSandbox(ctx, rec)
 }

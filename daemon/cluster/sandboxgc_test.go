@@ -31,7 +31,7 @@ func (p onePod) Get(_ context.Context, key client.ObjectKey, obj client.Object, 
 	return p.err
 }
 
-func TestAbandonedSandboxesEndAtTheSecondLook(t *testing.T) {
+func TestSandboxGCDeletesAtTheSecondSweep(t *testing.T) {
 	t.Parallel()
 	away := errors.New("connection refused")
 	cases := map[string]struct {
@@ -59,19 +59,19 @@ func TestAbandonedSandboxesEndAtTheSecondLook(t *testing.T) {
 				tc.change(rec)
 			}
 			var ended []string
-			a := &Abandoned{
-				Records: func() ([]*attach.Record, error) { return []*attach.Record{rec}, nil },
-				Alive:   func(string) (bool, error) { return tc.alive, nil },
-				Pods:    &Pods{Fresh: tc.pods, Synced: func() bool { return false }},
-				End: func(_ context.Context, r *attach.Record) error {
+			a := &SandboxGC{
+				Records:     func() ([]*attach.Record, error) { return []*attach.Record{rec}, nil },
+				NetnsExists: func(string) (bool, error) { return tc.alive, nil },
+				Pods:        &Pods{Fresh: tc.pods, Synced: func() bool { return false }},
+				DeleteSandbox: func(_ context.Context, r *attach.Record) error {
 					ended = append(ended, r.ContainerID)
 					return nil
 				},
 			}
-			if err := a.Look(t.Context()); err != nil || len(ended) > 0 {
+			if err := a.Sweep(t.Context()); err != nil || len(ended) > 0 {
 				t.Errorf("%s: the first look: %v, ended %v: a namespace may be about to appear", tc.reason, err, ended)
 			}
-			if err := a.Look(t.Context()); !errors.Is(err, tc.err) {
+			if err := a.Sweep(t.Context()); !errors.Is(err, tc.err) {
 				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
 			}
 			var want []string
@@ -86,18 +86,18 @@ func TestAbandonedSandboxesEndAtTheSecondLook(t *testing.T) {
 }
 
 // What the journal cannot read is reported and does not stop the rest.
-func TestAbandonedGoesOnPastDamage(t *testing.T) {
+func TestSandboxGCContinuesPastCorruptRecords(t *testing.T) {
 	t.Parallel()
 	damaged := errors.New("damaged")
 	ends, rec := 0, sandbox("ns")
-	a := &Abandoned{
-		Records: func() ([]*attach.Record, error) { return []*attach.Record{rec}, damaged },
-		Alive:   func(string) (bool, error) { return false, nil },
-		Pods:    &Pods{Fresh: onePod{}, Synced: func() bool { return false }},
-		End:     func(context.Context, *attach.Record) error { ends++; return nil },
+	a := &SandboxGC{
+		Records:       func() ([]*attach.Record, error) { return []*attach.Record{rec}, damaged },
+		NetnsExists:   func(string) (bool, error) { return false, nil },
+		Pods:          &Pods{Fresh: onePod{}, Synced: func() bool { return false }},
+		DeleteSandbox: func(context.Context, *attach.Record) error { ends++; return nil },
 	}
 	for range 2 {
-		if err := a.Look(t.Context()); !errors.Is(err, damaged) {
+		if err := a.Sweep(t.Context()); !errors.Is(err, damaged) {
 			t.Errorf("got error %v, want the journal's", err)
 		}
 	}

@@ -13,32 +13,32 @@ import (
 
 // Retries of one key back off from retryFirst to retryLast.
 const (
-	retryFirst = 50 * time.Millisecond
-	retryLast  = 15 * time.Second
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 15 * time.Second
 )
 
 // newQueue returns a work queue that backs off per key. A key that is queued
 // several times is worked once, and never by two workers at a time.
 func newQueue[K comparable]() workqueue.TypedRateLimitingInterface[K] {
 	return workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryFirst, retryLast))
+		workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, maxBackoff))
 }
 
-// work processes keys until ctx ends. A key whose do failed comes back later.
-func work[K comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], workers int, do func(context.Context, K) error) {
+// runWorkers processes keys until ctx ends. A key whose do failed comes back later.
+func runWorkers[K comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], workers int, do func(context.Context, K) error) {
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
-			for next(ctx, queue, do) {
+			for processNext(ctx, queue, do) {
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// next works one key; it reports false when the queue is shut down.
-func next[K comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], do func(context.Context, K) error) bool {
+// processNext works one key; it reports false when the queue is shut down.
+func processNext[K comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], do func(context.Context, K) error) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false
@@ -56,9 +56,9 @@ func next[K comparable](ctx context.Context, queue workqueue.TypedRateLimitingIn
 	return true
 }
 
-// Persist calls do until it succeeds or ctx ends, with the queue's backoff.
-func Persist(ctx context.Context, do func(context.Context) error) error {
-	for wait := retryFirst; ; wait = min(2*wait, retryLast) {
+// RetryUntilSuccess calls do until it succeeds or ctx ends, with the queue's backoff.
+func RetryUntilSuccess(ctx context.Context, do func(context.Context) error) error {
+	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
 		err := do(ctx)
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()

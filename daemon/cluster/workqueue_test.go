@@ -28,7 +28,7 @@ func TestWorkRetriesAndNeverSharesAKey(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		work(ctx, queue, 8, func(_ context.Context, k int) error {
+		runWorkers(ctx, queue, 8, func(_ context.Context, k int) error {
 			if busy[k].Add(1) > 1 {
 				t.Errorf("two workers have key %d", k)
 			}
@@ -51,7 +51,7 @@ func TestWorkRetriesAndNeverSharesAKey(t *testing.T) {
 func TestPersistEnds(t *testing.T) {
 	t.Parallel()
 	tries := 0
-	err := Persist(t.Context(), func(context.Context) error {
+	err := RetryUntilSuccess(t.Context(), func(context.Context) error {
 		if tries++; tries < 3 {
 			return errors.New("again")
 		}
@@ -62,7 +62,7 @@ func TestPersistEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := Persist(ctx, func(context.Context) error { return errors.New("never") }); !errors.Is(err, context.DeadlineExceeded) {
+	if err := RetryUntilSuccess(ctx, func(context.Context) error { return errors.New("never") }); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want the context's end", err)
 	}
 }

@@ -38,9 +38,9 @@ type Firewall struct {
 
 	mu sync.Mutex // guards what follows, and the table
 	// applied is what was written last; nil before.
-	applied *netwatcher.Filter
-	// seen is the table as the kernel described it then.
-	seen string
+	applied *netwatcher.VXLANFilter
+	// lastDescription is the table as the kernel described it then.
+	lastDescription string
 }
 
 // Open takes the network namespace at path; "" is the process's own.
@@ -57,7 +57,7 @@ func (f *Firewall) Close() error { return f.ns.Close() }
 
 // Apply implements netwatcher.Firewall. The table is replaced as a whole, so no packet
 // sees a part of it; a table that something else changed or removed is written again.
-func (f *Firewall) Apply(ctx context.Context, want netwatcher.Filter) (changed bool, err error) {
+func (f *Firewall) Apply(ctx context.Context, want netwatcher.VXLANFilter) (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -66,23 +66,23 @@ func (f *Firewall) Apply(ctx context.Context, want netwatcher.Filter) (changed b
 	if want.Empty() && f.applied != nil && f.applied.Empty() {
 		return false, nil
 	}
-	err = f.connected(func(c *nftables.Conn) error {
+	err = f.withConn(func(c *nftables.Conn) error {
 		if want.Empty() {
-			return remove(c)
+			return removeVXLANTable(c)
 		}
 		if f.applied != nil && f.applied.Equal(&want) {
-			if now, err := f.settled(c, f.seen); err == nil && now == f.seen {
+			if now, err := f.stableDescription(c, f.lastDescription); err == nil && now == f.lastDescription {
 				return nil
 			}
 		}
 		changed = true
-		if err := write(c, &want, drops(c)); err != nil {
+		if err := writeTable(c, &want, readCounters(c)); err != nil {
 			return err
 		}
-		f.seen, err = f.settled(c, "")
+		f.lastDescription, err = f.stableDescription(c, "")
 		return err
 	})
-	if want.Empty() && errors.Is(err, netwatcher.ErrNoFilter) {
+	if want.Empty() && errors.Is(err, netwatcher.ErrFilterUnsupported) {
 		err = nil // there is no table, and none is needed
 	}
 	if err != nil {
@@ -93,13 +93,13 @@ func (f *Firewall) Apply(ctx context.Context, want netwatcher.Filter) (changed b
 	return changed, nil
 }
 
-// descriptions is how often the table is listed at most until two lists are the same.
-const descriptions = 5
+// maxDescriptions is how often the table is listed at most until two lists are the same.
+const maxDescriptions = 5
 
-// settled describes the table when its description is that of before, or has become stable:
+// stableDescription describes the table when its description is that of before, or has become stable:
 // while the kernel resizes a large set after a write, a list names elements twice, or not.
-func (f *Firewall) settled(c *nftables.Conn, before string) (string, error) {
-	for range descriptions {
+func (f *Firewall) stableDescription(c *nftables.Conn, before string) (string, error) {
+	for range maxDescriptions {
 		now, err := f.describe(c)
 		if err != nil || now == before {
 			return now, err
@@ -119,26 +119,26 @@ func (f *Firewall) describe(c *nftables.Conn) (string, error) {
 	defer raw.Close()
 	var b strings.Builder
 	for _, kind := range []int{unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_GETRULE} {
-		if err := listOurs(raw, kind, &b); err != nil {
+		if err := describeChains(raw, kind, &b); err != nil {
 			return "", fmt.Errorf("list chains and rules: %w", err)
 		}
 	}
-	if err := listSets(c, &b); err != nil {
+	if err := describeSets(c, &b); err != nil {
 		return "", err
 	}
 	return b.String(), nil
 }
 
-// listOurs adds what the kernel says of all chains or rules of the table.
-func listOurs(c *netlink.Conn, kind int, b *strings.Builder) error {
-	return list(c, unix.NFPROTO_INET, kind, func(attrs []byte) error {
+// describeChains adds what the kernel says of all chains or rules of the table.
+func describeChains(c *netlink.Conn, kind int, b *strings.Builder) error {
+	return forEachInTable(c, unix.NFPROTO_INET, kind, func(attrs []byte) error {
 		fmt.Fprintf(b, "%d %x\n", kind, attrs)
 		return nil
 	})
 }
 
-// listSets adds the sets; the kernel lists elements in any order.
-func listSets(c *nftables.Conn, b *strings.Builder) error {
+// describeSets adds the sets; the kernel lists elements in any order.
+func describeSets(c *nftables.Conn, b *strings.Builder) error {
 	sets, err := c.GetSets(&nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
 	if err != nil {
 		return fmt.Errorf("list sets: %w", err)
@@ -158,8 +158,8 @@ func listSets(c *nftables.Conn, b *strings.Builder) error {
 	return nil
 }
 
-// write replaces the table.
-func write(c *nftables.Conn, want *netwatcher.Filter, counts map[string]expr.Counter) error {
+// writeTable replaces the table.
+func writeTable(c *nftables.Conn, want *netwatcher.VXLANFilter, counts map[string]expr.Counter) error {
 	t := &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
 	c.AddTable(t) // so that there is one to delete
 	c.DelTable(t)
@@ -174,8 +174,8 @@ func write(c *nftables.Conn, want *netwatcher.Filter, counts map[string]expr.Cou
 	return nil
 }
 
-// remove deletes the table.
-func remove(c *nftables.Conn) error {
+// removeVXLANTable deletes the table.
+func removeVXLANTable(c *nftables.Conn) error {
 	return removeTable(c, &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
 }
 
@@ -184,8 +184,8 @@ func (f *Firewall) Remove() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.applied = nil
-	err := f.connected(remove)
-	if errors.Is(err, netwatcher.ErrNoFilter) {
+	err := f.withConn(removeVXLANTable)
+	if errors.Is(err, netwatcher.ErrFilterUnsupported) {
 		return nil
 	}
 	return err
@@ -197,8 +197,8 @@ func (f *Firewall) Dropped() map[string]uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	counts := map[string]uint64{}
-	_ = f.connected(func(c *nftables.Conn) error {
-		for name, n := range drops(c) {
+	_ = f.withConn(func(c *nftables.Conn) error {
+		for name, n := range readCounters(c) {
 			counts[name] = n.Packets
 		}
 		return nil
@@ -206,8 +206,8 @@ func (f *Firewall) Dropped() map[string]uint64 {
 	return counts
 }
 
-// drops reads the counters; nothing when there is no table.
-func drops(c *nftables.Conn) map[string]expr.Counter {
+// readCounters reads the counters; nothing when there is no table.
+func readCounters(c *nftables.Conn) map[string]expr.Counter {
 	objects, err := c.GetNamedObjects(&nftables.Table{Family: nftables.TableFamilyINet, Name: tableName})
 	if err != nil {
 		return nil
@@ -225,17 +225,17 @@ func drops(c *nftables.Conn) map[string]expr.Counter {
 	return counts
 }
 
-// connected runs fn with a socket in the namespace.
-func (f *Firewall) connected(fn func(*nftables.Conn) error) error {
-	return explained(connect(f.ns, fn))
+// withConn runs fn with a socket in the namespace.
+func (f *Firewall) withConn(fn func(*nftables.Conn) error) error {
+	return explainUnsupported(withConn(f.ns, fn))
 }
 
-// explained marks what a kernel answers that cannot filter: without NETLINK_NETFILTER,
+// explainUnsupported marks what a kernel answers that cannot filter: without NETLINK_NETFILTER,
 // without nf_tables, without its family inet.
-func explained(err error) error {
+func explainUnsupported(err error) error {
 	for _, e := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP} {
 		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w", netwatcher.ErrNoFilter, err)
+			return fmt.Errorf("%w: %w", netwatcher.ErrFilterUnsupported, err)
 		}
 	}
 	return err

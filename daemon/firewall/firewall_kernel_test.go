@@ -78,7 +78,7 @@ func open(t *testing.T, host string) *Firewall {
 	return f
 }
 
-func apply(t *testing.T, f *Firewall, want netwatcher.Filter) bool {
+func apply(t *testing.T, f *Firewall, want netwatcher.VXLANFilter) bool {
 	t.Helper()
 	changed, err := f.Apply(t.Context(), want)
 	if err != nil {
@@ -87,9 +87,9 @@ func apply(t *testing.T, f *Firewall, want netwatcher.Filter) bool {
 	return changed
 }
 
-func small() netwatcher.Filter {
+func small() netwatcher.VXLANFilter {
 	v4, v6 := netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")
-	return netwatcher.Filter{
+	return netwatcher.VXLANFilter{
 		VNIs:      []int{700, 16777214},
 		Receivers: []netwatcher.Receiver{{VNI: 700, Link: "ens4"}, {VNI: 16777214, Link: "a-long-nic-name"}},
 		Senders:   []netwatcher.Sender{{Link: "a-long-nic-name", VTEP: v6}, {Link: "ens4", VTEP: v4}},
@@ -185,7 +185,7 @@ func TestRestart(t *testing.T) {
 	if !apply(t, f, small()) {
 		t.Error("what a former life wrote is not known: it is written again")
 	}
-	apply(t, open(t, host), netwatcher.Filter{})
+	apply(t, open(t, host), netwatcher.VXLANFilter{})
 	if rules := nft(t, host, "list", "ruleset"); rules != "" {
 		t.Errorf("without a VXLAN there are still rules:\n%s", rules)
 	}
@@ -194,7 +194,7 @@ func TestRestart(t *testing.T) {
 // A thousand networks on five thousand nodes are one write.
 func TestLarge(t *testing.T) {
 	const networks, nodes = 1000, 5000
-	var want netwatcher.Filter
+	var want netwatcher.VXLANFilter
 	for i := range networks {
 		want.VNIs = append(want.VNIs, i+1)
 		want.Receivers = append(want.Receivers, netwatcher.Receiver{VNI: i + 1, Link: "ens4"})

@@ -18,7 +18,7 @@ func FuzzAttributesOfOurs(f *testing.F) {
 	f.Add(append(header, 0, 0, 1, 0))
 	f.Add(header[:2])
 	f.Fuzz(func(t *testing.T, message []byte) {
-		attrs, ours, err := attributesOfOurs(message)
+		attrs, ours, err := patchbayAttributes(message)
 		if err == nil && ours && (!bytes.Contains(attrs, []byte(tableName)) || !bytes.HasSuffix(message, attrs)) {
 			t.Errorf("%x is ours with the attributes %x", message, attrs)
 		}

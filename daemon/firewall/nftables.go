@@ -16,11 +16,11 @@ import (
 
 const (
 	tableName = "patchbay"
-	// Received counts packets that were for a VXLAN of this node and came from a stranger.
-	Received = "received"
-	// Forwarded counts packets that this node was to forward to a VTEP, or whose VXLAN ID
+	// CounterReceived counts packets that were for a VXLAN of this node and came from a stranger.
+	CounterReceived = "received"
+	// CounterForwarded counts packets that this node was to forward to a VTEP, or whose VXLAN ID
 	// could not be read.
-	Forwarded = "forwarded"
+	CounterForwarded = "forwarded"
 	// priority is before that of other programs' filters, so that they need not be asked,
 	// and after address translation, as every input and forward hook is.
 	priority = -10
@@ -48,7 +48,7 @@ const (
 	receiveBuffer = 4 << 20
 )
 
-func connect(ns *os.File, fn func(*nftables.Conn) error) error {
+func withConn(ns *os.File, fn func(*nftables.Conn) error) error {
 	c, err := nftables.New(nftables.WithNetNSFd(int(ns.Fd())), nftables.AsLasting(),
 		nftables.WithSockOptions(func(s *netlink.Conn) error {
 			return errors.Join(s.SetWriteBuffer(sendBuffer), s.SetReadBuffer(receiveBuffer))
@@ -75,8 +75,8 @@ const (
 	tableAttribute = unix.NFTA_RULE_TABLE
 )
 
-// list visits the attributes of all chains or rules of the table patchbay of a family.
-func list(c *netlink.Conn, family byte, kind int, visit func(attrs []byte) error) error {
+// forEachInTable visits the attributes of all chains or rules of the table patchbay of a family.
+func forEachInTable(c *netlink.Conn, family byte, kind int, visit func(attrs []byte) error) error {
 	msgs, err := c.Execute(netlink.Message{
 		Header: netlink.Header{
 			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind),
@@ -88,7 +88,7 @@ func list(c *netlink.Conn, family byte, kind int, visit func(attrs []byte) error
 		return err
 	}
 	for _, m := range msgs {
-		attrs, ours, err := attributesOfOurs(m.Data)
+		attrs, ours, err := patchbayAttributes(m.Data)
 		if err == nil && ours {
 			err = visit(attrs)
 		}
@@ -99,9 +99,9 @@ func list(c *netlink.Conn, family byte, kind int, visit func(attrs []byte) error
 	return nil
 }
 
-// attributesOfOurs takes the attributes out of a message and reports whether it is about
+// patchbayAttributes takes the attributes out of a message and reports whether it is about
 // the table. Its header counts all changes of the namespace.
-func attributesOfOurs(message []byte) (attrs []byte, ours bool, err error) {
+func patchbayAttributes(message []byte) (attrs []byte, ours bool, err error) {
 	if len(message) < headerLength {
 		return nil, false, nil
 	}
@@ -122,44 +122,46 @@ type exprs []expr.Any
 // register is the n-th of the kernel's registers of 4 bytes, from 1.
 func register(n uint32) uint32 { return unix.NFT_REG32_00 + n - 1 }
 
-func equal(reg uint32, value ...byte) expr.Any {
+func matchRegister(reg uint32, value ...byte) expr.Any {
 	return &expr.Cmp{Op: expr.CmpOpEq, Register: reg, Data: value}
 }
 
-// lookup goes on if the set has the key in the first registers.
-func lookup(s *nftables.Set) exprs {
+// matchSet goes on if the set has the key in the first registers.
+func matchSet(s *nftables.Set) exprs {
 	return exprs{&expr.Lookup{SourceRegister: register(1), SetName: s.Name, SetID: s.ID}}
 }
 
-// load reads bytes of the frame.
-func load(n, offset, length uint32) exprs {
+// loadBytes reads bytes of the frame.
+func loadBytes(n, offset, length uint32) exprs {
 	return exprs{&expr.Payload{DestRegister: register(n), Base: expr.PayloadBaseLLHeader, Offset: offset, Len: length}}
 }
 
-// bytesAt goes on if the frame has the bytes at the offset.
-func bytesAt(offset uint32, want ...byte) exprs {
-	return concat(load(1, offset, uint32(len(want))), exprs{equal(register(1), want...)})
+// matchBytes goes on if the frame has the bytes at the offset.
+func matchBytes(offset uint32, want ...byte) exprs {
+	return concat(loadBytes(1, offset, uint32(len(want))), exprs{matchRegister(register(1), want...)})
 }
 
 func concat(parts ...exprs) exprs { return slices.Concat(parts...) }
 
-func accept() exprs { return exprs{&expr.Verdict{Kind: expr.VerdictAccept}} }
+func verdictAccept() exprs { return exprs{&expr.Verdict{Kind: expr.VerdictAccept}} }
 
-func leave() exprs { return exprs{&expr.Verdict{Kind: expr.VerdictReturn}} }
+func verdictReturn() exprs { return exprs{&expr.Verdict{Kind: expr.VerdictReturn}} }
 
-func leadTo(chain string) exprs { return exprs{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}} }
+func verdictGoto(chain string) exprs {
+	return exprs{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}}
+}
 
-func drop(counter string) exprs {
+func dropWithCounter(counter string) exprs {
 	return exprs{
 		&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counter},
 		&expr.Verdict{Kind: expr.VerdictDrop},
 	}
 }
 
-func dropIt() exprs { return exprs{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}} }
+func dropCounted() exprs { return exprs{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}} }
 
-// ifname is a link's name as linkInto reads it.
-func ifname(link string) []byte {
+// linkKey is a link's name as linkInto reads it.
+func linkKey(link string) []byte {
 	name := make([]byte, unix.IFNAMSIZ)
 	copy(name[:unix.IFNAMSIZ-1], link)
 	return name

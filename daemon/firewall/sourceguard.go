@@ -30,7 +30,7 @@ type Source struct {
 	V4, V6 netip.Addr
 }
 
-// Guard keeps Pods from sending with the MAC or address of another into the network: the
+// SourceGuard keeps Pods from sending with the MAC or address of another into the network: the
 // nftables table netdev patchbay drops what leaves the host by a guarded link and is not
 // from an interface on it. It works on the host's link, where a Pod reaches it neither
 // with CAP_NET_ADMIN nor by sockets that leave out the filters of its own interface.
@@ -40,45 +40,45 @@ type Source struct {
 // protocol first of all, is what the sender's socket said.
 //
 // It is safe for concurrent use.
-type Guard struct {
+type SourceGuard struct {
 	ns *os.File
 
 	mu sync.Mutex // guards what follows, and the table
 	// sources are the interfaces by link and by the name that Permit got, also on links
 	// that are not guarded.
 	sources map[string]map[string]Source
-	// links are the MACs of links that are to be guarded; nil before the first Apply.
-	links map[string]net.HardwareAddr
-	// err is the error of the last change of the table; nil when it succeeded.
-	err error
-	// seen are the chains as the kernel described them after the last change; nil before,
+	// guardedLinks are the MACs of links that are to be guarded; nil before the first Apply.
+	guardedLinks map[string]net.HardwareAddr
+	// lastError is the error of the last change of the table; nil when it succeeded.
+	lastError error
+	// lastChains are the chains as the kernel described them after the last change; nil before,
 	// and empty when there is no table.
-	seen map[string]string
+	lastChains map[string]string
 }
 
-// OpenGuard takes the network namespace at path; "" is the process's own.
-func OpenGuard(path string) (*Guard, error) {
+// OpenSourceGuard takes the network namespace at path; "" is the process's own.
+func OpenSourceGuard(path string) (*SourceGuard, error) {
 	ns, err := openNamespace(path)
 	if err != nil {
 		return nil, err
 	}
-	return &Guard{ns: ns, sources: map[string]map[string]Source{}}, nil
+	return &SourceGuard{ns: ns, sources: map[string]map[string]Source{}}, nil
 }
 
 // Close releases the file descriptor; the table stays.
-func (g *Guard) Close() error { return g.ns.Close() }
+func (g *SourceGuard) Close() error { return g.ns.Close() }
 
-// Load takes in the sources that a daemon before this one permitted, by name. It is for the
+// Restore takes in the sources that a daemon before this one permitted, by name. It is for the
 // start, before Apply.
-func (g *Guard) Load(sources map[string]Source) {
+func (g *SourceGuard) Restore(sources map[string]Source) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, s := range sources {
-		g.keep(name, s)
+		g.recordSource(name, s)
 	}
 }
 
-func (g *Guard) keep(name string, s Source) {
+func (g *SourceGuard) recordSource(name string, s Source) {
 	if g.sources[s.Link] == nil {
 		g.sources[s.Link] = map[string]Source{}
 	}
@@ -87,27 +87,27 @@ func (g *Guard) keep(name string, s Source) {
 
 // Permit lets frames of an interface pass. It is to be called after Apply got the link, and
 // before the interface is made. With strict it fails where the kernel cannot guard.
-func (g *Guard) Permit(name string, s Source, strict bool) error {
+func (g *SourceGuard) Permit(name string, s Source, strict bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.keep(name, s)
-	parent, guarded := g.links[s.Link]
+	g.recordSource(name, s)
+	parent, guarded := g.guardedLinks[s.Link]
 	if !guarded {
 		return nil
 	}
-	if errors.Is(g.err, netwatcher.ErrNoSourceGuard) && !strict {
+	if errors.Is(g.lastError, netwatcher.ErrSourceGuardUnsupported) && !strict {
 		return nil
 	}
-	err := g.err
+	err := g.lastError
 	if err == nil {
-		err = g.change(g.elementsOf(parent, s), (*nftables.Conn).SetAddElements)
+		err = g.changeElements(g.podElements(parent, s), (*nftables.Conn).SetAddElements)
 	}
 	if err != nil { // something else may have removed the table
-		g.err = g.connected(func(c *nftables.Conn) error {
-			_, err := g.apply(c, nil)
+		g.lastError = g.withConn(func(c *nftables.Conn) error {
+			_, err := g.applyTable(c, nil)
 			return err
 		})
-		err = g.err
+		err = g.lastError
 	}
 	if err != nil {
 		delete(g.sources[s.Link], name)
@@ -118,34 +118,34 @@ func (g *Guard) Permit(name string, s Source, strict bool) error {
 
 // Revoke takes back what Permit did under the name. What cannot be removed from the table
 // now is removed by the next Apply.
-func (g *Guard) Revoke(link, name string) {
+func (g *SourceGuard) Revoke(link, name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s, ok := g.sources[link][name]
 	if !ok {
 		return
 	}
-	parent, guarded := g.links[link]
+	parent, guarded := g.guardedLinks[link]
 	before := elements{}
 	if guarded { // else, as before the first Apply, the link's MAC is not known
-		before = g.elementsOf(parent, s)
+		before = g.podElements(parent, s)
 	}
 	delete(g.sources[link], name)
 	if len(g.sources[link]) == 0 {
 		delete(g.sources, link)
 	}
-	if !guarded || g.err != nil {
+	if !guarded || g.lastError != nil {
 		return
 	}
-	gone := before.without(g.elements(link, parent)) // slaves of an IPVLAN share some
-	_ = g.change(gone, (*nftables.Conn).SetDeleteElements)
+	gone := before.subtract(g.linkElements(link, parent)) // slaves of an IPVLAN share some
+	_ = g.changeElements(gone, (*nftables.Conn).SetDeleteElements)
 }
 
-// change adds or deletes elements in one transaction.
-func (g *Guard) change(e elements, do func(*nftables.Conn, *nftables.Set, []nftables.SetElement) error) error {
-	return g.connected(func(c *nftables.Conn) error {
+// changeElements adds or deletes elements in one transaction.
+func (g *SourceGuard) changeElements(e elements, do func(*nftables.Conn, *nftables.Set, []nftables.SetElement) error) error {
+	return g.withConn(func(c *nftables.Conn) error {
 		for _, s := range guardSets() {
-			if keys := e.of(s.Name); len(keys) > 0 {
+			if keys := e.inSet(s.Name); len(keys) > 0 {
 				if err := do(c, s, keys); err != nil {
 					return err
 				}
@@ -155,8 +155,8 @@ func (g *Guard) change(e elements, do func(*nftables.Conn, *nftables.Set, []nfta
 	})
 }
 
-// elementsOf are those of a source and of the others of its Pod on the link.
-func (g *Guard) elementsOf(parent net.HardwareAddr, s Source) elements {
+// podElements are those of a source and of the others of its Pod on the link.
+func (g *SourceGuard) podElements(parent net.HardwareAddr, s Source) elements {
 	e := elements{}
 	list := []Source{s}
 	for _, other := range g.sources[s.Link] {
@@ -168,8 +168,8 @@ func (g *Guard) elementsOf(parent net.HardwareAddr, s Source) elements {
 	return e
 }
 
-// elements are those of a link.
-func (g *Guard) elements(link string, parent net.HardwareAddr) elements {
+// linkElements are those of a link.
+func (g *SourceGuard) linkElements(link string, parent net.HardwareAddr) elements {
 	e := elements{}
 	e.add(setMACs, link, parent)
 	e.add(setProbers, link, parent)
@@ -190,49 +190,49 @@ func (g *Guard) elements(link string, parent net.HardwareAddr) elements {
 // Apply implements netwatcher.SourceGuard. A table that something else changed or removed is
 // written again. Each change is one transaction: no frame meets a link that is guarded and
 // whose Pods are not permitted.
-func (g *Guard) Apply(ctx context.Context, links []netwatcher.GuardedLink) (changed bool, err error) {
+func (g *SourceGuard) Apply(ctx context.Context, links []netwatcher.GuardedLink) (changed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	g.links = map[string]net.HardwareAddr{}
+	g.guardedLinks = map[string]net.HardwareAddr{}
 	var kept []netwatcher.GuardedLink
 	for _, l := range links {
-		if l.Keep {
+		if l.OnlyIfGuarded {
 			kept = append(kept, l)
 		} else {
-			g.links[l.Name] = l.MAC
+			g.guardedLinks[l.Name] = l.MAC
 		}
 	}
-	if len(g.links) == 0 && g.seen != nil && len(g.seen) == 0 {
+	if len(g.guardedLinks) == 0 && g.lastChains != nil && len(g.lastChains) == 0 {
 		return false, nil
 	}
-	g.err = g.connected(func(c *nftables.Conn) error {
-		changed, err = g.apply(c, kept)
+	g.lastError = g.withConn(func(c *nftables.Conn) error {
+		changed, err = g.applyTable(c, kept)
 		return err
 	})
-	if errors.Is(g.err, netwatcher.ErrNoSourceGuard) && len(g.links) == 0 {
-		g.err, g.seen = nil, map[string]string{} // there is no table, and none is needed
+	if errors.Is(g.lastError, netwatcher.ErrSourceGuardUnsupported) && len(g.guardedLinks) == 0 {
+		g.lastError, g.lastChains = nil, map[string]string{} // there is no table, and none is needed
 	}
-	return changed, g.err
+	return changed, g.lastError
 }
 
 // Remove takes the table away, for a node that Patchbay leaves.
-func (g *Guard) Remove(ctx context.Context) error {
+func (g *SourceGuard) Remove(ctx context.Context) error {
 	_, err := g.Apply(ctx, nil)
 	return err
 }
 
-// connected runs fn with a socket in the namespace.
-func (g *Guard) connected(fn func(*nftables.Conn) error) error {
-	err := connect(g.ns, fn)
+// withConn runs fn with a socket in the namespace.
+func (g *SourceGuard) withConn(fn func(*nftables.Conn) error) error {
+	err := withConn(g.ns, fn)
 	for _, e := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP} {
 		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w", netwatcher.ErrNoSourceGuard, err)
+			return fmt.Errorf("%w: %w", netwatcher.ErrSourceGuardUnsupported, err)
 		}
 	}
 	return err
 }
 
-var _ netwatcher.SourceGuard = (*Guard)(nil)
+var _ netwatcher.SourceGuard = (*SourceGuard)(nil)

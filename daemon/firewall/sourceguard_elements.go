@@ -19,9 +19,9 @@ const (
 	// setV4 and setV6 are the addresses.
 	setV4 = "addresses4"
 	setV6 = "addresses6"
-	// setLocal6 are link-local addresses of IPVLAN, which writes the number of the slave
+	// setLinkLocal6 are link-local addresses of IPVLAN, which writes the number of the slave
 	// into the middle of the interface identifier: two bytes that are 0 here.
-	setLocal6 = "locals6"
+	setLinkLocal6 = "locals6"
 )
 
 // guardSets describes the sets, in the order in which the table has them.
@@ -33,7 +33,7 @@ func guardSets() []*nftables.Set {
 	}
 	return []*nftables.Set{
 		set(setMACs), set(setProbers), set(setV4, nftables.TypeIPAddr),
-		set(setV6, nftables.TypeIP6Addr), set(setLocal6, nftables.TypeIP6Addr),
+		set(setV6, nftables.TypeIP6Addr), set(setLinkLocal6, nftables.TypeIP6Addr),
 	}
 }
 
@@ -65,7 +65,7 @@ func (e elements) addSource(parent net.HardwareAddr, s Source) {
 	if mac == nil {
 		mac = parent
 	}
-	if len(mac) != macBytes { // of no Ethernet link: nothing can be permitted
+	if len(mac) != macLen { // of no Ethernet link: nothing can be permitted
 		return
 	}
 	e.add(setMACs, s.Link, mac)
@@ -77,17 +77,17 @@ func (e elements) addSource(parent net.HardwareAddr, s Source) {
 	}
 	e.add(setV6, s.Link, mac, s.V6.AsSlice()...)
 	if s.MAC == nil {
-		e.add(setLocal6, s.Link, mac, linkLocal(mac, mac[0], 0, 0)...)
+		e.add(setLinkLocal6, s.Link, mac, linkLocalAddress(mac, mac[0], 0, 0)...)
 	} else {
-		e.add(setV6, s.Link, mac, linkLocal(mac, mac[0]^2, 0xff, 0xfe)...)
+		e.add(setV6, s.Link, mac, linkLocalAddress(mac, mac[0]^2, 0xff, 0xfe)...)
 	}
 }
 
-// macBytes is how long the MAC of an Ethernet link is.
-const macBytes = 6
+// macLen is how long the MAC of an Ethernet link is.
+const macLen = 6
 
-// linkLocal is fe80::/64 with an interface identifier that is made from a MAC.
-func linkLocal(mac net.HardwareAddr, first, fourth, fifth byte) []byte {
+// linkLocalAddress is fe80::/64 with an interface identifier that is made from a MAC.
+func linkLocalAddress(mac net.HardwareAddr, first, fourth, fifth byte) []byte {
 	return []byte{0: 0xfe, 1: 0x80, 8: first, 9: mac[1], 10: mac[2], 11: fourth, 12: fifth, 13: mac[3], 14: mac[4], 15: mac[5]}
 }
 
@@ -95,11 +95,11 @@ func (e elements) add(set, link string, mac net.HardwareAddr, a ...byte) {
 	if e[set] == nil {
 		e[set] = map[string]bool{}
 	}
-	e[set][string(slices.Concat(ifname(link), mac, []byte{0, 0}, a))] = true // a MAC fills two registers
+	e[set][string(slices.Concat(linkKey(link), mac, []byte{0, 0}, a))] = true // a MAC fills two registers
 }
 
-// of lists those of a set, in order.
-func (e elements) of(set string) []nftables.SetElement {
+// inSet lists those of a set, in order.
+func (e elements) inSet(set string) []nftables.SetElement {
 	var list []nftables.SetElement
 	for key := range e[set] {
 		list = append(list, nftables.SetElement{Key: []byte(key)})
@@ -108,8 +108,8 @@ func (e elements) of(set string) []nftables.SetElement {
 	return list
 }
 
-// without are those that o lacks.
-func (e elements) without(o elements) elements {
+// subtract are those that o lacks.
+func (e elements) subtract(o elements) elements {
 	left := elements{}
 	for set, keys := range e {
 		for key := range keys {

@@ -14,94 +14,94 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// guardedPrefix begins the names of the base chains, which end in the link's.
-const guardedPrefix = "link "
+// linkChainPrefix begins the names of the base chains, which end in the link's.
+const linkChainPrefix = "link "
 
-// apply makes the table what links and sources say; g.mu is held.
-func (g *Guard) apply(c *nftables.Conn, kept []netwatcher.GuardedLink) (changed bool, err error) {
-	now, err := g.describe()
+// applyTable makes the table what links and sources say; g.mu is held.
+func (g *SourceGuard) applyTable(c *nftables.Conn, kept []netwatcher.GuardedLink) (changed bool, err error) {
+	now, err := g.describeTable()
 	if err != nil {
 		return false, err
 	}
 	for _, l := range kept {
-		if _, ok := now[guardedPrefix+l.Name]; ok {
-			g.links[l.Name] = l.MAC
+		if _, ok := now[linkChainPrefix+l.Name]; ok {
+			g.guardedLinks[l.Name] = l.MAC
 		}
 	}
-	if len(g.links) == 0 {
+	if len(g.guardedLinks) == 0 {
 		if len(now) > 0 {
 			err = removeTable(c, guardTable())
 		}
 		if err == nil {
-			g.seen = map[string]string{}
+			g.lastChains = map[string]string{}
 		}
 		return len(now) > 0, err
 	}
-	if g.foreign(now) {
-		g.seen = nil
-		err = g.write(c)
+	if g.sharedChainsChanged(now) {
+		g.lastChains = nil
+		err = g.replaceTable(c)
 		changed = true
 	} else {
-		changed, err = g.update(c, now)
+		changed, err = g.updateTable(c, now)
 	}
 	if err != nil || !changed {
 		return changed, err
 	}
-	g.seen, err = g.describe()
+	g.lastChains, err = g.describeTable()
 	return true, err
 }
 
-// foreign reports whether chains are not as they were written: another version of the
+// sharedChainsChanged reports whether chains are not as they were written: another version of the
 // daemon, or another program, made them.
-func (g *Guard) foreign(now map[string]string) bool {
-	if len(g.seen) == 0 {
+func (g *SourceGuard) sharedChainsChanged(now map[string]string) bool {
+	if len(g.lastChains) == 0 {
 		return true
 	}
-	for name, was := range g.seen {
-		if !isGuarded(name) && now[name] != was {
+	for name, was := range g.lastChains {
+		if !isLinkChain(name) && now[name] != was {
 			return true
 		}
 	}
 	for name := range now {
-		if _, ok := g.seen[name]; !ok {
+		if _, ok := g.lastChains[name]; !ok {
 			return true
 		}
 	}
 	return false
 }
 
-func isGuarded(chain string) bool {
-	return len(chain) > len(guardedPrefix) && chain[:len(guardedPrefix)] == guardedPrefix
+func isLinkChain(chain string) bool {
+	return len(chain) > len(linkChainPrefix) && chain[:len(linkChainPrefix)] == linkChainPrefix
 }
 
-// write replaces the table as a whole. The old chains drop until the new ones do.
-func (g *Guard) write(c *nftables.Conn) error {
+// replaceTable replaces the table as a whole. The old chains drop until the new ones do.
+func (g *SourceGuard) replaceTable(c *nftables.Conn) error {
 	t := guardTable()
 	c.AddTable(t) // so that there is one to delete
 	c.DelTable(t)
 	c.AddTable(t)
-	r := &guardRules{ruleset{conn: c, table: t}}
-	all := g.all()
+	r := &sourceGuardRules{ruleset{conn: c, table: t}}
+	all := g.allElements()
 	for _, s := range guardSets() {
 		var keys [][]byte
-		for _, e := range all.of(s.Name) {
+		for _, e := range all.inSet(s.Name) {
 			keys = append(keys, e.Key)
 		}
-		if err := r.add(s, keys); err != nil {
+		if err := r.addSet(s, keys); err != nil {
 			return fmt.Errorf("write set %s: %w", s.Name, err)
 		}
 	}
 	r.build()
-	for _, link := range slices.Sorted(maps.Keys(g.links)) {
-		r.guard(link)
+	for _, link := range slices.Sorted(maps.Keys(g.guardedLinks)) {
+		r.addLinkChain(link)
 	}
-	return flushed(c)
+	return flush(c)
 }
 
-// update brings links and elements up to date in one transaction. Elements that are new come
+// updateTable brings links and elements up to date in one transaction. Elements that are new come
 // before the chains that need them.
-func (g *Guard) update(c *nftables.Conn, now map[string]string) (changed bool, err error) {
-	want := g.all()
+func (g *SourceGuard) updateTable(c *nftables.Conn, now map[string]string) (changed bool, err error) {
+	want := g.allElements()
 	for _, s := range guardSets() {
 		there, err := c.GetSetElements(s)
 		if err != nil {
@@ -111,45 +111,45 @@ func (g *Guard) update(c *nftables.Conn, now map[string]string) (changed bool, e
 		for _, e := range there {
 			have[s.Name][string(e.Key)] = true
 		}
-		add := elements{s.Name: want[s.Name]}.without(have).of(s.Name)
+		add := elements{s.Name: want[s.Name]}.subtract(have).inSet(s.Name)
 		for part := range slices.Chunk(add, elementsPerMessage) {
 			changed = true
 			if err := c.SetAddElements(s, part); err != nil {
 				return false, err
 			}
 		}
-		for part := range slices.Chunk(have.without(want).of(s.Name), elementsPerMessage) {
+		for part := range slices.Chunk(have.subtract(want).inSet(s.Name), elementsPerMessage) {
 			changed = true
 			if err := c.SetDeleteElements(s, part); err != nil {
 				return false, err
 			}
 		}
 	}
-	r := &guardRules{ruleset{conn: c, table: guardTable()}}
+	r := &sourceGuardRules{ruleset{conn: c, table: guardTable()}}
 	for name, was := range now {
-		_, wanted := g.links[name[min(len(name), len(guardedPrefix)):]]
-		if isGuarded(name) && (!wanted || was != g.seen[name]) {
+		_, wanted := g.guardedLinks[name[min(len(name), len(linkChainPrefix)):]]
+		if isLinkChain(name) && (!wanted || was != g.lastChains[name]) {
 			changed = true
 			c.DelChain(&nftables.Chain{Table: r.table, Name: name})
 		}
 	}
-	for _, link := range slices.Sorted(maps.Keys(g.links)) {
-		if was, ok := now[guardedPrefix+link]; !ok || was != g.seen[guardedPrefix+link] {
+	for _, link := range slices.Sorted(maps.Keys(g.guardedLinks)) {
+		if was, ok := now[linkChainPrefix+link]; !ok || was != g.lastChains[linkChainPrefix+link] {
 			changed = true
-			r.guard(link)
+			r.addLinkChain(link)
 		}
 	}
 	if !changed {
 		return false, nil
 	}
-	return true, flushed(c)
+	return true, flush(c)
 }
 
-// all are the elements of all links.
-func (g *Guard) all() elements {
+// allElements are the elements of all links.
+func (g *SourceGuard) allElements() elements {
 	all := elements{}
-	for link, mac := range g.links {
-		for set, keys := range g.elements(link, mac) {
+	for link, mac := range g.guardedLinks {
+		for set, keys := range g.linkElements(link, mac) {
 			if all[set] == nil {
 				all[set] = map[string]bool{}
 			}
@@ -159,16 +159,16 @@ func (g *Guard) all() elements {
 	return all
 }
 
-func flushed(c *nftables.Conn) error {
+func flush(c *nftables.Conn) error {
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("write the nftables table netdev %s: %w", tableName, err)
 	}
 	return nil
 }
 
-// describe returns the table's chains, each with its rules, as the kernel says them. Neither
+// describeTable returns the table's chains, each with its rules, as the kernel says them. Neither
 // counts nor how many rules lead to a chain are part of it.
-func (g *Guard) describe() (map[string]string, error) {
+func (g *SourceGuard) describeTable() (map[string]string, error) {
 	raw, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(g.ns.Fd())})
 	if err != nil {
 		return nil, fmt.Errorf("open an nftables socket: %w", err)
@@ -176,7 +176,7 @@ func (g *Guard) describe() (map[string]string, error) {
 	defer raw.Close()
 	chains := map[string]string{}
 	for _, kind := range []int{unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_GETRULE} {
-		err := list(raw, unix.NFPROTO_NETDEV, kind, func(attrs []byte) error {
+		err := forEachInTable(raw, unix.NFPROTO_NETDEV, kind, func(attrs []byte) error {
 			chain, text, err := describeChain(attrs, kind)
 			chains[chain] += text
 			return err

@@ -28,8 +28,8 @@ func TestGuardBeforeTheFirstApply(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := &Guard{sources: map[string]map[string]Source{}}
-			g.Load(tc.sources)
+			g := &SourceGuard{sources: map[string]map[string]Source{}}
+			g.Restore(tc.sources)
 			for name, s := range tc.sources {
 				if err := g.Permit(name+"-new", s, true); err != nil {
 					t.Errorf("%s permit: %v", tc.reason, err)

@@ -50,71 +50,71 @@ type ruleset struct {
 // past a packet's end does not match: a fragment that is too short for the ID reaches the
 // last rule. The kernel puts IPv4 fragments together before input, and IPv6 ones after it;
 // so the first one decides, and the others are nothing without it.
-func (r *ruleset) build(want *netwatcher.Filter, counts map[string]expr.Counter) error {
-	if err := r.sets(want); err != nil {
+func (r *ruleset) build(want *netwatcher.VXLANFilter, counts map[string]expr.Counter) error {
+	if err := r.addSets(want); err != nil {
 		return err
 	}
-	for _, name := range []string{Received, Forwarded} {
+	for _, name := range []string{CounterReceived, CounterForwarded} {
 		n := counts[name]
 		r.conn.AddObj(&nftables.NamedObj{Table: r.table, Name: name, Type: nftables.ObjTypeCounter, Obj: &n})
 	}
-	input := r.hook("input", nftables.ChainHookInput)
-	r.rule(input, isIPv4(), loadVNI(1), linkInto(2), lookup(r.receivers), linkInto(1), address(5, source4, 4), lookup(r.senders4), leave())
-	r.rule(input, isIPv6(), loadVNI(1), linkInto(2), lookup(r.receivers), linkInto(1), address(5, source6, 16), lookup(r.senders6), leave())
-	r.rule(input, drop(Received))
+	input := r.addHook("input", nftables.ChainHookInput)
+	r.addRule(input, matchIPv4(), loadVNI(1), loadInputLink(2), matchSet(r.receivers), loadInputLink(1), loadAddress(5, source4, 4), matchSet(r.senders4), verdictReturn())
+	r.addRule(input, matchIPv6(), loadVNI(1), loadInputLink(2), matchSet(r.receivers), loadInputLink(1), loadAddress(5, source6, 16), matchSet(r.senders6), verdictReturn())
+	r.addRule(input, dropWithCounter(CounterReceived))
 
-	forward := r.hook("forward", nftables.ChainHookForward)
+	forward := r.addHook("forward", nftables.ChainHookForward)
 	// A router between nodes: the other end looks at the sender, as this one does.
-	r.rule(forward, isIPv4(), linkInto(1), address(5, source4, 4), lookup(r.senders4), leave())
-	r.rule(forward, isIPv6(), linkInto(1), address(5, source6, 16), lookup(r.senders6), leave())
-	r.rule(forward, isIPv4(), address(1, destination4, 4), lookup(r.vteps4), drop(Forwarded))
-	r.rule(forward, isIPv6(), address(1, destination6, 16), lookup(r.vteps6), drop(Forwarded))
+	r.addRule(forward, matchIPv4(), loadInputLink(1), loadAddress(5, source4, 4), matchSet(r.senders4), verdictReturn())
+	r.addRule(forward, matchIPv6(), loadInputLink(1), loadAddress(5, source6, 16), matchSet(r.senders6), verdictReturn())
+	r.addRule(forward, matchIPv4(), loadAddress(1, destination4, 4), matchSet(r.vteps4), dropWithCounter(CounterForwarded))
+	r.addRule(forward, matchIPv6(), loadAddress(1, destination6, 16), matchSet(r.vteps6), dropWithCounter(CounterForwarded))
 	return nil
 }
 
-// hook makes a base chain that sends packets to VXLAN's port to a chain of their own, and
+// addHook makes a base chain that sends packets to VXLAN's port to a chain of their own, and
 // returns that one. It leaves IDs that are not ours alone.
-func (r *ruleset) hook(name string, hook *nftables.ChainHook) *nftables.Chain {
+func (r *ruleset) addHook(name string, hook *nftables.ChainHook) *nftables.Chain {
 	accept := nftables.ChainPolicyAccept
 	base := r.conn.AddChain(&nftables.Chain{
 		Name: name, Table: r.table, Type: nftables.ChainTypeFilter,
 		Hooknum: hook, Priority: nftables.ChainPriorityRef(priority), Policy: &accept,
 	})
 	vxlan := r.conn.AddChain(&nftables.Chain{Name: "vxlan-" + name, Table: r.table})
-	r.rule(base,
-		exprs{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal(1, unix.IPPROTO_UDP)},
-		exprs{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: udpDestination, Len: 2}, equal(1, vxlanPort>>8, vxlanPort&0xff)},
+	r.addRule(base,
+		exprs{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, matchRegister(1, unix.IPPROTO_UDP)},
+		exprs{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: udpDestination, Len: 2}, matchRegister(1, vxlanPort>>8, vxlanPort&0xff)},
 		exprs{&expr.Verdict{Kind: expr.VerdictJump, Chain: vxlan.Name}})
-	other := lookup(r.vnis)
+	other := matchSet(r.vnis)
 	other[0].(*expr.Lookup).Invert = true //nolint:forcetypeassert // made in the line above
-	r.rule(vxlan, loadVNI(1), other, leave())
+	r.addRule(vxlan, loadVNI(1), other, verdictReturn())
 	return vxlan
 }
 
-// sets makes the sets and their elements.
-func (r *ruleset) sets(want *netwatcher.Filter) error {
+// addSets makes the sets and their elements.
+func (r *ruleset) addSets(want *netwatcher.VXLANFilter) error {
 	link := nftables.TypeIFName
 	var err error
 	set := func(name string, keys [][]byte, types ...nftables.SetDatatype) *nftables.Set {
 		s := &nftables.Set{
 			Table: r.table, Name: name, KeyType: nftables.MustConcatSetType(types...),
-			Concatenation: len(types) > 1, KeyByteOrder: order(types[0]),
+			Concatenation: len(types) > 1, KeyByteOrder: keyByteOrder(types[0]),
 		}
 		if err == nil {
-			err = r.add(s, keys)
+			err = r.addSet(s, keys)
 		}
 		return s
 	}
 	var vnis, receivers [][]byte
 	for _, v := range want.VNIs {
-		vnis = append(vnis, vni(v))
+		vnis = append(vnis, vniKey(v))
 	}
 	for _, e := range want.Receivers {
-		receivers = append(receivers, append(vni(e.VNI), ifname(e.Link)...))
+		receivers = append(receivers, append(vniKey(e.VNI), linkKey(e.Link)...))
 	}
 	senders, vteps := map[bool][][]byte{}, map[bool][][]byte{} // by whether they are IPv4
 	for _, e := range want.Senders {
-		senders[e.VTEP.Is4()] = append(senders[e.VTEP.Is4()], append(ifname(e.Link), e.VTEP.AsSlice()...))
+		senders[e.VTEP.Is4()] = append(senders[e.VTEP.Is4()], append(linkKey(e.Link), e.VTEP.AsSlice()...))
 	}
 	for _, a := range want.VTEPs {
 		vteps[a.Is4()] = append(vteps[a.Is4()], a.AsSlice())
@@ -129,16 +129,16 @@ func (r *ruleset) sets(want *netwatcher.Filter) error {
 	return err
 }
 
-// order is for nft, which prints numbers of the machine and addresses.
-func order(t nftables.SetDatatype) binaryutil.ByteOrder {
+// keyByteOrder is for nft, which prints numbers of the machine and addresses.
+func keyByteOrder(t nftables.SetDatatype) binaryutil.ByteOrder {
 	if t == nftables.TypeMark {
 		return binaryutil.NativeEndian
 	}
 	return binaryutil.BigEndian
 }
 
-// add makes a set.
-func (r *ruleset) add(s *nftables.Set, keys [][]byte) error {
+// addSet makes a set.
+func (r *ruleset) addSet(s *nftables.Set, keys [][]byte) error {
 	if err := r.conn.AddSet(s, nil); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (r *ruleset) add(s *nftables.Set, keys [][]byte) error {
 	return nil
 }
 
-func (r *ruleset) rule(chain *nftables.Chain, parts ...exprs) {
+func (r *ruleset) addRule(chain *nftables.Chain, parts ...exprs) {
 	rule := &nftables.Rule{Table: r.table, Chain: chain}
 	for _, p := range parts {
 		rule.Exprs = append(rule.Exprs, p...)
@@ -164,12 +164,12 @@ func (r *ruleset) rule(chain *nftables.Chain, parts ...exprs) {
 	r.conn.AddRule(rule)
 }
 
-func isIPv4() exprs { return family(unix.NFPROTO_IPV4) }
+func matchIPv4() exprs { return matchFamily(unix.NFPROTO_IPV4) }
 
-func isIPv6() exprs { return family(unix.NFPROTO_IPV6) }
+func matchIPv6() exprs { return matchFamily(unix.NFPROTO_IPV6) }
 
-func family(nfproto byte) exprs {
-	return exprs{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register(1)}, equal(register(1), nfproto)}
+func matchFamily(nfproto byte) exprs {
+	return exprs{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register(1)}, matchRegister(register(1), nfproto)}
 }
 
 // loadVNI reads the 24 bits of the ID with the byte before, as a number of the machine.
@@ -182,16 +182,16 @@ func loadVNI(n uint32) exprs {
 	}
 }
 
-// vni is an ID as loadVNI reads it.
-func vni(id int) []byte {
+// vniKey is an ID as loadVNI reads it.
+func vniKey(id int) []byte {
 	return binary.NativeEndian.AppendUint32(nil, uint32(id))
 }
 
-// linkInto reads the name of the link that the packet arrived on, which takes four registers.
-func linkInto(n uint32) exprs {
+// loadInputLink reads the name of the link that the packet arrived on, which takes four registers.
+func loadInputLink(n uint32) exprs {
 	return exprs{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register(n)}}
 }
 
-func address(n, offset, length uint32) exprs {
+func loadAddress(n, offset, length uint32) exprs {
 	return exprs{&expr.Payload{DestRegister: register(n), Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length}}
 }

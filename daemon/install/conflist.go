@@ -23,17 +23,17 @@ type Settings struct {
 	NamingScheme, CNIDir, Socket string
 }
 
-// list is a CNI configuration list (CNI 1.1, section 1).
-type list struct {
+// configList is a CNI configuration list (CNI 1.1, section 1).
+type configList struct {
 	CNIVersion string `json:"cniVersion"`
 	Name       string `json:"name"`
 	// DisableCheck keeps runtimes from CHECK, which we do not have yet.
-	DisableCheck bool    `json:"disableCheck"`
-	Plugins      []entry `json:"plugins"`
+	DisableCheck bool          `json:"disableCheck"`
+	Plugins      []pluginEntry `json:"plugins"`
 }
 
-// entry is our plugin in the list.
-type entry struct {
+// pluginEntry is our plugin in the list.
+type pluginEntry struct {
 	Type         string `json:"type"`
 	NamingScheme string `json:"namingScheme,omitempty"`
 	CNIDir       string `json:"cniDir,omitempty"`
@@ -46,12 +46,12 @@ func Conflist(s Settings) ([]byte, error) {
 	if s.CNIVersion == "" {
 		s.CNIVersion = DefaultCNIVersion
 	}
-	e := entry{Type: conf.PluginType, NamingScheme: s.NamingScheme, CNIDir: s.CNIDir, Socket: s.Socket}
-	if err := accepted(s.CNIVersion, e); err != nil {
+	e := pluginEntry{Type: conf.PluginType, NamingScheme: s.NamingScheme, CNIDir: s.CNIDir, Socket: s.Socket}
+	if err := validate(s.CNIVersion, e); err != nil {
 		return nil, err
 	}
-	doc, err := json.MarshalIndent(list{
-		CNIVersion: s.CNIVersion, Name: conf.PluginType, DisableCheck: true, Plugins: []entry{e},
+	doc, err := json.MarshalIndent(configList{
+		CNIVersion: s.CNIVersion, Name: conf.PluginType, DisableCheck: true, Plugins: []pluginEntry{e},
 	}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode configuration list: %w", err)
@@ -59,17 +59,17 @@ func Conflist(s Settings) ([]byte, error) {
 	return append(doc, '\n'), nil
 }
 
-// accepted runs the plugin's own check on what a runtime derives from the list.
-func accepted(cniVersion string, e entry) error {
+// validate runs the plugin's own check on what a runtime derives from the list.
+func validate(cniVersion string, e pluginEntry) error {
 	derived, err := json.Marshal(struct {
-		entry
+		pluginEntry
 		CNIVersion string `json:"cniVersion"`
 		Name       string `json:"name"`
 	}{e, cniVersion, conf.PluginType})
 	if err != nil {
 		return fmt.Errorf("encode configuration: %w", err)
 	}
-	if _, err := conf.Parse(derived); err != nil {
+	if _, err := conf.ParseConfig(derived); err != nil {
 		return fmt.Errorf("check configuration: %w", err)
 	}
 	return nil

@@ -53,7 +53,7 @@ func TestConflist(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := conf.Parse(derived.Bytes)
+			got, err := conf.ParseConfig(derived.Bytes)
 			if err != nil {
 				t.Fatalf("%s: the plugin refuses what a runtime derives: %v", tc.reason, err)
 			}

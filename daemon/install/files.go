@@ -11,14 +11,14 @@ import (
 	"path/filepath"
 )
 
-// partial begins the names of files that are still being written. Runtimes read
+// partialPrefix begins the names of files that are still being written. Runtimes read
 // only names that end in .conf, .conflist or .json.
-const partial = ".patchbay-partial-"
+const partialPrefix = ".patchbay-partial-"
 
-// place writes the file unless it is there already, byte for byte: a runtime
+// writeFile writes the file unless it is there already, byte for byte: a runtime
 // reloads its network on every change in its folder.
-func place(path string, content []byte, mode fs.FileMode) error {
-	same, err := is(path, content, mode)
+func writeFile(path string, content []byte, mode fs.FileMode) error {
+	same, err := hasContent(path, content, mode)
 	if same || err != nil {
 		return err
 	}
@@ -26,10 +26,10 @@ func place(path string, content []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := sweep(dir); err != nil {
+	if err := removePartialFiles(dir); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, partial)
+	tmp, err := os.CreateTemp(dir, partialPrefix)
 	if err != nil {
 		return err
 	}
@@ -44,9 +44,9 @@ func place(path string, content []byte, mode fs.FileMode) error {
 	return syncDir(dir)
 }
 
-// is reports whether the file has this content and mode. A link does not: the
+// hasContent reports whether the file has this content and mode. A link does not: the
 // file behind it is somebody else's.
-func is(path string, content []byte, mode fs.FileMode) (bool, error) {
+func hasContent(path string, content []byte, mode fs.FileMode) (bool, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -64,8 +64,8 @@ func is(path string, content []byte, mode fs.FileMode) (bool, error) {
 	return bytes.Equal(old, content), err
 }
 
-// remove takes a file away, on disk when it returns; a missing one is no error.
-func remove(path string) error {
+// removeFile takes a file away, on disk when it returns; a missing one is no error.
+func removeFile(path string) error {
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -76,9 +76,9 @@ func remove(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// sweep removes what a killed daemon was writing.
-func sweep(dir string) error {
-	left, err := filepath.Glob(filepath.Join(dir, partial+"*"))
+// removePartialFiles removes what a killed daemon was writing.
+func removePartialFiles(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, partialPrefix+"*"))
 	for _, path := range left {
 		err = errors.Join(err, os.Remove(path))
 	}

@@ -21,35 +21,35 @@ const (
 	ConfigName = "00-patchbay.conflist"
 )
 
-// ask bounds the question whether the DaemonSet is gone.
-const ask = 5 * time.Second
+// daemonSetTimeout bounds the question whether the DaemonSet is gone.
+const daemonSetTimeout = 5 * time.Second
 
 // Installer knows where the files come from and where they go.
 type Installer struct {
-	// Source is the plugin in the daemon's image.
-	Source string
+	// PluginSource is the plugin in the daemon's image.
+	PluginSource string
 	// BinDir is the runtime's folder for plugins.
 	BinDir string
 	// ConfDir is the runtime's folder for configurations.
 	ConfDir string
 	// Config is the configuration list, see Conflist.
 	Config []byte
-	// Gone reports whether the daemon's own DaemonSet is deleted or being
+	// DaemonSetGone reports whether the daemon's own DaemonSet is deleted or being
 	// deleted. When it cannot be told, both files stay.
-	Gone func(ctx context.Context) (bool, error)
-	// Busy reports whether sandboxes are still attached; nil means no. Their
+	DaemonSetGone func(ctx context.Context) (bool, error)
+	// SandboxesAttached reports whether sandboxes are still attached; nil means no. Their
 	// runtime needs the plugin for DEL: without it Pods could not go, with it
 	// DELs are recorded on disk for a later daemon.
-	Busy func() (bool, error)
+	SandboxesAttached func() (bool, error)
 }
 
 // InstallPlugin places the plugin.
 func (i *Installer) InstallPlugin() error {
-	binary, err := os.ReadFile(i.Source)
+	binary, err := os.ReadFile(i.PluginSource)
 	if err != nil {
 		return fmt.Errorf("install plugin: %w", err)
 	}
-	if err := place(filepath.Join(i.BinDir, PluginName), binary, 0o755); err != nil {
+	if err := writeFile(filepath.Join(i.BinDir, PluginName), binary, 0o755); err != nil {
 		return fmt.Errorf("install plugin: %w", err)
 	}
 	return nil
@@ -57,58 +57,58 @@ func (i *Installer) InstallPlugin() error {
 
 // InstallConfig places the configuration: from then on new sandboxes come.
 func (i *Installer) InstallConfig() error {
-	if err := place(filepath.Join(i.ConfDir, ConfigName), i.Config, 0o600); err != nil {
+	if err := writeFile(filepath.Join(i.ConfDir, ConfigName), i.Config, 0o600); err != nil {
 		return fmt.Errorf("install configuration: %w", err)
 	}
 	return nil
 }
 
-// ErrUnknown says that it cannot be told whether Patchbay is being uninstalled.
-var ErrUnknown = errors.New("it is not known whether Patchbay is to stay")
+// ErrUninstallUnknown says that it cannot be told whether Patchbay is being uninstalled.
+var ErrUninstallUnknown = errors.New("it is not known whether Patchbay is to stay")
 
 // Outcome is what Leave did.
 type Outcome string
 
 // What Leave can have done.
 const (
-	// Stayed: the daemon comes back, nothing was removed.
-	Stayed Outcome = "stayed"
-	// PluginStayed: the configuration was removed, the plugin still serves DELs.
-	PluginStayed Outcome = "plugin stayed"
+	// Kept: the daemon comes back, nothing was removed.
+	Kept Outcome = "stayed"
+	// PluginKept: the configuration was removed, the plugin still serves DELs.
+	PluginKept Outcome = "plugin stayed"
 	// Removed: both files are gone.
 	Removed Outcome = "removed"
 )
 
-// Leave is called when the daemon stops, with the journal still open. It removes
+// CleanUp is called when the daemon stops, with the journal still open. It removes
 // what was installed if Patchbay is being uninstalled; the error answers to ErrUnknown
 // when nobody says whether it is.
-func (i *Installer) Leave(ctx context.Context) (Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, ask)
+func (i *Installer) CleanUp(ctx context.Context) (Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, daemonSetTimeout)
 	defer cancel()
-	gone, err := i.Gone(ctx)
+	gone, err := i.DaemonSetGone(ctx)
 	if err != nil {
-		return Stayed, fmt.Errorf("uninstall: ask for the DaemonSet: %w: %w", ErrUnknown, err)
+		return Kept, fmt.Errorf("uninstall: ask for the DaemonSet: %w: %w", ErrUninstallUnknown, err)
 	}
 	if !gone {
-		return Stayed, nil
+		return Kept, nil
 	}
-	if err := remove(filepath.Join(i.ConfDir, ConfigName)); err != nil {
-		return Stayed, fmt.Errorf("uninstall: %w", err)
+	if err := removeFile(filepath.Join(i.ConfDir, ConfigName)); err != nil {
+		return Kept, fmt.Errorf("uninstall: %w", err)
 	}
-	if busy, err := i.busy(); busy || err != nil {
-		return PluginStayed, err
+	if busy, err := i.sandboxesAttached(); busy || err != nil {
+		return PluginKept, err
 	}
-	if err := remove(filepath.Join(i.BinDir, PluginName)); err != nil {
-		return PluginStayed, fmt.Errorf("uninstall: %w", err)
+	if err := removeFile(filepath.Join(i.BinDir, PluginName)); err != nil {
+		return PluginKept, fmt.Errorf("uninstall: %w", err)
 	}
 	return Removed, nil
 }
 
-func (i *Installer) busy() (bool, error) {
-	if i.Busy == nil {
+func (i *Installer) sandboxesAttached() (bool, error) {
+	if i.SandboxesAttached == nil {
 		return false, nil
 	}
-	busy, err := i.Busy()
+	busy, err := i.SandboxesAttached()
 	if err != nil {
 		return true, fmt.Errorf("uninstall: look for sandboxes: %w", err)
 	}

@@ -21,11 +21,11 @@ func installer(t *testing.T) *install.Installer {
 	t.Helper()
 	dir := t.TempDir()
 	i := &install.Installer{
-		Source: filepath.Join(dir, "image"), BinDir: filepath.Join(dir, "bin"), ConfDir: filepath.Join(dir, "net.d"),
-		Config: []byte(`{"name":"patchbay"}`),
-		Gone:   func(context.Context) (bool, error) { return false, nil },
+		PluginSource: filepath.Join(dir, "image"), BinDir: filepath.Join(dir, "bin"), ConfDir: filepath.Join(dir, "net.d"),
+		Config:        []byte(`{"name":"patchbay"}`),
+		DaemonSetGone: func(context.Context) (bool, error) { return false, nil },
 	}
-	write(t, i.Source, "plugin v1")
+	write(t, i.PluginSource, "plugin v1")
 	return i
 }
 
@@ -144,8 +144,8 @@ func TestSameContentIsLeftAlone(t *testing.T) {
 func TestInstallSaysWhatFails(t *testing.T) {
 	t.Parallel()
 	i := installer(t)
-	i.Source += ".none"
-	if err := i.InstallPlugin(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), i.Source) {
+	i.PluginSource += ".none"
+	if err := i.InstallPlugin(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), i.PluginSource) {
 		t.Errorf("no plugin in the image: got %v", err)
 	}
 	folder := filepath.Join(i.ConfDir, "00-patchbay.conflist")
@@ -175,20 +175,20 @@ func TestLeave(t *testing.T) {
 		unknown bool
 		left    []string
 	}{
-		"Rollout":   {reason: "the daemon comes back", want: install.Stayed, left: []string{"00-patchbay.conflist", "patchbay"}},
+		"Rollout":   {reason: "the daemon comes back", want: install.Kept, left: []string{"00-patchbay.conflist", "patchbay"}},
 		"Uninstall": {reason: "both go", gone: true, want: install.Removed},
 		"Unknown": {
 			reason: "when in doubt Pods keep their network", gone: true, goneErr: away,
-			want: install.Stayed, err: away, unknown: true, left: []string{"00-patchbay.conflist", "patchbay"},
+			want: install.Kept, err: away, unknown: true, left: []string{"00-patchbay.conflist", "patchbay"},
 		},
 		"Idle": {reason: "no sandbox is left", gone: true, busy: func() (bool, error) { return false, nil }, want: install.Removed},
 		"Busy": {
 			reason: "a sandbox needs its DEL", gone: true, busy: func() (bool, error) { return true, nil },
-			want: install.PluginStayed, left: []string{"patchbay"},
+			want: install.PluginKept, left: []string{"patchbay"},
 		},
 		"Doubt": {
 			reason: "a damaged journal may hide a sandbox", gone: true, busy: func() (bool, error) { return false, away },
-			want: install.PluginStayed, err: away, left: []string{"patchbay"},
+			want: install.PluginKept, err: away, left: []string{"patchbay"},
 		},
 	}
 	for name, tc := range cases {
@@ -196,15 +196,15 @@ func TestLeave(t *testing.T) {
 			t.Parallel()
 			i := installer(t)
 			both(t, i)
-			i.Gone = func(ctx context.Context) (bool, error) {
+			i.DaemonSetGone = func(ctx context.Context) (bool, error) {
 				if _, bounded := ctx.Deadline(); !bounded {
 					t.Error("the question is not bounded")
 				}
 				return tc.gone, tc.goneErr
 			}
-			i.Busy = tc.busy
-			got, err := i.Leave(t.Context())
-			if got != tc.want || !errors.Is(err, tc.err) || errors.Is(err, install.ErrUnknown) != tc.unknown {
+			i.SandboxesAttached = tc.busy
+			got, err := i.CleanUp(t.Context())
+			if got != tc.want || !errors.Is(err, tc.err) || errors.Is(err, install.ErrUninstallUnknown) != tc.unknown {
 				t.Errorf("%s: got %s, %v, want %s, %v", tc.reason, got, err, tc.want, tc.err)
 			}
 			var left []string
@@ -224,9 +224,9 @@ func TestLeaveTwice(t *testing.T) {
 	t.Parallel()
 	i := installer(t)
 	both(t, i)
-	i.Gone = func(context.Context) (bool, error) { return true, nil }
+	i.DaemonSetGone = func(context.Context) (bool, error) { return true, nil }
 	for range 2 {
-		if got, err := i.Leave(t.Context()); got != install.Removed || err != nil {
+		if got, err := i.CleanUp(t.Context()); got != install.Removed || err != nil {
 			t.Errorf("Leave: got %s, %v", got, err)
 		}
 	}
@@ -240,8 +240,8 @@ func TestLeaveStopsWhenTheConfigurationStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(i.ConfDir, "00-patchbay.conflist", "x"), "")
-	i.Gone = func(context.Context) (bool, error) { return true, nil }
-	if got, err := i.Leave(t.Context()); got != install.Stayed || err == nil {
+	i.DaemonSetGone = func(context.Context) (bool, error) { return true, nil }
+	if got, err := i.CleanUp(t.Context()); got != install.Kept || err == nil {
 		t.Errorf("Leave: got %s, %v, want an error", got, err)
 	}
 	if _, err := os.Stat(filepath.Join(i.BinDir, "patchbay")); err != nil {

@@ -12,7 +12,7 @@ import (
 
 // Whatever is on disk, decode returns the record of that key or ErrCorrupt.
 func FuzzDecode(f *testing.F) {
-	good, err := encode(&attach.Record{ContainerID: "c", IfName: "eth0", Interfaces: []attach.Interface{{Name: "eth0"}}})
+	good, err := encodeRecord(&attach.Record{ContainerID: "c", IfName: "eth0", Interfaces: []attach.Interface{{Name: "eth0"}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -20,11 +20,11 @@ func FuzzDecode(f *testing.F) {
 	f.Add("c", "eth0", good[:len(good)-1])
 	f.Add("d", "eth0", good)
 	f.Fuzz(func(t *testing.T, id, ifName string, value []byte) {
-		k, err := key(id, ifName)
+		k, err := recordKey(id, ifName)
 		if err != nil {
 			return
 		}
-		rec, err := decode(k, value)
+		rec, err := decodeRecord(k, value)
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) {
 				t.Errorf("got %v, want ErrCorrupt", err)

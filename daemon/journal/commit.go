@@ -17,8 +17,8 @@ import (
 // shared. With a node set it is about the seqs of that Node UID instead of the
 // records.
 type change struct {
-	node, key, value []byte
-	edit             func(stored []byte) []byte
+	nodeUID, key, value []byte
+	edit                func(stored []byte) []byte
 }
 
 // batch is the changes of one commit. err is set before done is closed.
@@ -33,40 +33,40 @@ type batch struct {
 // Batch makes a lone writer wait for company.
 type committer struct {
 	db *bbolt.DB
-	// turn has one token; who takes it commits.
-	turn chan struct{}
-	mu   sync.Mutex
+	// token has one token; who takes it commits.
+	token chan struct{}
+	mu    sync.Mutex
 	// open is the batch that the next commit will take; guarded by mu.
 	open *batch
 }
 
 func newCommitter(db *bbolt.DB) *committer {
-	c := &committer{db: db, turn: make(chan struct{}, 1)}
-	c.turn <- struct{}{}
+	c := &committer{db: db, token: make(chan struct{}, 1)}
+	c.token <- struct{}{}
 	return c
 }
 
 // apply returns when the change is on disk. The order of changes by one caller
 // is kept; an error is every caller's of that batch.
 func (c *committer) apply(ch change) error {
-	b := c.join(ch)
+	b := c.enqueue(ch)
 	select {
 	case <-b.done:
 		return b.err
-	case <-c.turn:
+	case <-c.token:
 	}
-	defer func() { c.turn <- struct{}{} }()
+	defer func() { c.token <- struct{}{} }()
 	// Both may have been ready: the batch was taken by whoever had the turn.
 	if c.seal(b) {
-		b.err = guard(func() error { return c.write(b.changes) })
+		b.err = catchPanic(func() error { return c.write(b.changes) })
 		close(b.done)
 	}
 	<-b.done
 	return b.err
 }
 
-// join adds the change to the open batch.
-func (c *committer) join(ch change) *batch {
+// enqueue adds the change to the open batch.
+func (c *committer) enqueue(ch change) *batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open == nil {
@@ -109,12 +109,12 @@ func (c *committer) write(changes []change) error {
 }
 
 func (ch change) write(tx *bbolt.Tx, all *digest) error {
-	if ch.node != nil {
-		bucket, err := onlyNode(tx, ch.node)
+	if ch.nodeUID != nil {
+		bucket, err := keepOnlyNodeBucket(tx, ch.nodeUID)
 		if err != nil {
 			return err
 		}
-		return put(bucket, ch.key, ch.value)
+		return putOrDelete(bucket, ch.key, ch.value)
 	}
 	bucket := tx.Bucket(bucketRecords)
 	stored, value := bucket.Get(ch.key), ch.value
@@ -129,11 +129,11 @@ func (ch change) write(tx *bbolt.Tx, all *digest) error {
 	if value != nil {
 		all.add(ch.key, value)
 	}
-	return put(bucket, ch.key, value)
+	return putOrDelete(bucket, ch.key, value)
 }
 
-// onlyNode returns the bucket of a Node UID and removes those of others.
-func onlyNode(tx *bbolt.Tx, nodeUID []byte) (*bbolt.Bucket, error) {
+// keepOnlyNodeBucket returns the bucket of a Node UID and removes those of others.
+func keepOnlyNodeBucket(tx *bbolt.Tx, nodeUID []byte) (*bbolt.Bucket, error) {
 	all, err := tx.CreateBucketIfNotExists(bucketSeqs)
 	if err != nil {
 		return nil, fmt.Errorf("create bucket: %w", err)
@@ -154,8 +154,8 @@ func onlyNode(tx *bbolt.Tx, nodeUID []byte) (*bbolt.Bucket, error) {
 	return all.CreateBucketIfNotExists(nodeUID)
 }
 
-// put writes a value, or deletes the key when there is none.
-func put(bucket *bbolt.Bucket, key, value []byte) error {
+// putOrDelete writes a value, or deletes the key when there is none.
+func putOrDelete(bucket *bbolt.Bucket, key, value []byte) error {
 	if value == nil {
 		return bucket.Delete(key)
 	}

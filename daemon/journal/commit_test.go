@@ -41,14 +41,14 @@ func waiting(c *committer, n int) {
 // held makes n Puts while another commit is running and lets them go.
 func held(t *testing.T, j *Journal, n int) []error {
 	t.Helper()
-	<-j.commit.turn
+	<-j.commit.token
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() { errs[i] = j.Put(&attach.Record{ContainerID: fmt.Sprint("c", i), IfName: "eth0"}) })
 	}
 	waiting(j.commit, n)
-	j.commit.turn <- struct{}{}
+	j.commit.token <- struct{}{}
 	wg.Wait()
 	return errs
 }

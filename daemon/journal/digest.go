@@ -14,7 +14,7 @@ import (
 var keyDigest = []byte("digest")
 
 // digestSize is the length of a digest on disk, in bytes.
-const digestSize = 8 + 8 + sumSize
+const digestSize = 8 + 8 + checksumSize
 
 // digest is what all records are together. A record's own checksum cannot report
 // that the record is missing: a damaged page may have lost it, or its key. It is
@@ -29,16 +29,16 @@ type digest struct {
 
 func (d *digest) add(k, value []byte) {
 	d.records++
-	d.sum += entrySum(k, value)
+	d.sum += entryChecksum(k, value)
 }
 
 func (d *digest) remove(k, value []byte) {
 	d.records--
-	d.sum -= entrySum(k, value)
+	d.sum -= entryChecksum(k, value)
 }
 
-func entrySum(k, value []byte) uint64 {
-	return uint64(crc32.Update(sum(k), castagnoli, value))
+func entryChecksum(k, value []byte) uint64 {
+	return uint64(crc32.Update(crc32c(k), castagnoli, value))
 }
 
 // checkDigest compares what was found with what was written.
@@ -59,12 +59,12 @@ func checkDigest(tx *bbolt.Tx, found *digest) error {
 func (d *digest) store(tx *bbolt.Tx) error {
 	value := binary.BigEndian.AppendUint64(nil, d.records)
 	value = binary.BigEndian.AppendUint64(value, d.sum)
-	return tx.Bucket(bucketMeta).Put(keyDigest, binary.BigEndian.AppendUint32(value, sum(value)))
+	return tx.Bucket(bucketMeta).Put(keyDigest, binary.BigEndian.AppendUint32(value, crc32c(value)))
 }
 
 func readDigest(tx *bbolt.Tx) (*digest, error) {
 	value := tx.Bucket(bucketMeta).Get(keyDigest)
-	if len(value) != digestSize || binary.BigEndian.Uint32(value[16:]) != sum(value[:16]) {
+	if len(value) != digestSize || binary.BigEndian.Uint32(value[16:]) != crc32c(value[:16]) {
 		return nil, fmt.Errorf("%w: the digest of all records cannot be read", ErrCorrupt)
 	}
 	return &digest{records: binary.BigEndian.Uint64(value), sum: binary.BigEndian.Uint64(value[8:])}, nil

@@ -34,23 +34,23 @@ func readBootID(path string) (string, error) {
 	return id, nil
 }
 
-// keyLife counts the daemon's starts: 8 bytes big endian, behind their checksum
+// keyIncarnation counts the daemon's starts: 8 bytes big endian, behind their checksum
 // since schema 2.
-var keyLife = []byte("life")
+var keyIncarnation = []byte("life")
 
-// NextLife counts this start of the daemon and returns its number, from 1. What
+// NextIncarnation counts this start of the daemon and returns its number, from 1. What
 // a daemon writes elsewhere under that number is told from its former lives'.
-func (j *Journal) NextLife() (int64, error) {
+func (j *Journal) NextIncarnation() (int64, error) {
 	var life uint64
-	err := guard(func() error {
+	err := catchPanic(func() error {
 		return j.db.Update(func(tx *bbolt.Tx) (err error) {
 			meta := tx.Bucket(bucketMeta)
-			if life, err = decodeLife(meta.Get(keyLife)); err != nil {
+			if life, err = decodeIncarnation(meta.Get(keyIncarnation)); err != nil {
 				return err
 			}
 			life++
 			n := binary.BigEndian.AppendUint64(nil, life)
-			return meta.Put(keyLife, append(binary.BigEndian.AppendUint32(nil, sum(n)), n...))
+			return meta.Put(keyIncarnation, append(binary.BigEndian.AppendUint32(nil, crc32c(n)), n...))
 		})
 	})
 	if err != nil {
@@ -59,27 +59,27 @@ func (j *Journal) NextLife() (int64, error) {
 	return int64(life), nil
 }
 
-// decodeLife is 0 in a new journal.
-func decodeLife(stored []byte) (uint64, error) {
+// decodeIncarnation is 0 in a new journal.
+func decodeIncarnation(stored []byte) (uint64, error) {
 	switch len(stored) {
 	case 0:
 		return 0, nil
 	case 8:
 		return binary.BigEndian.Uint64(stored), nil
-	case sumSize + 8:
-		if n := stored[sumSize:]; binary.BigEndian.Uint32(stored) == sum(n) {
+	case checksumSize + 8:
+		if n := stored[checksumSize:]; binary.BigEndian.Uint32(stored) == crc32c(n) {
 			return binary.BigEndian.Uint64(n), nil
 		}
 	}
 	return 0, fmt.Errorf("%w: the number of the daemon's starts cannot be read", ErrCorrupt)
 }
 
-// RememberSeq notes the seq of the node's entry in a network's status; it is on
+// PutSeq notes the seq of the node's entry in a network's status; it is on
 // disk when RememberSeq returns, and 0 forgets it. Who later reads a smaller one
 // from the API server has met an older state of it. The Node's UID goes along: a
 // Node that was deleted and made again starts over, so that the seqs of another
 // UID are forgotten by this.
-func (j *Journal) RememberSeq(nodeUID string, key claims.Key, seq int64) error {
+func (j *Journal) PutSeq(nodeUID string, key claims.Key, seq int64) error {
 	k, err := seqKey(nodeUID, key)
 	if err != nil {
 		return err
@@ -94,10 +94,10 @@ func (j *Journal) RememberSeq(nodeUID string, key claims.Key, seq int64) error {
 		return nil
 	})
 	if err == nil && !same {
-		err = j.commit.apply(change{node: []byte(nodeUID), key: k, value: value})
+		err = j.commit.apply(change{nodeUID: []byte(nodeUID), key: k, value: value})
 	}
 	if err != nil {
-		return fmt.Errorf("remember seq %d of %s: %w", seq, showKey(k), err)
+		return fmt.Errorf("remember seq %d of %s: %w", seq, formatKey(k), err)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (j *Journal) Seqs(nodeUID string) (map[claims.Key]int64, error) {
 
 // viewSeqs reads the seqs of a Node UID; it does not call read when there are none.
 func (j *Journal) viewSeqs(nodeUID string, read func(seqs *bbolt.Bucket) error) error {
-	return guard(func() error {
+	return catchPanic(func() error {
 		return j.db.View(func(tx *bbolt.Tx) error {
 			all := tx.Bucket(bucketSeqs)
 			if all == nil {

@@ -62,7 +62,7 @@ func TestSeqsAreAMapOfOneNode(t *testing.T) {
 			"remember": func(rt *rapid.T) {
 				node, key := uid.Draw(rt, "node"), net(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "net"))
 				seq := rapid.Int64Range(0, 3).Draw(rt, "seq")
-				if err := j.RememberSeq(node, key, seq); err != nil {
+				if err := j.PutSeq(node, key, seq); err != nil {
 					rt.Fatal(err)
 				}
 				if seq == 0 && model[node][key] == 0 {
@@ -93,17 +93,17 @@ func TestSeqsShareCommits(t *testing.T) {
 	defer func() { _ = j.Close() }()
 	const n = 64
 	before := commits(t, j)
-	<-j.commit.turn // as a commit that runs
+	<-j.commit.token // as a commit that runs
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			if err := j.RememberSeq("node", net(fmt.Sprint(i)), int64(i+1)); err != nil {
+			if err := j.PutSeq("node", net(fmt.Sprint(i)), int64(i+1)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	waiting(j.commit, n)
-	j.commit.turn <- struct{}{}
+	j.commit.token <- struct{}{}
 	wg.Wait()
 	if got := commits(t, j) - before; got != 1 {
 		t.Errorf("%d seqs took %d commits, want 1", n, got)
@@ -118,11 +118,11 @@ func TestSameSeqCostsNoCommit(t *testing.T) {
 	t.Parallel()
 	j := openAt(t, filepath.Join(t.TempDir(), "j"))
 	defer func() { _ = j.Close() }()
-	if err := j.RememberSeq("node", net("a"), 7); err != nil {
+	if err := j.PutSeq("node", net("a"), 7); err != nil {
 		t.Fatal(err)
 	}
 	before := commits(t, j)
-	if err := errors.Join(j.RememberSeq("node", net("a"), 7), j.RememberSeq("node", net("b"), 0)); err != nil {
+	if err := errors.Join(j.PutSeq("node", net("a"), 7), j.PutSeq("node", net("b"), 0)); err != nil {
 		t.Fatal(err)
 	}
 	if got := commits(t, j) - before; got != 0 {
@@ -152,7 +152,7 @@ func TestDamagedSeq(t *testing.T) {
 			t.Parallel()
 			j := openAt(t, filepath.Join(t.TempDir(), "j"))
 			defer func() { _ = j.Close() }()
-			if err := errors.Join(j.RememberSeq("node", net("a"), 7), j.RememberSeq("node", net("b"), 8)); err != nil {
+			if err := errors.Join(j.PutSeq("node", net("a"), 7), j.PutSeq("node", net("b"), 8)); err != nil {
 				t.Fatal(err)
 			}
 			err := j.db.Update(func(tx *bbolt.Tx) error {
@@ -168,7 +168,7 @@ func TestDamagedSeq(t *testing.T) {
 			if diff := cmp.Diff(map[claims.Key]int64{net("b"): 8}, got); diff != "" {
 				t.Errorf("%s: the others (-want +got):\n%s", tc.reason, diff)
 			}
-			if err := j.RememberSeq("node", net("a"), 9); err != nil {
+			if err := j.PutSeq("node", net("a"), 9); err != nil {
 				t.Errorf("%s: a damaged seq must be replaceable: %v", tc.reason, err)
 			}
 		})
@@ -191,7 +191,7 @@ func TestSeqKeysAreChecked(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := j.RememberSeq(tc.node, tc.key, 1); err == nil {
+			if err := j.PutSeq(tc.node, tc.key, 1); err == nil {
 				t.Errorf("%s: got no error", tc.reason)
 			}
 		})

@@ -20,7 +20,7 @@ var keyRollback = []byte("rollback")
 // Where bbolt's meta pages have what is read here: behind the page's header, in
 // the machine's byte order.
 const (
-	metaStart    = pageHead
+	metaStart    = pageHeaderSize
 	metaRoot     = metaStart + 16
 	metaFreelist = metaStart + 32
 	metaEndID    = metaStart + 40
@@ -28,12 +28,12 @@ const (
 	metaChecksum = metaStart + 56
 )
 
-// verify reads the file behind bbolt's back and checks its pages. It reports whether
+// verifyFile reads the file behind bbolt's back and checks its pages. It reports whether
 // bbolt fell back to the state before the last commit: it has two meta pages and writes
 // them in turn, and when the newer one is damaged it opens the older one, which is whole
 // and says nothing of a record written since. A damaged older one is harmless: the next
 // commit replaces it.
-func verify(db *bbolt.DB) (rolledBack bool, err error) {
+func verifyFile(db *bbolt.DB) (rolledBack bool, err error) {
 	var txID uint64
 	if err := db.View(func(tx *bbolt.Tx) error { txID = uint64(tx.ID()); return nil }); err != nil {
 		return false, err
@@ -46,21 +46,21 @@ func verify(db *bbolt.DB) (rolledBack bool, err error) {
 	if uint64(len(file)) < 2*size {
 		return false, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(file))
 	}
-	p := &pages{file: file, size: size}
+	p := &pageChecker{file: file, size: size}
 	if err := p.verify(file[txID%2*size:]); err != nil {
-		return false, damaged(err)
+		return false, asCorrupt(err)
 	}
 	other := file[(1-txID%2)*size:]
 	checksum := binary.NativeEndian.Uint64(other[metaChecksum:])
-	if checksum == metaSum(other) || binary.NativeEndian.Uint64(other[metaTxID:]) == txID-1 {
+	if checksum == metaPageChecksum(other) || binary.NativeEndian.Uint64(other[metaTxID:]) == txID-1 {
 		return false, nil
 	}
 	binary.NativeEndian.PutUint64(other[metaTxID:], txID-1)
-	return checksum != metaSum(other), nil
+	return checksum != metaPageChecksum(other), nil
 }
 
-// metaSum is the checksum that bbolt gives a meta page.
-func metaSum(page []byte) uint64 {
+// metaPageChecksum is the checksum that bbolt gives a meta page.
+func metaPageChecksum(page []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(page[metaStart:metaChecksum])
 	return h.Sum64()
@@ -80,10 +80,10 @@ func checkRollback(tx *bbolt.Tx) error {
 	return fmt.Errorf("%w: the page that led to the last commit was damaged, and a record of it may be missing", ErrCorrupt)
 }
 
-// guard runs f and turns a panic into ErrCorrupt. bbolt trusts the pages that
+// catchPanic runs f and turns a panic into ErrCorrupt. bbolt trusts the pages that
 // it maps: damaged ones make it panic, and a file that was cut short faults.
 // Either would end the daemon again at every start, without a word on why.
-func guard(f func() error) (err error) {
+func catchPanic(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
@@ -98,8 +98,8 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-// damaged tells bbolt's opinions on the file's content from errors of reading it.
-func damaged(err error) error {
+// asCorrupt tells bbolt's opinions on the file's content from errors of reading it.
+func asCorrupt(err error) error {
 	for _, sign := range []error{berrors.ErrInvalid, berrors.ErrVersionMismatch, berrors.ErrChecksum} {
 		if errors.Is(err, sign) {
 			return fmt.Errorf("%w: %w", ErrCorrupt, err)

@@ -23,11 +23,11 @@ func journalOf(t *testing.T, n int) (file []byte, want []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "j")
 	j := openAt(t, path)
-	_, err := j.NextLife()
+	_, err := j.NextIncarnation()
 	for i := range n {
 		id := fmt.Sprint("c", i)
 		rec := &attach.Record{ContainerID: id, IfName: "eth0", PodName: strings.Repeat("web", 100)}
-		err = errors.Join(err, j.Put(rec), j.RememberSeq("node", net(id), int64(i+1)))
+		err = errors.Join(err, j.Put(rec), j.PutSeq("node", net(id), int64(i+1)))
 		want = append(want, id)
 	}
 	if err := errors.Join(err, j.Delete("c0", "eth0"), j.Close()); err != nil {
@@ -82,7 +82,7 @@ func readAll(t *testing.T, path string, file []byte, want []string) error {
 	}
 	for range 2 {
 		var missing error
-		err := guard(func() (err error) {
+		err := catchPanic(func() (err error) {
 			missing, err = readOnce(path, want)
 			return err
 		})
@@ -102,16 +102,16 @@ func readAll(t *testing.T, path string, file []byte, want []string) error {
 func readOnce(path string, want []string) (missing, err error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, NoGrowSync: true, FreelistType: bbolt.FreelistMapType})
 	if err != nil {
-		return nil, damaged(err)
+		return nil, asCorrupt(err)
 	}
-	if err := check(db); err != nil {
+	if err := prepareFile(db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	j := &Journal{db: db, holder: path + ".holder", commit: newCommitter(db)}
-	_, err = j.NextLife()
+	_, err = j.NextIncarnation()
 	recs, list := j.List()
 	if err := errors.Join(err, list); err != nil {
-		return nil, errors.Join(err, guard(j.Close))
+		return nil, errors.Join(err, catchPanic(j.Close))
 	}
 	for _, id := range want {
 		if !slices.ContainsFunc(recs, func(r *attach.Record) bool { return r.ContainerID == id }) {
@@ -124,7 +124,7 @@ func readOnce(path string, want []string) (missing, err error) {
 	for _, id := range []string{"d1", "d2"} {
 		err = errors.Join(err, j.Put(&attach.Record{ContainerID: id, IfName: "eth0", PodName: strings.Repeat("new", 500)}))
 	}
-	return missing, errors.Join(err, j.Delete("d1", "eth0"), guard(j.Close))
+	return missing, errors.Join(err, j.Delete("d1", "eth0"), catchPanic(j.Close))
 }
 
 // A journal of schema 1 has no digest: it gets one, and what is lost later is noticed.
@@ -137,14 +137,14 @@ func TestJournalOfSchema1(t *testing.T) {
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
 		meta := tx.Bucket(bucketMeta)
-		return errors.Join(meta.Delete(keyDigest), meta.Put(keySchema, []byte(schemaNoDigest)), meta.Put(keyLife, []byte{0, 0, 0, 0, 0, 0, 0, 7}))
+		return errors.Join(meta.Delete(keyDigest), meta.Put(keySchema, []byte(schemaNoDigest)), meta.Put(keyIncarnation, []byte{0, 0, 0, 0, 0, 0, 0, 7}))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
 	j := openAt(t, path)
 	defer func() { _ = j.Close() }()
-	life, err := j.NextLife()
+	life, err := j.NextIncarnation()
 	recs, list := j.List()
 	if err := errors.Join(err, list); err != nil || life != 8 || len(recs) != 2 {
 		t.Fatalf("got life %d, %d records, %v; want 8, 2, no error", life, len(recs), err)
@@ -172,7 +172,7 @@ func TestLostCommitStaysReported(t *testing.T) {
 		var errs []error
 		for range 3 {
 			j := openAt(t, path)
-			_, err := j.NextLife()
+			_, err := j.NextIncarnation()
 			_, list := j.List()
 			errs = append(errs, list)
 			if err := errors.Join(err, j.Close()); err != nil {

@@ -49,7 +49,7 @@ func two(t *testing.T) string {
 
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
-	good, err := encode(&attach.Record{ContainerID: "c2", IfName: "eth0", PodName: "web"})
+	good, err := encodeRecord(&attach.Record{ContainerID: "c2", IfName: "eth0", PodName: "web"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func OpenContext(ctx context.Context, path string, o Options) (*Journal, error) 
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
 	j := &Journal{holder: path + ".holder"}
-	err := guard(func() error { return j.open(ctx, path, o) })
+	err := catchPanic(func() error { return j.open(ctx, path, o) })
 	if err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", path, err)
 	}
@@ -68,26 +68,26 @@ func OpenContext(ctx context.Context, path string, o Options) (*Journal, error) 
 }
 
 func (j *Journal) open(ctx context.Context, path string, o Options) error {
-	db, err := lock(ctx, path, o.Wait)
+	db, err := openLocked(ctx, path, o.Wait)
 	if errors.Is(err, berrors.ErrTimeout) {
 		return fmt.Errorf("%w by %s", ErrLocked, readHolder(j.holder))
 	}
 	if err != nil {
-		return damaged(err)
+		return asCorrupt(err)
 	}
 	j.db = db
 	j.commit = newCommitter(db)
-	if err := errors.Join(check(db), writeHolder(j.holder, o.Holder), syncDir(filepath.Dir(path))); err != nil {
+	if err := errors.Join(prepareFile(db), writeHolder(j.holder, o.Holder), syncDir(filepath.Dir(path))); err != nil {
 		return errors.Join(err, db.Close())
 	}
 	return nil
 }
 
-// lockEvery is the time between two tries to get the lock.
-const lockEvery = 50 * time.Millisecond
+// lockRetryInterval is the time between two tries to get the lock.
+const lockRetryInterval = 50 * time.Millisecond
 
-// lock opens the file, as soon as nobody else has it open.
-func lock(ctx context.Context, path string, wait time.Duration) (*bbolt.DB, error) {
+// openLocked opens the file, as soon as nobody else has it open.
+func openLocked(ctx context.Context, path string, wait time.Duration) (*bbolt.DB, error) {
 	for end := time.Now().Add(wait); ; {
 		db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 			// One try: bbolt itself would wait whatever becomes of ctx.
@@ -104,18 +104,18 @@ func lock(ctx context.Context, path string, wait time.Duration) (*bbolt.DB, erro
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(lockEvery):
+		case <-time.After(lockRetryInterval):
 		}
 	}
 }
 
-// check prepares the file, and keeps in mind what its last commit lost.
-func check(db *bbolt.DB) error {
-	lost, err := verify(db)
+// prepareFile prepares the file, and keeps in mind what its last commit lost.
+func prepareFile(db *bbolt.DB) error {
+	lost, err := verifyFile(db)
 	if err != nil {
 		return err
 	}
-	if err := prepare(db); err != nil || !lost {
+	if err := prepareSchema(db); err != nil || !lost {
 		return err
 	}
 	return markRollback(db)
@@ -159,7 +159,7 @@ func (j *Journal) Close() error {
 
 // Get returns the record, attach.ErrNotFound, or ErrCorrupt with its key.
 func (j *Journal) Get(containerID, ifName string) (*attach.Record, error) {
-	k, err := key(containerID, ifName)
+	k, err := recordKey(containerID, ifName)
 	if err != nil {
 		return nil, err
 	}
@@ -169,27 +169,27 @@ func (j *Journal) Get(containerID, ifName string) (*attach.Record, error) {
 		if value == nil {
 			return attach.ErrNotFound
 		}
-		rec, err = decode(k, value)
+		rec, err = decodeRecord(k, value)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("get record %q: %w", showKey(k), err)
+		return nil, fmt.Errorf("get record %q: %w", formatKey(k), err)
 	}
 	return rec, nil
 }
 
 // Put writes the record; it is on disk when Put returns.
 func (j *Journal) Put(rec *attach.Record) error {
-	k, err := key(rec.ContainerID, rec.IfName)
+	k, err := recordKey(rec.ContainerID, rec.IfName)
 	if err != nil {
 		return err
 	}
-	value, err := encode(rec)
+	value, err := encodeRecord(rec)
 	if err != nil {
 		return err
 	}
 	if err := j.commit.apply(change{key: k, value: value}); err != nil {
-		return fmt.Errorf("put record %q: %w", showKey(k), err)
+		return fmt.Errorf("put record %q: %w", formatKey(k), err)
 	}
 	return nil
 }
@@ -199,44 +199,44 @@ func (j *Journal) Put(rec *attach.Record) error {
 // returns and leaves the record as it was then; attach.ErrNotFound when there is
 // none. Edit must not change the record's key.
 func (j *Journal) Update(containerID, ifName string, edit func(*attach.Record) error) error {
-	k, err := key(containerID, ifName)
+	k, err := recordKey(containerID, ifName)
 	if err != nil {
 		return err
 	}
 	var own error
 	err = j.commit.apply(change{key: k, edit: func(stored []byte) []byte {
 		var value []byte
-		value, own = edited(k, stored, edit)
+		value, own = applyEdit(k, stored, edit)
 		return value
 	}})
 	if err == nil {
 		err = own
 	}
 	if err != nil {
-		return fmt.Errorf("update record %q: %w", showKey(k), err)
+		return fmt.Errorf("update record %q: %w", formatKey(k), err)
 	}
 	return nil
 }
 
-// edited is the stored value of a record after edit.
-func edited(k, stored []byte, edit func(*attach.Record) error) ([]byte, error) {
+// applyEdit is the stored value of a record after edit.
+func applyEdit(k, stored []byte, edit func(*attach.Record) error) ([]byte, error) {
 	if stored == nil {
 		return nil, attach.ErrNotFound
 	}
-	rec, err := decode(k, stored)
+	rec, err := decodeRecord(k, stored)
 	if err != nil {
 		return nil, err
 	}
 	if err := edit(rec); err != nil {
 		return nil, err
 	}
-	return encode(rec)
+	return encodeRecord(rec)
 }
 
 // Delete removes the record, on disk when Delete returns. A record that is not
 // there costs no write.
 func (j *Journal) Delete(containerID, ifName string) error {
-	k, err := key(containerID, ifName)
+	k, err := recordKey(containerID, ifName)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (j *Journal) Delete(containerID, ifName string) error {
 		err = j.commit.apply(change{key: k})
 	}
 	if err != nil {
-		return fmt.Errorf("delete record %q: %w", showKey(k), err)
+		return fmt.Errorf("delete record %q: %w", formatKey(k), err)
 	}
 	return nil
 }
@@ -263,9 +263,9 @@ func (j *Journal) List() ([]*attach.Record, error) {
 		found := &digest{}
 		err := records.ForEach(func(k, value []byte) error {
 			found.add(k, value)
-			rec, err := decode(k, value)
+			rec, err := decodeRecord(k, value)
 			if err == nil && !bytes.Equal(records.Get(k), value) {
-				err = fmt.Errorf("%w: record %q: it cannot be found by its key", ErrCorrupt, showKey(k))
+				err = fmt.Errorf("%w: record %q: it cannot be found by its key", ErrCorrupt, formatKey(k))
 			}
 			if err != nil {
 				bad = append(bad, err)
@@ -283,7 +283,7 @@ func (j *Journal) List() ([]*attach.Record, error) {
 }
 
 func (j *Journal) view(read func(records *bbolt.Bucket) error) error {
-	return guard(func() error {
+	return catchPanic(func() error {
 		return j.db.View(func(tx *bbolt.Tx) error { return read(tx.Bucket(bucketRecords)) })
 	})
 }

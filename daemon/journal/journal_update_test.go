@@ -73,7 +73,7 @@ func TestLivesAreCountedAcrossStarts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j")
 	for want := int64(1); want <= 3; want++ {
 		j := open(t, path)
-		got, err := j.NextLife()
+		got, err := j.NextIncarnation()
 		if err != nil {
 			t.Fatal(err)
 		}

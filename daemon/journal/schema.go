@@ -30,16 +30,16 @@ var (
 	keySchema     = []byte("schema")
 )
 
-// firstID is the transaction ID of a file that has seen no commit. One without
+// firstTxID is the transaction ID of a file that has seen no commit. One without
 // buckets is damaged when it has seen some.
-const firstID = 1
+const firstTxID = 1
 
-// prepare makes the buckets of a new journal and checks the schema of an old
+// prepareSchema makes the buckets of a new journal and checks the schema of an old
 // one before anything is changed in it.
-func prepare(db *bbolt.DB) error {
+func prepareSchema(db *bbolt.DB) error {
 	fresh, old := false, false
 	err := db.View(func(tx *bbolt.Tx) error {
-		if fresh = tx.ID() == firstID; fresh {
+		if fresh = tx.ID() == firstTxID; fresh {
 			return nil
 		}
 		meta := tx.Bucket(bucketMeta)

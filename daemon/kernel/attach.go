@@ -19,42 +19,42 @@ import (
 // Attach makes the slave in the Pod's namespace and configures it. On error
 // nothing is left. A link of that name that carries our mark is one that an
 // earlier attempt left behind: it is replaced.
-func (k *Kernel) Attach(ctx context.Context, s *Slave) (Outcome, error) {
+func (k *Kernel) Attach(ctx context.Context, s *Slave) (AttachResult, error) {
 	out, err := k.attach(ctx, s)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("attach %s %s on %s: %w", s.Kind, s.Name, s.Parent, err)
+		return AttachResult{}, fmt.Errorf("attach %s %s on %s: %w", s.Kind, s.Name, s.Parent, err)
 	}
 	return out, nil
 }
 
-func (k *Kernel) attach(ctx context.Context, s *Slave) (out Outcome, err error) {
-	if err := errors.Join(s.check(), ctx.Err()); err != nil {
-		return Outcome{}, err
+func (k *Kernel) attach(ctx context.Context, s *Slave) (out AttachResult, err error) {
+	if err := errors.Join(s.validate(), ctx.Err()); err != nil {
+		return AttachResult{}, err
 	}
-	err = inPod(s.Netns, func(pod *pod) error {
-		name, err := k.create(pod, s, &out)
+	err = inPodNamespace(s.Netns, func(pod *podNamespace) error {
+		name, err := k.createSlave(pod, s, &out)
 		if err != nil {
 			return err
 		}
 		if err := pod.configure(ctx, s, name, out.Index); err != nil {
-			return errors.Join(err, pod.remove(s, out.Index))
+			return errors.Join(err, pod.removeSlave(s, out.Index))
 		}
 		return nil
 	})
 	return out, err
 }
 
-// create makes the link in the Pod's namespace and returns the name that it has
+// createSlave makes the link in the Pod's namespace and returns the name that it has
 // there for now.
-func (k *Kernel) create(pod *pod, s *Slave, out *Outcome) (string, error) {
-	unlock := k.parents.lock(s.Parent)
+func (k *Kernel) createSlave(pod *podNamespace, s *Slave, out *AttachResult) (string, error) {
+	unlock := k.linkLocks.lock(s.Parent)
 	defer unlock()
 
-	parent, err := k.parentOf(s)
+	parent, err := k.lookUpParent(s)
 	if err != nil {
 		return "", err
 	}
-	b := &birth{slave: s, name: s.Name, parent: parent.Index, mtu: s.MTU}
+	b := &createRequest{slave: s, name: s.Name, parent: parent.Index, mtu: s.MTU}
 	if b.mtu == 0 {
 		b.mtu = parent.MTU
 	}
@@ -66,25 +66,25 @@ func (k *Kernel) create(pod *pod, s *Slave, out *Outcome) (string, error) {
 		}
 		out.MAC = b.mac.String()
 	}
-	if err := k.createNamed(pod, b); err != nil {
+	if err := k.createOrReplace(pod, b); err != nil {
 		return "", err
 	}
-	out.Index, err = pod.index(b.name)
+	out.Index, err = pod.linkIndex(b.name)
 	return b.name, err
 }
 
-// birth is what the message that makes a slave says.
-type birth struct {
+// createRequest is what the message that makes a slave says.
+type createRequest struct {
 	slave       *Slave
 	name        string
 	parent, mtu int
 	mac         net.HardwareAddr
 }
 
-// parentOf finds the host link and checks what the kernel would not explain.
-func (k *Kernel) parentOf(s *Slave) (*netlink.LinkAttrs, error) {
-	link, err := k.host.linkByName(s.Parent)
-	if errors.Is(err, errNoLink) {
+// lookUpParent finds the host link and checks what the kernel would not explain.
+func (k *Kernel) lookUpParent(s *Slave) (*netlink.LinkAttrs, error) {
+	link, err := k.hostConn.linkByName(s.Parent)
+	if errors.Is(err, errLinkNotFound) {
 		return nil, fmt.Errorf("%s: %w", s.Parent, ErrParentMissing)
 	}
 	if err != nil {
@@ -97,26 +97,26 @@ func (k *Kernel) parentOf(s *Slave) (*netlink.LinkAttrs, error) {
 	return parent, nil
 }
 
-// createNamed makes the link with its final name. Where a kernel before 6.15
+// createOrReplace makes the link with its final name. Where a kernel before 6.15
 // takes the host's link of the same name for a conflict, or an earlier attempt
 // left a link in the Pod, it clears the way first.
-func (k *Kernel) createNamed(pod *pod, b *birth) error {
-	err := k.newSlave(pod, b)
+func (k *Kernel) createOrReplace(pod *podNamespace, b *createRequest) error {
+	err := k.sendCreateSlave(pod, b)
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
 	b.name = temporaryName(b.slave.Name)
 	for _, name := range []string{b.slave.Name, b.name} {
-		if err := pod.clear(b.slave, name); err != nil {
+		if err := pod.removeLeftover(b.slave, name); err != nil {
 			return err
 		}
 	}
-	return k.newSlave(pod, b)
+	return k.sendCreateSlave(pod, b)
 }
 
-// newSlave is the one message that makes the link in the Pod's namespace.
-func (k *Kernel) newSlave(pod *pod, b *birth) error {
-	info, err := b.slave.info()
+// sendCreateSlave is the one message that makes the link in the Pod's namespace.
+func (k *Kernel) sendCreateSlave(pod *podNamespace, b *createRequest) error {
+	info, err := b.slave.linkInfo()
 	if err != nil {
 		return err
 	}
@@ -126,13 +126,13 @@ func (k *Kernel) newSlave(pod *pod, b *birth) error {
 		nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(b.parent))),
 		nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(pod.ns.fd))),
 		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(b.mtu))),
-		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(birthGroup)),
+		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(unfinishedGroup)),
 		info,
 	}
 	if b.mac != nil {
 		data = append(data, nl.NewRtAttr(unix.IFLA_ADDRESS, b.mac))
 	}
-	err = k.host.send(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, data...)
+	err = k.hostConn.send(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, data...)
 	switch {
 	// EINVAL is the kernel's answer to passthru beside other slaves.
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL) && b.slave.Kind == MACVLAN:
@@ -167,69 +167,69 @@ func (k *Kernel) Detach(_ context.Context, s *Slave) error {
 	if s.Netns == "" {
 		return nil // the runtime says so when the namespace is gone
 	}
-	err := inPod(s.Netns, func(pod *pod) error { return pod.detach(s) })
+	err := inPodNamespace(s.Netns, func(pod *podNamespace) error { return pod.detach(s) })
 	if err != nil && !errors.Is(err, ErrNamespaceGone) {
 		return fmt.Errorf("detach %s %s: %w", s.Kind, s.Name, err)
 	}
 	return nil
 }
 
-// pod is a Pod's namespace that the current thread is in, with a socket there.
-type pod struct {
+// podNamespace is a Pod's namespace that the current thread is in, with a socket there.
+type podNamespace struct {
 	*conn
-	ns *namespace
+	ns *netNamespace
 }
 
-// inPod runs fn in the namespace at path.
-func inPod(path string, fn func(*pod) error) error {
+// inPodNamespace runs fn in the namespace at path.
+func inPodNamespace(path string, fn func(*podNamespace) error) error {
 	ns, err := openNamespace(path)
 	if err != nil {
 		return err
 	}
 	defer ns.Close()
-	return ns.inside(func() error {
+	return ns.do(func() error {
 		c, err := dial()
 		if err != nil {
 			return err
 		}
 		defer c.close()
-		return fn(&pod{conn: c, ns: ns})
+		return fn(&podNamespace{conn: c, ns: ns})
 	})
 }
 
-// clear removes what an earlier attempt left in the Pod under a name; somebody
+// removeLeftover removes what an earlier attempt left in the Pod under a name; somebody
 // else's link there is ErrNameTaken.
-func (p *pod) clear(s *Slave, name string) error {
+func (p *podNamespace) removeLeftover(s *Slave, name string) error {
 	link, err := p.linkByName(name)
 	switch {
-	case errors.Is(err, errNoLink):
+	case errors.Is(err, errLinkNotFound):
 		return nil // it is the host that has a link of this name
 	case err != nil:
 		return err
-	case link.Type() != s.Kind || !ours(link.Attrs()):
+	case link.Type() != s.Kind || !isManaged(link.Attrs()):
 		return fmt.Errorf("%s is a %s link in the Pod: %w", name, link.Type(), ErrNameTaken)
 	}
-	return p.remove(s, link.Attrs().Index)
+	return p.removeSlave(s, link.Attrs().Index)
 }
 
-func (p *pod) detach(s *Slave) error {
+func (p *podNamespace) detach(s *Slave) error {
 	link, err := p.linkByName(s.Name)
-	if errors.Is(err, errNoLink) {
+	if errors.Is(err, errLinkNotFound) {
 		link, err = p.linkByName(temporaryName(s.Name))
 	}
 	switch {
-	case errors.Is(err, errNoLink):
+	case errors.Is(err, errLinkNotFound):
 		return p.deleteRules(s)
 	case err != nil:
 		return err
 	case link.Type() != s.Kind || link.Attrs().NetNsID < 0:
 		return nil
 	}
-	return p.remove(s, link.Attrs().Index)
+	return p.removeSlave(s, link.Attrs().Index)
 }
 
-// remove takes away the link and what the kernel does not remove with it.
-func (p *pod) remove(s *Slave, index int) error {
+// removeSlave takes away the link and what the kernel does not remove with it.
+func (p *podNamespace) removeSlave(s *Slave, index int) error {
 	if err := p.deleteLink(index); err != nil {
 		return fmt.Errorf("delete link %s: %w", s.Name, err)
 	}

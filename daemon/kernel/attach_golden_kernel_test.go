@@ -29,7 +29,7 @@ type counted struct {
 // count makes a Kernel count.
 func count(k *Kernel) *counted {
 	c := &counted{}
-	k.host.observe = func(kind int) {
+	k.hostConn.observe = func(kind int) {
 		c.all.Add(1)
 		switch kind {
 		case unix.RTM_GETLINK, unix.RTM_GETADDR, unix.RTM_GETNEIGH, unix.RTM_GETQDISC, unix.RTM_GETTFILTER:
@@ -196,7 +196,7 @@ func TestLinksGolden(t *testing.T) {
 			c, k := &cluster{}, openKernel(t, host)
 			requests := count(k)
 			now := &latest{}
-			r := netwatcher.New(netwatcher.Config{Node: "self", Kernel: k, Firewall: openFirewall(t, host), Sources: openGuard(t, host), Cluster: c, Pods: c, Log: logr.Discard(), Observer: now})
+			r := netwatcher.New(netwatcher.Config{Node: "self", Kernel: k, Firewall: openFirewall(t, host), SourceGuard: openGuard(t, host), KubeClient: c, Pods: c, Log: logr.Discard(), Observer: now})
 			for _, s := range steps {
 				if s.do != nil {
 					within(t, host, func(h *netlink.Handle) { s.do(t, h, c) })
@@ -232,9 +232,9 @@ func hasAddress(t *testing.T, h *netlink.Handle, l netlink.Link) bool {
 // latest is an observer that keeps the last round's status, written or not.
 type latest struct{ status *v1.NodeNetworkStatus }
 
-func (*latest) Step(netwatcher.Op, error) {}
-func (*latest) News(netwatcher.News)      {}
-func (l *latest) Round(_ time.Duration, _ error, s *v1.NodeNetworkStatus) {
+func (*latest) ObserveStep(netwatcher.Op, error) {}
+func (*latest) RecordEvent(netwatcher.LinkEvent) {}
+func (l *latest) ObserveReconcile(_ time.Duration, _ error, s *v1.NodeNetworkStatus) {
 	l.status = s
 }
 

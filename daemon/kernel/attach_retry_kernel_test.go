@@ -60,8 +60,8 @@ func TestAttachAgain(t *testing.T) {
 
 // bornAs leaves a link of ours that was never finished.
 func bornAs(k *Kernel, path, name string) error {
-	return inPod(path, func(p *pod) error {
-		_, err := k.create(p, withDefaults(Slave{Name: name}, path), &Outcome{})
+	return inPodNamespace(path, func(p *podNamespace) error {
+		_, err := k.createSlave(p, withDefaults(Slave{Name: name}, path), &AttachResult{})
 		return err
 	})
 }

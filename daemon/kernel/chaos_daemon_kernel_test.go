@@ -120,7 +120,7 @@ func TestChaosDaemon(t *testing.T) {
 	}
 	f := &files{dir: dir}
 	r := netwatcher.New(netwatcher.Config{
-		Node: "self", Kernel: openKernel(t, os.Getenv(chaosHost)), Firewall: openFirewall(t, os.Getenv(chaosHost)), Sources: openGuard(t, os.Getenv(chaosHost)), Cluster: f, Pods: f, Log: logr.Discard(),
+		Node: "self", Kernel: openKernel(t, os.Getenv(chaosHost)), Firewall: openFirewall(t, os.Getenv(chaosHost)), SourceGuard: openGuard(t, os.Getenv(chaosHost)), KubeClient: f, Pods: f, Log: logr.Discard(),
 	})
 	go func() { // a watch of the API server
 		var last time.Time

@@ -212,7 +212,7 @@ func (c *chaos) damage(do func(*netlink.Handle, netlink.Link) error) func() {
 			return
 		}
 		f := state.Links[c.random.IntN(len(state.Links))]
-		if !f.Ours || slices.Contains(c.wishes.Used, f.Identity) {
+		if !f.Managed || slices.Contains(c.wishes.Used, f.Identity) {
 			return
 		}
 		within(c.T, c.host, func(h *netlink.Handle) {
@@ -251,7 +251,7 @@ func (c *chaos) attach() {
 	// As in the daemon, a link may go for which it decided before the record was there.
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		state := c.state()
-		i := slices.IndexFunc(state.Links, func(f netwatcher.Found) bool { return f.Ours && !f.HalfMade && f.Up && f.Identity == id })
+		i := slices.IndexFunc(state.Links, func(f netwatcher.ObservedLink) bool { return f.Managed && !f.Unfinished && f.Up && f.Identity == id })
 		if i < 0 {
 			continue
 		}
@@ -304,7 +304,7 @@ func (c *chaos) reboot() {
 		c.detach()
 	}
 	for _, f := range c.state().Links {
-		if f.Ours {
+		if f.Managed {
 			within(c.T, c.host, func(h *netlink.Handle) { must(c.T, h.LinkDel(find(c.T, h, f.Name))) })
 		}
 	}
@@ -332,7 +332,7 @@ func (c *chaos) rest() {
 	plan, state := c.settles("without Pods")
 	got, want := map[string]netwatcher.Spec{}, map[string]netwatcher.Spec{}
 	for _, f := range state.Links {
-		if f.Ours {
+		if f.Managed {
 			got[f.Name] = f.Spec
 		}
 	}
@@ -357,10 +357,10 @@ func (c *chaos) settles(when string) (*netwatcher.Plan, *netwatcher.State) {
 	for end := time.Now().Add(chaosRest); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		state := c.state()
 		plan := netwatcher.Desired(c.wishes.Networks, state, netwatcher.PeerVTEPs(nodesAt(c.wishes.Nodes), "self"))
-		changes = netwatcher.Diff(plan, state, func(f *netwatcher.Found) bool { return slices.Contains(c.wishes.Used, f.Identity) })
+		changes = netwatcher.Diff(plan, state, func(f *netwatcher.ObservedLink) bool { return slices.Contains(c.wishes.Used, f.Identity) })
 		// A link may wait for a name that Pods keep from it.
 		changes = slices.DeleteFunc(changes, func(ch netwatcher.Change) bool {
-			return ch.Op == netwatcher.Create && slices.ContainsFunc(state.Links, func(f netwatcher.Found) bool {
+			return ch.Op == netwatcher.OpCreate && slices.ContainsFunc(state.Links, func(f netwatcher.ObservedLink) bool {
 				return f.Name == ch.Link.Name && slices.Contains(c.wishes.Used, f.Identity)
 			})
 		})

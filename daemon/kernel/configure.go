@@ -18,8 +18,8 @@ import (
 // configure brings the link from birth to use. The order matters: settings
 // before addresses, so that no address is ever used without them; addresses
 // before up, so that the kernel announces them when the link comes up.
-func (p *pod) configure(ctx context.Context, s *Slave, name string, index int) error {
-	attrs := finish(s.Owner)
+func (p *podNamespace) configure(ctx context.Context, s *Slave, name string, index int) error {
+	attrs := finishAttributes(s.Owner)
 	if name != s.Name {
 		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(s.Name)))
 		// A link that is up cannot be renamed, and sysctls go by the name.
@@ -37,16 +37,16 @@ func (p *pod) configure(ctx context.Context, s *Slave, name string, index int) e
 		}
 	}
 	if err := p.setLink(index, true, attrs...); err != nil {
-		return fmt.Errorf("set up: %w", upError(err))
+		return fmt.Errorf("set up: %w", explainUpError(err))
 	}
 	if err := p.addRoutes(s, index); err != nil {
 		return err
 	}
-	return p.settle(ctx, s, index)
+	return p.waitForDAD(ctx, s, index)
 }
 
-// upError explains why a link does not come up: a MACVLAN checks its MAC then.
-func upError(err error) error {
+// explainUpError explains why a link does not come up: a MACVLAN checks its MAC then.
+func explainUpError(err error) error {
 	if errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("%w: the MAC or mode is taken on the parent: %w", ErrParentBusy, err)
 	}
@@ -66,14 +66,14 @@ func setSysctls(s *Slave) error {
 // addRoutes installs the network's routes, the policy routes and their rules.
 func (c *conn) addRoutes(s *Slave, index int) error {
 	for _, r := range s.Routes {
-		if s.has(r) {
+		if s.hasFamilyOf(r) {
 			if err := c.addRoute(r, index, unix.RT_TABLE_MAIN); err != nil {
 				return err
 			}
 		}
 	}
 	for _, r := range s.PolicyRoutes {
-		if s.has(r) {
+		if s.hasFamilyOf(r) {
 			if err := c.addRoute(r, index, s.Table); err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func (c *conn) addRoutes(s *Slave, index int) error {
 // to another interface of the Pod, and is not replaced.
 func (c *conn) addRoute(r network.Route, index, table int) error {
 	msg := nl.NewRtMsg()
-	msg.Family = uint8(family(r.Dst.Addr()))
+	msg.Family = uint8(addressFamily(r.Dst.Addr()))
 	msg.Dst_len = uint8(r.Dst.Bits())
 	msg.Protocol = unix.RTPROT_STATIC
 	data := []nl.NetlinkRequestData{
@@ -97,7 +97,7 @@ func (c *conn) addRoute(r network.Route, index, table int) error {
 	if r.Dst.Bits() > 0 {
 		data = append(data, nl.NewRtAttr(unix.RTA_DST, r.Dst.Addr().AsSlice()))
 	}
-	data = append(data, tableAttr(&msg.Table, table, unix.RTA_TABLE)...)
+	data = append(data, tableAttribute(&msg.Table, table, unix.RTA_TABLE)...)
 
 	err := c.send(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, data...)
 	if errors.Is(err, unix.EEXIST) {
@@ -112,7 +112,7 @@ func (c *conn) addRoute(r network.Route, index, table int) error {
 // addRules makes packets from the slave's own addresses look into its table: the
 // addresses alone, since the subnet is other Pods' as well.
 func (c *conn) addRules(s *Slave) error {
-	for _, a := range s.ruled() {
+	for _, a := range s.ruleSources() {
 		err := c.send(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, ruleMessage(a, s.Table)...)
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("add rule from %s table %d: %w", a, s.Table, err)
@@ -123,7 +123,7 @@ func (c *conn) addRules(s *Slave) error {
 
 // deleteRules removes them; the kernel keeps rules when a link goes.
 func (c *conn) deleteRules(s *Slave) error {
-	for _, a := range s.ruled() {
+	for _, a := range s.ruleSources() {
 		err := c.send(unix.RTM_DELRULE, 0, ruleMessage(a, s.Table)...)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("delete rule from %s table %d: %w", a, s.Table, err)
@@ -135,7 +135,7 @@ func (c *conn) deleteRules(s *Slave) error {
 // ruleMessage is a fib_rule_hdr, which has the layout of rtmsg.
 func ruleMessage(from netip.Addr, table int) []nl.NetlinkRequestData {
 	msg := nl.NewRtMsg()
-	msg.Family = uint8(family(from))
+	msg.Family = uint8(addressFamily(from))
 	msg.Src_len = uint8(from.BitLen())
 	msg.Protocol = unix.RTPROT_UNSPEC
 	msg.Scope = unix.RT_SCOPE_UNIVERSE
@@ -144,12 +144,12 @@ func ruleMessage(from netip.Addr, table int) []nl.NetlinkRequestData {
 		msg,
 		nl.NewRtAttr(nl.FRA_SRC, from.AsSlice()),
 		nl.NewRtAttr(nl.FRA_PROTOCOL, nl.Uint8Attr(unix.RTPROT_STATIC)),
-	}, tableAttr(&msg.Table, table, nl.FRA_TABLE)...)
+	}, tableAttribute(&msg.Table, table, nl.FRA_TABLE)...)
 }
 
-// tableAttr puts a table into the header's byte where it fits, else into an
+// tableAttribute puts a table into the header's byte where it fits, else into an
 // attribute of the type that routes and rules have for it.
-func tableAttr(header *uint8, table int, attr int) []nl.NetlinkRequestData {
+func tableAttribute(header *uint8, table int, attr int) []nl.NetlinkRequestData {
 	if table <= 255 {
 		*header = uint8(table)
 		return nil
@@ -159,21 +159,21 @@ func tableAttr(header *uint8, table int, attr int) []nl.NetlinkRequestData {
 }
 
 const (
-	// settleTimeout bounds the wait for duplicate address detection.
-	settleTimeout = 5 * time.Second
-	// settlePause is how often the address's state is asked for.
-	settlePause = 10 * time.Millisecond
+	// dadTimeout bounds the wait for duplicate address detection.
+	dadTimeout = 5 * time.Second
+	// dadPollInterval is how often the address's state is asked for.
+	dadPollInterval = 10 * time.Millisecond
 )
 
-// settle waits until the IPv6 address may be used: until then the kernel drops
+// waitForDAD waits until the IPv6 address may be used: until then the kernel drops
 // connections from it, so a Pod that starts at once would fail at random.
-func (c *conn) settle(ctx context.Context, s *Slave, index int) error {
+func (c *conn) waitForDAD(ctx context.Context, s *Slave, index int) error {
 	if !s.V6.IsValid() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, dadTimeout)
 	defer cancel()
-	tick := time.NewTicker(settlePause)
+	tick := time.NewTicker(dadPollInterval)
 	defer tick.Stop()
 	for {
 		flags, err := c.addressFlags(s, index)
@@ -183,7 +183,7 @@ func (c *conn) settle(ctx context.Context, s *Slave, index int) error {
 		case flags&unix.IFA_F_DADFAILED != 0:
 			return fmt.Errorf("duplicate address detection of %s: %w", s.V6.Addr(), ErrAddressTaken)
 		case flags&unix.IFA_F_TENTATIVE == 0:
-			return sysctl{"ipv6/neigh/" + s.Name + "/retrans_time_ms", retransMillis}.write()
+			return sysctl{"ipv6/neigh/" + s.Name + "/retrans_time_ms", defaultRetransMillis}.write()
 		}
 		select {
 		case <-ctx.Done():
@@ -197,7 +197,7 @@ func (c *conn) settle(ctx context.Context, s *Slave, index int) error {
 func (c *conn) addressFlags(s *Slave, index int) (uint32, error) {
 	msg := nl.NewIfAddrmsg(unix.AF_INET6)
 	msg.Index = uint32(index)
-	msgs, err := c.ask(unix.RTM_GETADDR, unix.NLM_F_ACK, msg, nl.NewRtAttr(unix.IFA_ADDRESS, s.V6.Addr().AsSlice()))
+	msgs, err := c.request(unix.RTM_GETADDR, unix.NLM_F_ACK, msg, nl.NewRtAttr(unix.IFA_ADDRESS, s.V6.Addr().AsSlice()))
 	if err != nil {
 		return 0, fmt.Errorf("look up address %s: %w", s.V6.Addr(), err)
 	}

@@ -18,8 +18,8 @@ const (
 	// replyTimeout is far above what a kernel under load takes for one message;
 	// without it a lost reply would hold the parent's lock for ever.
 	replyTimeout = 60 * time.Second
-	// dumpTries bounds how often an interrupted list is read again.
-	dumpTries = 10
+	// maxDumpAttempts bounds how often an interrupted list is read again.
+	maxDumpAttempts = 10
 )
 
 // conn is one route netlink socket. Requests on it wait for each other, as they
@@ -50,12 +50,12 @@ func (c *conn) close() { c.sock.Close() }
 
 // send waits for the kernel's acknowledgement.
 func (c *conn) send(kind, flags int, data ...nl.NetlinkRequestData) error {
-	_, err := c.ask(kind, flags|unix.NLM_F_ACK, data...)
+	_, err := c.request(kind, flags|unix.NLM_F_ACK, data...)
 	return err
 }
 
-// ask returns the messages that the kernel answers with.
-func (c *conn) ask(kind, flags int, data ...nl.NetlinkRequestData) ([][]byte, error) {
+// request returns the messages that the kernel answers with.
+func (c *conn) request(kind, flags int, data ...nl.NetlinkRequestData) ([][]byte, error) {
 	req := nl.NewNetlinkRequest(kind, flags)
 	req.Sockets = c.sockets
 	for _, d := range data {
@@ -67,13 +67,13 @@ func (c *conn) ask(kind, flags int, data ...nl.NetlinkRequestData) ([][]byte, er
 	return req.Execute(unix.NETLINK_ROUTE, 0)
 }
 
-// list dumps, and dumps again when a change in between made the list
+// dump dumps, and dumps again when a change in between made the list
 // inconsistent (NLM_F_DUMP_INTR) or a signal came.
-func (c *conn) list(kind int, data ...nl.NetlinkRequestData) ([][]byte, error) {
+func (c *conn) dump(kind int, data ...nl.NetlinkRequestData) ([][]byte, error) {
 	var err error
-	for range dumpTries {
+	for range maxDumpAttempts {
 		var msgs [][]byte
-		msgs, err = c.ask(kind, unix.NLM_F_DUMP, data...)
+		msgs, err = c.request(kind, unix.NLM_F_DUMP, data...)
 		if err == nil {
 			return msgs, nil
 		}
@@ -81,19 +81,19 @@ func (c *conn) list(kind int, data ...nl.NetlinkRequestData) ([][]byte, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("list was interrupted %d times: %w", dumpTries, err)
+	return nil, fmt.Errorf("list was interrupted %d times: %w", maxDumpAttempts, err)
 }
 
-// errNoLink says that a look-up found nothing.
-var errNoLink = errors.New("no such link")
+// errLinkNotFound says that a look-up found nothing.
+var errLinkNotFound = errors.New("no such link")
 
 // linkByName asks for one link, without statistics and virtual functions.
 func (c *conn) linkByName(name string) (netlink.Link, error) {
-	msgs, err := c.ask(unix.RTM_GETLINK, unix.NLM_F_ACK, nl.NewIfInfomsg(unix.AF_UNSPEC),
+	msgs, err := c.request(unix.RTM_GETLINK, unix.NLM_F_ACK, nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)),
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
 	if errors.Is(err, unix.ENODEV) || err == nil && len(msgs) == 0 {
-		return nil, fmt.Errorf("look up link %s: %w", name, errNoLink)
+		return nil, fmt.Errorf("look up link %s: %w", name, errLinkNotFound)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look up link %s: %w", name, err)
@@ -107,7 +107,7 @@ func (c *conn) linkByName(name string) (netlink.Link, error) {
 
 // listLinks asks for all links, without statistics and virtual functions.
 func (c *conn) listLinks() ([][]byte, error) {
-	msgs, err := c.list(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC),
+	msgs, err := c.dump(unix.RTM_GETLINK, nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
@@ -115,8 +115,8 @@ func (c *conn) listLinks() ([][]byte, error) {
 	return msgs, nil
 }
 
-// index asks with an ioctl, which needs no RTNL lock.
-func (c *conn) index(name string) (int, error) {
+// linkIndex asks with an ioctl, which needs no RTNL lock.
+func (c *conn) linkIndex(name string) (int, error) {
 	req, err := unix.NewIfreq(name)
 	if err != nil {
 		return 0, fmt.Errorf("look up the index of %s: %w", name, err)
@@ -171,16 +171,16 @@ func (c *conn) deleteAddress(index int, a netip.Prefix) error {
 	return nil
 }
 
-// setPeers adds and removes default entries.
-func (c *conn) setPeers(index int, add, drop []netip.Addr) error {
+// updatePeers adds and removes default entries.
+func (c *conn) updatePeers(index int, add, drop []netip.Addr) error {
 	for _, a := range add {
-		err := c.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_APPEND, entryMessage(index, allZero, a)...)
+		err := c.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_APPEND, fdbMessage(index, zeroMAC, a)...)
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("add forwarding entry to %s: %w", a, err)
 		}
 	}
 	for _, a := range drop {
-		err := c.send(unix.RTM_DELNEIGH, 0, entryMessage(index, allZero, a)...)
+		err := c.send(unix.RTM_DELNEIGH, 0, fdbMessage(index, zeroMAC, a)...)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("delete forwarding entry to %s: %w", a, err)
 		}
@@ -188,18 +188,18 @@ func (c *conn) setPeers(index int, add, drop []netip.Addr) error {
 	return nil
 }
 
-// forget removes the entries of single addresses that were learned from the VTEPs.
-func (c *conn) forget(index int, vteps []netip.Addr) error {
-	msgs, err := c.list(unix.RTM_GETNEIGH, nl.NewIfInfomsg(unix.AF_BRIDGE))
+// flushLearned removes the entries of single addresses that were learned from the VTEPs.
+func (c *conn) flushLearned(index int, vteps []netip.Addr) error {
+	msgs, err := c.dump(unix.RTM_GETNEIGH, nl.NewIfInfomsg(unix.AF_BRIDGE))
 	if err != nil {
 		return fmt.Errorf("list forwarding entries: %w", err)
 	}
 	for _, m := range msgs {
-		e, ok := readEntry(m)
-		if !ok || e.index != index || e.everything() || !slices.Contains(vteps, e.vtep) {
+		e, ok := parseFDBEntry(m)
+		if !ok || e.index != index || e.isDefault() || !slices.Contains(vteps, e.vtep) {
 			continue
 		}
-		err := c.send(unix.RTM_DELNEIGH, 0, entryMessage(index, e.mac, e.vtep)...)
+		err := c.send(unix.RTM_DELNEIGH, 0, fdbMessage(index, e.mac, e.vtep)...)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("delete forwarding entry of %s to %s: %w", e.mac, e.vtep, err)
 		}
@@ -207,10 +207,10 @@ func (c *conn) forget(index int, vteps []netip.Addr) error {
 	return nil
 }
 
-// hasFilters reports whether all of them are there.
-func (c *conn) hasFilters(index int, hooks ...tagHook) (bool, error) {
+// hasTagFilters reports whether all of them are there.
+func (c *conn) hasTagFilters(index int, hooks ...tagFilter) (bool, error) {
 	for _, h := range hooks {
-		if there, err := h.on(c, index); err != nil || !there {
+		if there, err := h.installed(c, index); err != nil || !there {
 			return false, err
 		}
 	}

@@ -21,7 +21,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(append(make([]byte, unix.SizeofIfInfomsg), 12, 0, unix.IFLA_AF_SPEC, 0, 8, 0, unix.AF_INET6, 0, 5, 0, unix.IFLA_INET6_ADDR_GEN_MODE, 0))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, m []byte) {
-		if a, err := readAddress(m); err == nil && a.IsValid() && a.Masked().Addr().Is4() != a.Addr().Is4() {
+		if a, err := parseAddress(m); err == nil && a.IsValid() && a.Masked().Addr().Is4() != a.Addr().Is4() {
 			t.Errorf("%x: %s", m, a)
 		}
 		ipv6Disabled(m)

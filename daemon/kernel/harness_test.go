@@ -216,11 +216,11 @@ func needs(tb testing.TB, kind string) {
 }
 
 // sameOutcome compares what Attach says with what the kernel says.
-func sameOutcome(tb testing.TB, pod, name string, out Outcome) {
+func sameOutcome(tb testing.TB, pod, name string, out AttachResult) {
 	tb.Helper()
 	within(tb, pod, func(h *netlink.Handle) {
 		a := find(tb, h, name).Attrs()
-		want := Outcome{Index: a.Index, MAC: a.HardwareAddr.String(), MTU: a.MTU}
+		want := AttachResult{Index: a.Index, MAC: a.HardwareAddr.String(), MTU: a.MTU}
 		if out != want {
 			tb.Errorf("Attach said %+v, the kernel says %+v", out, want)
 		}

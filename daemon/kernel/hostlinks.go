@@ -19,75 +19,75 @@ import (
 // Apply takes one step of netwatcher's. It holds the link's lock, so that no
 // slave is made on a link that goes.
 func (k *Kernel) Apply(_ context.Context, c netwatcher.Change) error {
-	unlock := k.parents.lock(c.Link.Name)
+	unlock := k.linkLocks.lock(c.Link.Name)
 	defer unlock()
 	switch c.Op {
-	case netwatcher.Raise:
-		return k.raise(c.Link.Device)
-	case netwatcher.Delete:
-		return k.deleteOurs(c.Link.Name, c.HalfMade)
-	case netwatcher.Create:
+	case netwatcher.OpSetUp:
+		return k.setNICUp(c.Link.Device)
+	case netwatcher.OpDelete:
+		return k.deleteHostLink(c.Link.Name, c.OnlyUnfinished)
+	case netwatcher.OpCreate:
 		return k.createHostLink(&c.Link)
-	case netwatcher.Update:
+	case netwatcher.OpUpdate:
 		return k.updateHostLink(&c.Link)
-	case netwatcher.Untag:
-		return k.dropTags(&c.Link)
-	case netwatcher.Trunk:
-		return k.passTags(&c.Link)
-	case netwatcher.Peer, netwatcher.Forget:
-		link, err := k.findOurs(c.Link.Name)
+	case netwatcher.OpFilterTags:
+		return k.installTagFilter(&c.Link)
+	case netwatcher.OpAllowTags:
+		return k.removeTagFilter(&c.Link)
+	case netwatcher.OpUpdatePeers, netwatcher.OpFlushLearned:
+		link, err := k.managedLink(c.Link.Name)
 		if err != nil {
 			return err
 		}
-		if c.Op == netwatcher.Forget {
-			return k.host.forget(link.Attrs().Index, c.Drop)
+		if c.Op == netwatcher.OpFlushLearned {
+			return k.hostConn.flushLearned(link.Attrs().Index, c.Drop)
 		}
-		return k.host.setPeers(link.Attrs().Index, c.Add, c.Drop)
+		return k.hostConn.updatePeers(link.Attrs().Index, c.Add, c.Drop)
 	}
 	return fmt.Errorf("%w: step %q", ErrInvalid, c.Op)
 }
 
-func (k *Kernel) raise(name string) error {
-	link, err := k.host.linkByName(name)
+func (k *Kernel) setNICUp(name string) error {
+	link, err := k.hostConn.linkByName(name)
 	if err != nil {
 		return err
 	}
-	if err := k.host.setLink(link.Attrs().Index, true); err != nil {
+	if err := k.hostConn.setLink(link.Attrs().Index, true); err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
 	return nil
 }
 
-// deleteOurs removes a link; with onlyHalf only one that was not finished meanwhile.
-func (k *Kernel) deleteOurs(name string, onlyHalf bool) error {
-	link, err := k.findOurs(name)
-	if errors.Is(err, errNoLink) {
+// deleteHostLink removes a link; with onlyHalf only one that was not finished meanwhile.
+func (k *Kernel) deleteHostLink(name string, onlyHalf bool) error {
+	link, err := k.managedLink(name)
+	if errors.Is(err, errLinkNotFound) {
 		return nil
 	}
-	if err != nil || onlyHalf && !halfMade(link.Attrs()) {
+	if err != nil || onlyHalf && !isUnfinished(link.Attrs()) {
 		return err
 	}
-	return k.host.deleteLink(link.Attrs().Index)
+	return k.hostConn.deleteLink(link.Attrs().Index)
 }
 
 // createHostLink makes the link and removes it again when it cannot be finished.
 func (k *Kernel) createHostLink(s *netwatcher.Spec) error {
-	if !validName(s.Name) {
+	if !isValidLinkName(s.Name) {
 		return fmt.Errorf("%w: link name %q", ErrInvalid, s.Name)
 	}
-	parent, err := k.host.index(s.Device)
+	parent, err := k.hostConn.linkIndex(s.Device)
 	if errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("%s: %w", s.Device, ErrParentMissing)
 	}
 	if err != nil {
 		return err
 	}
-	err = k.host.send(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
+	err = k.hostConn.send(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
 		nl.NewIfInfomsg(unix.AF_UNSPEC),
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(s.Name)),
 		nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(parent))),
 		nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(s.MTU))),
-		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(birthGroup)),
+		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(unfinishedGroup)),
 		hostLinkInfo(s, parent))
 	if errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("%w: %w", ErrNameTaken, err)
@@ -95,12 +95,12 @@ func (k *Kernel) createHostLink(s *netwatcher.Spec) error {
 	if err != nil {
 		return err
 	}
-	index, err := k.host.index(s.Name)
+	index, err := k.hostConn.linkIndex(s.Name)
 	if err != nil {
 		return err
 	}
 	if err := k.finishHostLink(s, index); err != nil {
-		return errors.Join(err, k.host.deleteLink(index))
+		return errors.Join(err, k.hostConn.deleteLink(index))
 	}
 	return nil
 }
@@ -108,18 +108,18 @@ func (k *Kernel) createHostLink(s *netwatcher.Spec) error {
 // finishHostLink marks and seals the link before it is set up: not one packet is
 // to come from the node itself.
 func (k *Kernel) finishHostLink(s *netwatcher.Spec, index int) error {
-	attrs := append(finish(s.Identity.String()), noLinkLocal())
-	if err := k.host.setLink(index, false, attrs...); err != nil {
+	attrs := append(finishAttributes(s.Identity.String()), addrGenModeNone())
+	if err := k.hostConn.setLink(index, false, attrs...); err != nil {
 		return fmt.Errorf("mark: %w", err)
 	}
-	if err := k.home.inside(disableIPv6(s.Name).write); err != nil {
+	if err := k.hostNS.do(disableIPv6(s.Name).write); err != nil {
 		return err
 	}
-	if err := k.host.setPeers(index, s.Peers, nil); err != nil {
+	if err := k.hostConn.updatePeers(index, s.Peers, nil); err != nil {
 		return err
 	}
-	if err := k.host.setLink(index, true); err != nil {
-		return fmt.Errorf("set up: %w", portTaken(err))
+	if err := k.hostConn.setLink(index, true); err != nil {
+		return fmt.Errorf("set up: %w", explainVXLANUpError(err))
 	}
 	return nil
 }
@@ -143,42 +143,42 @@ func hostLinkInfo(s *netwatcher.Spec, parent int) *nl.RtAttr {
 	data.AddRtAttr(nl.IFLA_VXLAN_PORT, binary.BigEndian.AppendUint16(nil, vxlanPort))
 	// Unicast finds its node by learning from what the others send.
 	data.AddRtAttr(nl.IFLA_VXLAN_LEARNING, nl.Uint8Attr(1))
-	data.AddRtAttr(localAttr(s.Local), s.Local.AsSlice())
+	data.AddRtAttr(vxlanLocalAttribute(s.Local), s.Local.AsSlice())
 	return info
 }
 
 // updateHostLink brings a link of ours back to what it was made as.
 func (k *Kernel) updateHostLink(s *netwatcher.Spec) error {
-	link, err := k.findOurs(s.Name)
+	link, err := k.managedLink(s.Name)
 	if err != nil {
 		return err
 	}
 	index := link.Attrs().Index
-	if err := k.dropAddresses(index); err != nil {
+	if err := k.deleteAddresses(index); err != nil {
 		return err
 	}
-	attrs := []nl.NetlinkRequestData{noLinkLocal()}
-	if vtepMoved(link, s.Local) {
-		attrs = append(attrs, newVTEP(s.Local))
+	attrs := []nl.NetlinkRequestData{addrGenModeNone()}
+	if vtepChanged(link, s.Local) {
+		attrs = append(attrs, vtepLinkInfo(s.Local))
 	}
 	if link.Attrs().MTU != s.MTU {
 		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(s.MTU))))
 	}
-	if err := k.host.setLink(index, false, attrs...); err != nil {
+	if err := k.hostConn.setLink(index, false, attrs...); err != nil {
 		return fmt.Errorf("set mtu %d: %w", s.MTU, err)
 	}
-	if err := k.home.inside(disableIPv6(s.Name).write); err != nil {
+	if err := k.hostNS.do(disableIPv6(s.Name).write); err != nil {
 		return err
 	}
-	if err := k.host.setLink(index, true); err != nil {
-		return fmt.Errorf("set up: %w", portTaken(err))
+	if err := k.hostConn.setLink(index, true); err != nil {
+		return fmt.Errorf("set up: %w", explainVXLANUpError(err))
 	}
 	return nil
 }
 
-// dropAddresses takes off what somebody put on a link of ours.
-func (k *Kernel) dropAddresses(index int) error {
-	msgs, err := k.host.list(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
+// deleteAddresses takes off what somebody put on a link of ours.
+func (k *Kernel) deleteAddresses(index int) error {
+	msgs, err := k.hostConn.dump(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
@@ -186,21 +186,21 @@ func (k *Kernel) dropAddresses(index int) error {
 		if int(nl.DeserializeIfAddrmsg(m).Index) != index {
 			continue
 		}
-		a, err := readAddress(m)
+		a, err := parseAddress(m)
 		if err != nil {
 			return err
 		}
-		if err := k.host.deleteAddress(index, a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		if err := k.hostConn.deleteAddress(index, a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 			return err
 		}
 	}
 	return nil
 }
 
-// vtepMoved reports whether a VXLAN sends from another address of the same family
+// vtepChanged reports whether a VXLAN sends from another address of the same family
 // than it should: its NIC has another one now. The kernel changes that in place, and
 // nothing that worked is cut.
-func vtepMoved(link netlink.Link, local netip.Addr) bool {
+func vtepChanged(link netlink.Link, local netip.Addr) bool {
 	v, ok := link.(*netlink.Vxlan)
 	if !ok || !local.IsValid() {
 		return false
@@ -209,31 +209,31 @@ func vtepMoved(link netlink.Link, local netip.Addr) bool {
 	return now.Unmap() != local && now.Unmap().Is4() == local.Is4()
 }
 
-// newVTEP is the IFLA_LINKINFO that changes a VXLAN's own address.
-func newVTEP(local netip.Addr) *nl.RtAttr {
+// vtepLinkInfo is the IFLA_LINKINFO that changes a VXLAN's own address.
+func vtepLinkInfo(local netip.Addr) *nl.RtAttr {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vxlan"))
-	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(localAttr(local), local.AsSlice())
+	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(vxlanLocalAttribute(local), local.AsSlice())
 	return info
 }
 
-func localAttr(local netip.Addr) int {
+func vxlanLocalAttribute(local netip.Addr) int {
 	if local.Is4() {
 		return nl.IFLA_VXLAN_LOCAL
 	}
 	return nl.IFLA_VXLAN_LOCAL6
 }
 
-// noLinkLocal is addrgenmode none.
-func noLinkLocal() *nl.RtAttr {
+// addrGenModeNone is addrgenmode none.
+func addrGenModeNone() *nl.RtAttr {
 	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
 	inet6 := spec.AddRtAttr(unix.AF_INET6, nil)
 	inet6.AddRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, []byte{nl.IN6_ADDR_GEN_MODE_NONE})
 	return spec
 }
 
-// portTaken explains why a VXLAN does not come up.
-func portTaken(err error) error {
+// explainVXLANUpError explains why a VXLAN does not come up.
+func explainVXLANUpError(err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
 		return fmt.Errorf("UDP port %d is another program's, or that of a VXLAN without an ID of its own (external): give that one another port: %w",
 			vxlanPort, err)
@@ -241,13 +241,13 @@ func portTaken(err error) error {
 	return err
 }
 
-// findOurs looks a link up and checks its mark.
-func (k *Kernel) findOurs(name string) (netlink.Link, error) {
-	link, err := k.host.linkByName(name)
+// managedLink looks a link up and checks its mark.
+func (k *Kernel) managedLink(name string) (netlink.Link, error) {
+	link, err := k.hostConn.linkByName(name)
 	if err != nil {
 		return nil, err
 	}
-	if !ours(link.Attrs()) {
+	if !isManaged(link.Attrs()) {
 		return nil, fmt.Errorf("%s has no mark of ours: %w", name, ErrNameTaken)
 	}
 	return link, nil

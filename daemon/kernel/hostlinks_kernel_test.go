@@ -84,14 +84,14 @@ link vx_six vxlan 16777214 port 4789 local 2001:db8::1 on ens4 learning true mtu
 				})
 			}
 			before := dump(t, host)
-			if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.Create, Link: tc.spec}); err != nil {
+			if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: tc.spec}); err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
 			if diff := cmp.Diff(before+tc.want[1:], dump(t, host)); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
-			found(t, k, netwatcher.Found{Spec: tc.spec, Ours: true, Up: true, Sealed: true})
-			if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.Delete, Link: tc.spec}); err != nil {
+			found(t, k, netwatcher.ObservedLink{Spec: tc.spec, Managed: true, Up: true, HostUnreachable: true})
+			if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpDelete, Link: tc.spec}); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(before, dump(t, host)); diff != "" {
@@ -107,7 +107,7 @@ var ips = cmp.Options{
 }
 
 // found compares what State says of VLAN and VXLAN links.
-func found(t *testing.T, k *Kernel, want ...netwatcher.Found) {
+func found(t *testing.T, k *Kernel, want ...netwatcher.ObservedLink) {
 	t.Helper()
 	state, err := k.State(t.Context())
 	if err != nil {

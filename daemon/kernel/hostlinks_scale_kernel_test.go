@@ -38,7 +38,7 @@ func TestThousandNetworks(t *testing.T) {
 		c.nets = append(c.nets, netOn(networks+i, fmt.Sprint("v", i), "ens4", -i-1))
 	}
 	requests := count(k)
-	r := netwatcher.New(netwatcher.Config{Node: "self", Kernel: k, Firewall: openFirewall(t, host), Sources: openGuard(t, host), Cluster: c, Pods: c, Log: logr.Discard()})
+	r := netwatcher.New(netwatcher.Config{Node: "self", Kernel: k, Firewall: openFirewall(t, host), SourceGuard: openGuard(t, host), KubeClient: c, Pods: c, Log: logr.Discard()})
 	round := func() (all, changing int64, took time.Duration) {
 		t.Helper()
 		requests.take()

@@ -14,13 +14,13 @@ import (
 )
 
 // What a round read as half made may be whole by the time of the step.
-func TestDeleteOfHalfMadeLink(t *testing.T) {
+func TestDeleteUnfinishedLink(t *testing.T) {
 	needs(t, "vlan")
 	host, _ := newHost(t, 1500)
 	k := openKernel(t, host)
 	link := vlanSpec("storage.500", 500)
-	must(t, k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.Create, Link: link}))
-	remove := netwatcher.Change{Op: netwatcher.Delete, Link: link, HalfMade: true}
+	must(t, k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: link}))
+	remove := netwatcher.Change{Op: netwatcher.OpDelete, Link: link, OnlyUnfinished: true}
 	must(t, k.Apply(t.Context(), remove))
 	if !strings.Contains(dump(t, host), "link storage.500") {
 		t.Fatal("a link that was finished meanwhile was removed")
@@ -28,7 +28,7 @@ func TestDeleteOfHalfMadeLink(t *testing.T) {
 	within(t, host, func(h *netlink.Handle) {
 		made := find(t, h, "storage.500")
 		must(t, h.LinkSetAlias(made, ""))
-		must(t, h.LinkSetGroup(made, birthGroup))
+		must(t, h.LinkSetGroup(made, unfinishedGroup))
 	})
 	must(t, k.Apply(t.Context(), remove))
 	if strings.Contains(dump(t, host), "link storage.500") {

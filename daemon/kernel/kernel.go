@@ -13,9 +13,9 @@ import (
 // Kernel acts on the namespace that it was opened in (the host's) and on the
 // namespaces of Pods. It is safe for concurrent use.
 type Kernel struct {
-	home    *namespace
-	host    *conn
-	parents keyedMutex
+	hostNS    *netNamespace
+	hostConn  *conn
+	linkLocks keyedMutex
 }
 
 // Open takes the namespace at path for the host's; "" is the process's own.
@@ -31,13 +31,13 @@ func Open(path string) (*Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink in the host's namespace: %w", errClose(err, home))
 	}
-	return &Kernel{home: home, host: host}, nil
+	return &Kernel{hostNS: home, hostConn: host}, nil
 }
 
 // Close releases the file descriptors; links stay.
 func (k *Kernel) Close() error {
-	k.host.close()
-	return k.home.Close()
+	k.hostConn.close()
+	return k.hostNS.Close()
 }
 
 // Exists reports whether path is a network namespace now.
@@ -83,8 +83,8 @@ var (
 	ErrInvalid = errors.New("invalid request")
 )
 
-// Release is that of the running kernel, as uname -r says it.
-func Release() (string, error) {
+// OSRelease is that of the running kernel, as uname -r says it.
+func OSRelease() (string, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return "", fmt.Errorf("read the kernel's release: %w", err)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// family is AF_INET or AF_INET6.
-func family(a netip.Addr) int {
+// addressFamily is AF_INET or AF_INET6.
+func addressFamily(a netip.Addr) int {
 	if a.Is4() {
 		return unix.AF_INET
 	}
@@ -23,7 +23,7 @@ func family(a netip.Addr) int {
 }
 
 func addressMessage(index int, a netip.Prefix) []nl.NetlinkRequestData {
-	msg := nl.NewIfAddrmsg(family(a.Addr()))
+	msg := nl.NewIfAddrmsg(addressFamily(a.Addr()))
 	msg.Index = uint32(index)
 	msg.Prefixlen = uint8(a.Bits())
 	return []nl.NetlinkRequestData{
@@ -33,10 +33,10 @@ func addressMessage(index int, a netip.Prefix) []nl.NetlinkRequestData {
 	}
 }
 
-// readAddress takes the local address of an RTM_NEWADDR; of a point-to-point
+// parseAddress takes the local address of an RTM_NEWADDR; of a point-to-point
 // link IFA_ADDRESS is the other end.
-func readAddress(m []byte) (netip.Prefix, error) {
-	attrs, err := attributes(m, unix.SizeofIfAddrmsg)
+func parseAddress(m []byte) (netip.Prefix, error) {
+	attrs, err := parseAttributes(m, unix.SizeofIfAddrmsg)
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("read an address: %w", err)
 	}
@@ -56,21 +56,21 @@ func readAddress(m []byte) (netip.Prefix, error) {
 	return netip.PrefixFrom(local, int(head.Prefixlen)), nil
 }
 
-// allZero is the address of a VXLAN's default entries: what has no entry of its
+// zeroMAC is the address of a VXLAN's default entries: what has no entry of its
 // own, broadcasts above all, goes to each of them (head-end replication).
-var allZero = make(net.HardwareAddr, 6)
+var zeroMAC = make(net.HardwareAddr, 6)
 
-// entry is a forwarding entry of a VXLAN.
-type entry struct {
+// fdbEntry is a forwarding entry of a VXLAN.
+type fdbEntry struct {
 	index int
 	mac   net.HardwareAddr
 	vtep  netip.Addr
 }
 
-// everything reports whether it is a default entry.
-func (e *entry) everything() bool { return string(e.mac) == string(allZero) }
+// isDefault reports whether it is a default entry.
+func (e *fdbEntry) isDefault() bool { return string(e.mac) == string(zeroMAC) }
 
-func entryMessage(index int, mac net.HardwareAddr, vtep netip.Addr) []nl.NetlinkRequestData {
+func fdbMessage(index int, mac net.HardwareAddr, vtep netip.Addr) []nl.NetlinkRequestData {
 	return []nl.NetlinkRequestData{
 		&netlink.Ndmsg{
 			Family: unix.AF_BRIDGE, Index: uint32(index),
@@ -81,20 +81,20 @@ func entryMessage(index int, mac net.HardwareAddr, vtep netip.Addr) []nl.Netlink
 	}
 }
 
-// readEntry reads a forwarding entry; false is one that names no VTEP.
-func readEntry(m []byte) (e entry, ok bool) {
+// parseFDBEntry reads a forwarding entry; false is one that names no VTEP.
+func parseFDBEntry(m []byte) (e fdbEntry, ok bool) {
 	n, err := netlink.NeighDeserialize(m)
 	if err != nil {
-		return entry{}, false
+		return fdbEntry{}, false
 	}
 	vtep, ok := netip.AddrFromSlice(n.IP)
-	return entry{index: n.LinkIndex, mac: n.HardwareAddr, vtep: vtep.Unmap()}, ok
+	return fdbEntry{index: n.LinkIndex, mac: n.HardwareAddr, vtep: vtep.Unmap()}, ok
 }
 
-// nested finds an attribute inside of another.
-func nested(data []byte, path ...uint16) []byte {
+// nestedAttribute finds an attribute inside of another.
+func nestedAttribute(data []byte, path ...uint16) []byte {
 	for _, kind := range path {
-		attrs, err := attributes(data, 0)
+		attrs, err := parseAttributes(data, 0)
 		if err != nil {
 			return nil
 		}
@@ -107,9 +107,9 @@ func nested(data []byte, path ...uint16) []byte {
 	return data
 }
 
-// attributes reads what follows a message's header. The library takes for granted that the
+// parseAttributes reads what follows a message's header. The library takes for granted that the
 // last attribute is padded and the header whole.
-func attributes(m []byte, header int) ([]syscall.NetlinkRouteAttr, error) {
+func parseAttributes(m []byte, header int) ([]syscall.NetlinkRouteAttr, error) {
 	if len(m) < header {
 		return nil, unix.EINVAL
 	}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespace is an open network namespace.
-type namespace struct {
+// netNamespace is an open network namespace.
+type netNamespace struct {
 	fd   netns.NsHandle
 	path string
 }
@@ -22,15 +22,15 @@ type namespace struct {
 // openNamespace opens path. A missing file, or one whose mount is gone (the
 // file of a deleted namespace stays behind where the deletion did not
 // propagate), is ErrNamespaceGone.
-func openNamespace(path string) (*namespace, error) {
-	fd, err := openHere(path)
+func openNamespace(path string) (*netNamespace, error) {
+	fd, err := openNamespaceFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("open %s: %w", path, ErrNamespaceGone)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	ns := &namespace{fd: netns.NsHandle(fd), path: path}
+	ns := &netNamespace{fd: netns.NsHandle(fd), path: path}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return nil, fmt.Errorf("look at %s: %w", path, errClose(err, ns))
@@ -41,43 +41,43 @@ func openNamespace(path string) (*namespace, error) {
 	return ns, nil
 }
 
-// openHere opens path as it is, or where it is in this process's file system.
-func openHere(path string) (int, error) {
+// openNamespaceFile opens path as it is, or where it is in this process's file system.
+func openNamespaceFile(path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if other, ok := withoutVar(path); ok && errors.Is(err, unix.ENOENT) {
+	if other, ok := trimVar(path); ok && errors.Is(err, unix.ENOENT) {
 		return unix.Open(other, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}
 	return fd, err
 }
 
-// withoutVar turns /var/run/x into /run/x: runtimes write the old name, and an
+// trimVar turns /var/run/x into /run/x: runtimes write the old name, and an
 // image without files has no link from it.
-func withoutVar(path string) (string, bool) {
+func trimVar(path string) (string, bool) {
 	rest, old := strings.CutPrefix(path, "/var/run/")
 	return "/run/" + rest, old
 }
 
 // Close closes the descriptor; the namespace stays.
-func (ns *namespace) Close() error { return ns.fd.Close() }
+func (ns *netNamespace) Close() error { return ns.fd.Close() }
 
 // dial opens a socket in ns, whichever namespace the caller is in.
-func (ns *namespace) dial() (c *conn, err error) {
-	err = ns.inside(func() error {
+func (ns *netNamespace) dial() (c *conn, err error) {
+	err = ns.do(func() error {
 		c, err = dial()
 		return err
 	})
 	return c, err
 }
 
-// inside runs fn on a thread that is in ns, and brings the thread back to where
+// do runs fn on a thread that is in ns, and brings the thread back to where
 // it was. A thread that cannot come back dies: it stays locked to its goroutine.
-func (ns *namespace) inside(fn func() error) error {
+func (ns *netNamespace) do(fn func() error) error {
 	done := make(chan error)
-	go func() { done <- ns.onThread(fn) }()
+	go func() { done <- ns.doOnThread(fn) }()
 	return <-done
 }
 
-func (ns *namespace) onThread(fn func() error) error {
+func (ns *netNamespace) doOnThread(fn func() error) error {
 	runtime.LockOSThread()
 	home, err := netns.Get()
 	if err != nil {

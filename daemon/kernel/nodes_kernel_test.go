@@ -74,7 +74,7 @@ func (f *fleet) tell() {
 func (f *fleet) join(t *testing.T, name, host string) (leave func()) {
 	t.Helper()
 	r := netwatcher.New(netwatcher.Config{
-		Node: name, Kernel: openKernel(t, host), Firewall: openFirewall(t, host), Sources: openGuard(t, host), Cluster: member{f, name}, Pods: member{f, name}, Log: logr.Discard(),
+		Node: name, Kernel: openKernel(t, host), Firewall: openFirewall(t, host), SourceGuard: openGuard(t, host), KubeClient: member{f, name}, Pods: member{f, name}, Log: logr.Discard(),
 	})
 	f.mu.Lock()
 	f.watchers[name] = r

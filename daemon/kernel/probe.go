@@ -21,8 +21,8 @@ import (
 // everything is answered before. RFC 5227 (2.1.1) waits for 4 to 7 s, for links where an
 // answer takes a second; on a data centre's it takes a millisecond.
 const (
-	probeTimes = 3
-	probeEvery = 40 * time.Millisecond
+	probeCount    = 3
+	probeInterval = 40 * time.Millisecond
 )
 
 // Probe asks on a link of the host whether something else has the addresses, and returns
@@ -30,40 +30,40 @@ const (
 // here reaches other machines, and no slave of this node. So it tells for IPVLAN, too,
 // whose slaves have the link's own MAC. On a link that is down nothing answers.
 func (k *Kernel) Probe(ctx context.Context, parent string, addrs []netip.Addr) (map[netip.Addr]net.HardwareAddr, error) {
-	link, err := k.host.linkByName(parent)
-	if errors.Is(err, errNoLink) {
+	link, err := k.hostConn.linkByName(parent)
+	if errors.Is(err, errLinkNotFound) {
 		err = fmt.Errorf("%s: %w", parent, ErrParentMissing)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("probe for address conflicts: %w", err)
 	}
-	p := &prober{index: link.Attrs().Index, mac: link.Attrs().HardwareAddr, addrs: addrs, found: map[netip.Addr]net.HardwareAddr{}}
+	p := &conflictProbe{index: link.Attrs().Index, mac: link.Attrs().HardwareAddr, addrs: addrs, conflicts: map[netip.Addr]net.HardwareAddr{}}
 	if len(p.mac) != 6 {
 		return nil, fmt.Errorf("probe for address conflicts on %s: %w: its MAC %q is not Ethernet's", parent, ErrInvalid, p.mac)
 	}
 	defer p.close()
-	err = k.home.inside(p.open)
+	err = k.hostNS.do(p.open)
 	if err == nil {
 		err = p.run(ctx)
 	}
 	if err != nil && !errors.Is(err, unix.ENETDOWN) {
 		return nil, fmt.Errorf("probe for address conflicts on %s: %w", parent, err)
 	}
-	return p.found, nil
+	return p.conflicts, nil
 }
 
-// prober is one look for conflicts.
-type prober struct {
-	index   int
-	mac     net.HardwareAddr
-	addrs   []netip.Addr
-	found   map[netip.Addr]net.HardwareAddr
-	sockets []unix.PollFd
-	is4     []bool // of each socket
+// conflictProbe is one look for conflicts.
+type conflictProbe struct {
+	index     int
+	mac       net.HardwareAddr
+	addrs     []netip.Addr
+	conflicts map[netip.Addr]net.HardwareAddr
+	sockets   []unix.PollFd
+	is4       []bool // of each socket
 }
 
 // open opens a packet socket per family that is asked about.
-func (p *prober) open() error {
+func (p *conflictProbe) open() error {
 	for _, a := range p.addrs {
 		if len(p.is4) > 0 && p.is4[0] == a.Is4() {
 			continue
@@ -81,11 +81,11 @@ func (p *prober) open() error {
 }
 
 // bind lets a socket receive the answers of one family.
-func (p *prober) bind(fd int, is4 bool) error {
+func (p *conflictProbe) bind(fd int, is4 bool) error {
 	protocol := htons(unix.ETH_P_ARP)
 	if !is4 {
 		protocol = htons(unix.ETH_P_IPV6)
-		program := advertisements()
+		program := advertisementFilter()
 		// Answers go to all nodes, which a link without IPv6 does not listen to.
 		group := unix.PacketMreq{Ifindex: int32(p.index), Type: unix.PACKET_MR_MULTICAST, Alen: 6, Address: [8]uint8{0x33, 0x33, 0, 0, 0, 1}}
 		if err := errors.Join(
@@ -98,32 +98,32 @@ func (p *prober) bind(fd int, is4 bool) error {
 	return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: p.index})
 }
 
-// advertisements lets neighbour advertisements through, so that a NIC's other IPv6
+// advertisementFilter lets neighbour advertisements through, so that a NIC's other IPv6
 // traffic is not copied; acd checks them.
-func advertisements() []unix.SockFilter {
+func advertisementFilter() []unix.SockFilter {
 	const load, equal, answer = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
 	return []unix.SockFilter{
 		{Code: load, K: 14 + 6}, // next header
 		{Code: equal, K: unix.IPPROTO_ICMPV6, Jf: 3},
 		{Code: load, K: 14 + 40}, // ICMPv6 type
-		{Code: equal, K: acd.Advertisement, Jf: 1},
+		{Code: equal, K: acd.TypeAdvertisement, Jf: 1},
 		{Code: answer, K: 1 << 16},
 		{Code: answer, K: 0},
 	}
 }
 
 // run sends the probes and listens.
-func (p *prober) run(ctx context.Context) error {
-	for range probeTimes {
+func (p *conflictProbe) run(ctx context.Context) error {
+	for range probeCount {
 		for _, a := range p.addrs {
-			if _, answered := p.found[a]; answered {
+			if _, answered := p.conflicts[a]; answered {
 				continue
 			}
 			if err := p.send(a); err != nil {
 				return err
 			}
 		}
-		if err := p.listen(time.Now().Add(probeEvery)); err != nil || len(p.found) == len(p.addrs) {
+		if err := p.awaitReplies(time.Now().Add(probeInterval)); err != nil || len(p.conflicts) == len(p.addrs) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -133,22 +133,22 @@ func (p *prober) run(ctx context.Context) error {
 	return nil
 }
 
-func (p *prober) send(a netip.Addr) error {
+func (p *conflictProbe) send(a netip.Addr) error {
 	for i, s := range p.sockets {
 		if p.is4[i] != a.Is4() {
 			continue
 		}
 		// A full queue loses a frame, as any switch may.
-		if _, err := unix.Write(int(s.Fd), acd.Probe(p.mac, a)); err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EAGAIN) {
+		if _, err := unix.Write(int(s.Fd), acd.ProbeFrame(p.mac, a)); err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EAGAIN) {
 			return fmt.Errorf("send probe for %v: %w", a, err)
 		}
 	}
 	return nil
 }
 
-// listen reads answers until all are there or the time is over.
-func (p *prober) listen(until time.Time) error {
-	for len(p.found) < len(p.addrs) {
+// awaitReplies reads answers until all are there or the time is over.
+func (p *conflictProbe) awaitReplies(until time.Time) error {
+	for len(p.conflicts) < len(p.addrs) {
 		left := time.Until(until)
 		if left <= 0 {
 			return nil
@@ -158,7 +158,7 @@ func (p *prober) listen(until time.Time) error {
 			return fmt.Errorf("wait for answers: %w", err)
 		}
 		for _, s := range p.sockets {
-			if err := p.read(int(s.Fd)); err != nil {
+			if err := p.readReplies(int(s.Fd)); err != nil {
 				return fmt.Errorf("read answers: %w", err)
 			}
 		}
@@ -166,14 +166,14 @@ func (p *prober) listen(until time.Time) error {
 	return nil
 }
 
-// readAtOnce bounds what is read before the clock is looked at: others may send without
+// maxFramesPerRead bounds what is read before the clock is looked at: others may send without
 // end.
-const readAtOnce = 64
+const maxFramesPerRead = 64
 
-// read notes the answers that a socket has received.
-func (p *prober) read(fd int) error {
+// readReplies notes the answers that a socket has received.
+func (p *conflictProbe) readReplies(fd int) error {
 	var frame [2048]byte
-	for range readAtOnce {
+	for range maxFramesPerRead {
 		n, from, err := unix.Recvfrom(fd, frame[:], 0)
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 			return nil
@@ -185,25 +185,25 @@ func (p *prober) read(fd int) error {
 		if ll, ok := from.(*unix.SockaddrLinklayer); !ok || ll.Pkttype == unix.PACKET_OTHERHOST || ll.Pkttype == unix.PACKET_OUTGOING {
 			continue
 		}
-		p.note(frame[:n])
+		p.recordClaim(frame[:n])
 	}
 	return nil
 }
 
-// note notes who has one of the addresses. The link's own MAC is this node's.
-func (p *prober) note(frame []byte) {
-	a, mac, ok := acd.Claim(frame)
+// recordClaim notes who has one of the addresses. The link's own MAC is this node's.
+func (p *conflictProbe) recordClaim(frame []byte) {
+	a, mac, ok := acd.ParseClaim(frame)
 	if !ok || bytes.Equal(mac, p.mac) {
 		return
 	}
 	for _, asked := range p.addrs {
-		if _, before := p.found[a]; asked == a && !before {
-			p.found[a] = mac
+		if _, before := p.conflicts[a]; asked == a && !before {
+			p.conflicts[a] = mac
 		}
 	}
 }
 
-func (p *prober) close() {
+func (p *conflictProbe) close() {
 	for _, s := range p.sockets {
 		_ = unix.Close(int(s.Fd))
 	}

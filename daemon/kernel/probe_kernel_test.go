@@ -170,7 +170,7 @@ func TestProbeErrors(t *testing.T) {
 func TestProbeHearsItsOwnNetwork(t *testing.T) {
 	host, machine := newHost(t, 1500)
 	k := openKernel(t, host)
-	reply := acd.Probe(net.HardwareAddr{2, 0, 0, 0, 0, 9}, netip.MustParseAddr("10.0.0.1"))
+	reply := acd.ProbeFrame(net.HardwareAddr{2, 0, 0, 0, 0, 9}, netip.MustParseAddr("10.0.0.1"))
 	copy(reply[28:], []byte{10, 0, 0, 5}) // a request in which the sender has 10.0.0.5
 	for name, tc := range map[string]struct {
 		tag  []byte

@@ -64,7 +64,7 @@ func vxlanNetwork(id string, vni int) *network.Network {
 func watcherOf(t *testing.T, host string, c *cluster) *netwatcher.Reconciler {
 	t.Helper()
 	return netwatcher.New(netwatcher.Config{
-		Node: "self", Kernel: openKernel(t, host), Firewall: openFirewall(t, host), Sources: openGuard(t, host), Cluster: c, Pods: c, Log: logr.Discard(),
+		Node: "self", Kernel: openKernel(t, host), Firewall: openFirewall(t, host), SourceGuard: openGuard(t, host), KubeClient: c, Pods: c, Log: logr.Discard(),
 	})
 }
 
@@ -140,12 +140,12 @@ func damages(name string) map[string]damage {
 		"Entries": {"forwarding entries added and removed by hand", func(t *testing.T, h *netlink.Handle, k *Kernel) {
 			t.Helper()
 			index := find(t, h, name).Attrs().Index
-			must(t, k.host.setPeers(index, []netip.Addr{vtep(8)}, []netip.Addr{vtep(1)}))
+			must(t, k.hostConn.updatePeers(index, []netip.Addr{vtep(8)}, []netip.Addr{vtep(1)}))
 		}},
 		"Learned": {"a stranger's frame taught the link a way to it", func(t *testing.T, h *netlink.Handle, k *Kernel) {
 			t.Helper()
 			index := find(t, h, name).Attrs().Index
-			must(t, k.host.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, entryMessage(index, mac(t, "02:ba:d0:00:00:01"), vtep(8))...))
+			must(t, k.hostConn.send(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, fdbMessage(index, mac(t, "02:ba:d0:00:00:01"), vtep(8))...))
 		}},
 		"Renamed": {"renamed by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
 			t.Helper()
@@ -157,7 +157,7 @@ func damages(name string) map[string]damage {
 			t.Helper()
 			link := find(t, h, name)
 			must(t, h.LinkSetAlias(link, ""))
-			must(t, h.LinkSetGroup(link, birthGroup))
+			must(t, h.LinkSetGroup(link, unfinishedGroup))
 		}},
 		"ParentDown": {"set down by hand", func(t *testing.T, h *netlink.Handle, _ *Kernel) {
 			t.Helper()
@@ -274,7 +274,7 @@ func TestForeignLinkStays(t *testing.T) {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
 	k := openKernel(t, host)
-	for _, op := range []netwatcher.Op{netwatcher.Delete, netwatcher.Update, netwatcher.Peer, netwatcher.Create} {
+	for _, op := range []netwatcher.Op{netwatcher.OpDelete, netwatcher.OpUpdate, netwatcher.OpUpdatePeers, netwatcher.OpCreate} {
 		link := vxlanSpec("vx_backend", 700, "192.0.2.1", "192.0.2.2")
 		if err := k.Apply(t.Context(), netwatcher.Change{Op: op, Link: link, Add: link.Peers}); err == nil {
 			t.Errorf("%s of a link without our mark succeeded", op)

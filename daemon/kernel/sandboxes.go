@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaceFolders is where runtimes mount the namespaces of sandboxes. Both are
+// sandboxNamespaceDirs is where runtimes mount the namespaces of sandboxes. Both are
 // read: one may be a folder of its own where /var/run is no link.
-func namespaceFolders() []string { return []string{"/run/netns", "/var/run/netns"} }
+func sandboxNamespaceDirs() []string { return []string{"/run/netns", "/var/run/netns"} }
 
 // LiveAddresses returns the global addresses on all interfaces in the host's
 // network namespace and in those that runtimes have mounted for sandboxes. It is
@@ -26,31 +26,31 @@ func namespaceFolders() []string { return []string{"/run/netns", "/var/run/netns
 // one that goes meanwhile is none.
 func (k *Kernel) LiveAddresses(ctx context.Context) (map[netip.Addr]bool, error) {
 	live := map[netip.Addr]bool{}
-	if err := readLive(k.host, live); err != nil {
+	if err := addLiveAddresses(k.hostConn, live); err != nil {
 		return nil, fmt.Errorf("addresses of the host: %w", err)
 	}
-	seen := map[identity]bool{}
-	for _, folder := range namespaceFolders() {
-		if err := liveBelow(ctx, folder, seen, live); err != nil {
+	seen := map[namespaceID]bool{}
+	for _, folder := range sandboxNamespaceDirs() {
+		if err := addLiveAddressesBelow(ctx, folder, seen, live); err != nil {
 			return nil, fmt.Errorf("addresses in %w", err)
 		}
 	}
 	return live, nil
 }
 
-// liveBelow adds the addresses in all namespaces of a folder that were not seen.
-func liveBelow(ctx context.Context, folder string, seen map[identity]bool, live map[netip.Addr]bool) error {
-	return below(ctx, folder, seen, func(c *conn) error { return readLive(c, live) })
+// addLiveAddressesBelow adds the addresses in all namespaces of a folder that were not seen.
+func addLiveAddressesBelow(ctx context.Context, folder string, seen map[namespaceID]bool, live map[netip.Addr]bool) error {
+	return forEachNamespace(ctx, folder, seen, func(c *conn) error { return addLiveAddresses(c, live) })
 }
 
-// readLive adds the global addresses of the namespace that the socket is of.
-func readLive(c *conn, live map[netip.Addr]bool) error {
-	msgs, err := c.list(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
+// addLiveAddresses adds the global addresses of the namespace that the socket is of.
+func addLiveAddresses(c *conn, live map[netip.Addr]bool) error {
+	msgs, err := c.dump(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
 	for _, m := range msgs {
-		a, err := readAddress(m)
+		a, err := parseAddress(m)
 		if err != nil {
 			return err
 		}
@@ -61,18 +61,18 @@ func readLive(c *conn, live map[netip.Addr]bool) error {
 	return nil
 }
 
-// Slaves returns the names of the host's links that another link is on: in the
+// LinksInUse returns the names of the host's links that another link is on: in the
 // host's namespace, or in one that a runtime has mounted for a sandbox. There a link
 // says the index of its parent and that it is elsewhere, not where: one more than
 // there are may be named, none is missed. Ports of a bridge are in use, too.
-func (k *Kernel) Slaves(ctx context.Context) (map[string]bool, error) {
-	return k.slaves(ctx, namespaceFolders())
+func (k *Kernel) LinksInUse(ctx context.Context) (map[string]bool, error) {
+	return k.linksInUse(ctx, sandboxNamespaceDirs())
 }
 
-func (k *Kernel) slaves(ctx context.Context, folders []string) (map[string]bool, error) {
+func (k *Kernel) linksInUse(ctx context.Context, folders []string) (map[string]bool, error) {
 	used, names := map[string]bool{}, map[int]string{}
 	var here, elsewhere []int
-	err := eachLink(k.host, func(l netlink.Link) {
+	err := forEachLink(k.hostConn, func(l netlink.Link) {
 		a := l.Attrs()
 		names[a.Index] = a.Name
 		if a.MasterIndex != 0 {
@@ -85,10 +85,10 @@ func (k *Kernel) slaves(ctx context.Context, folders []string) (map[string]bool,
 	if err != nil {
 		return nil, fmt.Errorf("what is on links of the host: %w", err)
 	}
-	seen := map[identity]bool{}
+	seen := map[namespaceID]bool{}
 	for _, folder := range folders {
-		err := below(ctx, folder, seen, func(c *conn) error {
-			return eachLink(c, func(l netlink.Link) {
+		err := forEachNamespace(ctx, folder, seen, func(c *conn) error {
+			return forEachLink(c, func(l netlink.Link) {
 				if l.Attrs().NetNsID >= 0 && l.Type() != "veth" {
 					elsewhere = append(elsewhere, l.Attrs().ParentIndex)
 				}
@@ -106,8 +106,8 @@ func (k *Kernel) slaves(ctx context.Context, folders []string) (map[string]bool,
 	return used, nil
 }
 
-// eachLink visits the links of the namespace that the socket is of.
-func eachLink(c *conn, visit func(netlink.Link)) error {
+// forEachLink visits the links of the namespace that the socket is of.
+func forEachLink(c *conn, visit func(netlink.Link)) error {
 	msgs, err := c.listLinks()
 	if err != nil {
 		return err
@@ -122,9 +122,9 @@ func eachLink(c *conn, visit func(netlink.Link)) error {
 	return nil
 }
 
-// below visits all namespaces of a folder that were not seen; one that goes meanwhile
+// forEachNamespace visits all namespaces of a folder that were not seen; one that goes meanwhile
 // is left out.
-func below(ctx context.Context, folder string, seen map[identity]bool, visit func(*conn) error) error {
+func forEachNamespace(ctx context.Context, folder string, seen map[namespaceID]bool, visit func(*conn) error) error {
 	files, err := os.ReadDir(folder)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -140,19 +140,19 @@ func below(ctx context.Context, folder string, seen map[identity]bool, visit fun
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err := in(path, seen, visit); err != nil && !errors.Is(err, ErrNamespaceGone) {
+		if err := visitNamespace(path, seen, visit); err != nil && !errors.Is(err, ErrNamespaceGone) {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	return nil
 }
 
-// identity tells namespaces apart: the device and inode of their file.
-type identity struct{ device, inode uint64 }
+// namespaceID tells namespaces apart: the device and inode of their file.
+type namespaceID struct{ device, inode uint64 }
 
-// in visits the namespace at path, unless it was seen. What is no namespace is
+// visitNamespace visits the namespace at path, unless it was seen. What is no namespace is
 // ErrNamespaceGone.
-func in(path string, seen map[identity]bool, visit func(*conn) error) error {
+func visitNamespace(path string, seen map[namespaceID]bool, visit func(*conn) error) error {
 	ns, err := openNamespace(path)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func in(path string, seen map[identity]bool, visit func(*conn) error) error {
 	if err := unix.Fstat(int(ns.fd), &stat); err != nil {
 		return fmt.Errorf("look at %s: %w", path, err)
 	}
-	id := identity{stat.Dev, stat.Ino}
+	id := namespaceID{stat.Dev, stat.Ino}
 	if seen[id] {
 		return nil
 	}

@@ -50,9 +50,9 @@ func folderOf(t *testing.T, paths ...string) string {
 func TestLiveAddresses(t *testing.T) {
 	one := addressed(t, "10.0.0.5/24", "fd00::5/64", "fe80::7/64", "127.0.0.2/8")
 	two := addressed(t, "10.0.0.6/32")
-	live, seen := map[netip.Addr]bool{}, map[identity]bool{}
+	live, seen := map[netip.Addr]bool{}, map[namespaceID]bool{}
 	for _, folder := range []string{folderOf(t, one, two), folderOf(t, two), "/nowhere"} {
-		if err := liveBelow(t.Context(), folder, seen, live); err != nil {
+		if err := addLiveAddressesBelow(t.Context(), folder, seen, live); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestLiveAddressesStopWithTheCaller(t *testing.T) {
 	folder := folderOf(t, addressed(t, "10.0.0.5/24"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := liveBelow(ctx, folder, map[identity]bool{}, map[netip.Addr]bool{})
+	err := addLiveAddressesBelow(ctx, folder, map[namespaceID]bool{}, map[netip.Addr]bool{})
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), folder) {
 		t.Errorf("got error %v, want the caller's and the namespace's path", err)
 	}

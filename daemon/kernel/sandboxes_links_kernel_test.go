@@ -25,7 +25,7 @@ func TestSlaves(t *testing.T) {
 	host, _ := newHost(t, 1500)
 	k, pod := openKernel(t, host), newNamespace(t)
 	for i, name := range []string{"free.1", "inpod.2", "onhost.3", "bridged.4"} {
-		if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.Create, Link: vlanSpec(name, i+1)}); err != nil {
+		if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: vlanSpec(name, i+1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,7 +38,7 @@ func TestSlaves(t *testing.T) {
 		addBridge("br0")(t, h)
 		must(t, h.LinkSetMaster(find(t, h, "bridged.4"), find(t, h, "br0")))
 	})
-	used, err := k.slaves(t.Context(), []string{folderOf(t, pod)})
+	used, err := k.linksInUse(t.Context(), []string{folderOf(t, pod)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,14 +47,14 @@ func TestSlaves(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := k.slaves(ctx, []string{folderOf(t, pod)}); err == nil {
+	if _, err := k.linksInUse(ctx, []string{folderOf(t, pod)}); err == nil {
 		t.Error("some sandboxes were not looked into, and nobody was told")
 	}
 }
 
 // Another program's VXLAN without an ID of its own has the port: the error says so,
 // and leaves nothing.
-func TestPortTaken(t *testing.T) {
+func TestExplainVXLANUpError(t *testing.T) {
 	host := newTrunk(t, 1, true)[0]
 	within(t, host, func(h *netlink.Handle) {
 		must(t, h.LinkAdd(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "vxlan_sys", TxQLen: -1}, FlowBased: true, Port: vxlanPort}))
@@ -63,7 +63,7 @@ func TestPortTaken(t *testing.T) {
 	})
 	before := dump(t, host)
 	link := vxlanSpec("vx_backend", 700, vtep(0).String())
-	err := openKernel(t, host).Apply(t.Context(), netwatcher.Change{Op: netwatcher.Create, Link: link})
+	err := openKernel(t, host).Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: link})
 	if err == nil || !strings.Contains(err.Error(), "UDP port 4789 is another program's") {
 		t.Errorf("got %v, want the cause", err)
 	}
@@ -74,7 +74,7 @@ func TestPortTaken(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	if r, err := Release(); err != nil || r == "" || strings.ContainsRune(r, 0) {
+	if r, err := OSRelease(); err != nil || r == "" || strings.ContainsRune(r, 0) {
 		t.Errorf("got %q, %v", r, err)
 	}
 }

@@ -52,8 +52,8 @@ type Slave struct {
 	PolicyRoutes []network.Route
 }
 
-// Outcome is what an attachment came to be.
-type Outcome struct {
+// AttachResult is what an attachment came to be.
+type AttachResult struct {
 	// Index of the link in the Pod's namespace.
 	Index int
 	// MAC in the colon notation.
@@ -62,12 +62,12 @@ type Outcome struct {
 	MTU int
 }
 
-// check says what could never succeed, before anything is touched.
-func (s *Slave) check() error {
-	if !validName(s.Name) {
-		return fmt.Errorf("%w: interface name %q: want 1 to %d bytes without white space, '/' or ':'", ErrInvalid, s.Name, maxName)
+// validate says what could never succeed, before anything is touched.
+func (s *Slave) validate() error {
+	if !isValidLinkName(s.Name) {
+		return fmt.Errorf("%w: interface name %q: want 1 to %d bytes without white space, '/' or ':'", ErrInvalid, s.Name, maxLinkName)
 	}
-	if _, err := s.info(); err != nil {
+	if _, err := s.linkInfo(); err != nil {
 		return err
 	}
 	if len(s.PolicyRoutes) > 0 && s.Table == 0 {
@@ -76,12 +76,12 @@ func (s *Slave) check() error {
 	return nil
 }
 
-// maxName is IFNAMSIZ without the final zero.
-const maxName = unix.IFNAMSIZ - 1
+// maxLinkName is IFNAMSIZ without the final zero.
+const maxLinkName = unix.IFNAMSIZ - 1
 
-// validName follows the kernel's dev_valid_name; names become parts of paths.
-func validName(name string) bool {
-	return name != "" && len(name) <= maxName && name != "." && name != ".." &&
+// isValidLinkName follows the kernel's dev_valid_name; names become parts of paths.
+func isValidLinkName(name string) bool {
+	return name != "" && len(name) <= maxLinkName && name != "." && name != ".." &&
 		!strings.ContainsAny(name, "/: \t\n\v\f\r%\x00")
 }
 
@@ -91,8 +91,8 @@ var (
 	macvlanModes = map[string]uint32{"": 4, "private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
 )
 
-// info is the IFLA_LINKINFO of the slave.
-func (s *Slave) info() (*nl.RtAttr, error) {
+// linkInfo is the IFLA_LINKINFO of the slave.
+func (s *Slave) linkInfo() (*nl.RtAttr, error) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(s.Kind))
 	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
@@ -115,16 +115,16 @@ func (s *Slave) info() (*nl.RtAttr, error) {
 	return info, nil
 }
 
-// has reports whether the slave has an address of the route's family.
-func (s *Slave) has(r network.Route) bool {
+// hasFamilyOf reports whether the slave has an address of the route's family.
+func (s *Slave) hasFamilyOf(r network.Route) bool {
 	if r.Dst.Addr().Is4() {
 		return s.V4.IsValid()
 	}
 	return s.V6.IsValid()
 }
 
-// ruled are the addresses whose family has a policy route.
-func (s *Slave) ruled() []netip.Addr {
+// ruleSources are the addresses whose family has a policy route.
+func (s *Slave) ruleSources() []netip.Addr {
 	var v4, v6 bool
 	for _, r := range s.PolicyRoutes {
 		v4 = v4 || r.Dst.Addr().Is4()
@@ -161,6 +161,6 @@ func (s *Slave) sysctls() []sysctl {
 		// Without router solicitations the random delay of up to a second
 		// before the first probe (RFC 4862, 5.4.2) protects nobody.
 		sysctl{v6 + "router_solicitation_delay", "0"},
-		sysctl{"ipv6/neigh/" + s.Name + "/retrans_time_ms", probeMillis},
+		sysctl{"ipv6/neigh/" + s.Name + "/retrans_time_ms", dadRetransMillis},
 	)
 }

@@ -44,14 +44,14 @@ func TestCheck(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := tc.slave.check(); errors.Is(err, ErrInvalid) != tc.bad {
+			if err := tc.slave.validate(); errors.Is(err, ErrInvalid) != tc.bad {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}
 		})
 	}
 }
 
-func TestRuled(t *testing.T) {
+func TestRuleSources(t *testing.T) {
 	t.Parallel()
 	v4, v6 := netip.MustParsePrefix("10.0.0.5/24"), netip.MustParsePrefix("fd00::5/64")
 	to4, to6 := route("10.9.0.0/16", "10.0.0.1"), route("fd09::/48", "fd00::1")
@@ -68,7 +68,7 @@ func TestRuled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, a := range tc.slave.ruled() {
+			for _, a := range tc.slave.ruleSources() {
 				got = append(got, a.String())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -78,9 +78,9 @@ func TestRuled(t *testing.T) {
 	}
 }
 
-func TestMark(t *testing.T) {
+func TestOwnerAlias(t *testing.T) {
 	t.Parallel()
-	long := alias(strings.Repeat("n", 400))
+	long := ownerAlias(strings.Repeat("n", 400))
 	if len(long) != maxAlias {
 		t.Errorf("alias of %d bytes, the kernel takes %d", len(long), maxAlias)
 	}
@@ -89,18 +89,18 @@ func TestMark(t *testing.T) {
 		link       netlink.LinkAttrs
 		ours, half bool
 	}{
-		"Finished":  {"has our alias", netlink.LinkAttrs{Alias: alias("x")}, true, false},
-		"Born":      {"has our group and no alias yet", netlink.LinkAttrs{Group: birthGroup}, true, true},
+		"Finished":  {"has our alias", netlink.LinkAttrs{Alias: ownerAlias("x")}, true, false},
+		"Born":      {"has our group and no alias yet", netlink.LinkAttrs{Group: unfinishedGroup}, true, true},
 		"Foreign":   {"has neither", netlink.LinkAttrs{}, false, false},
 		"Named":     {"somebody else's alias", netlink.LinkAttrs{Alias: "uplink"}, false, false},
-		"SameGroup": {"an alias of somebody else in our group", netlink.LinkAttrs{Alias: "uplink", Group: birthGroup}, false, false},
+		"SameGroup": {"an alias of somebody else in our group", netlink.LinkAttrs{Alias: "uplink", Group: unfinishedGroup}, false, false},
 		"Prefix":    {"shorter than our mark", netlink.LinkAttrs{Alias: "patchbay"}, false, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if ours(&tc.link) != tc.ours || halfMade(&tc.link) != tc.half {
-				t.Errorf("%s: ours %v, half made %v", tc.reason, ours(&tc.link), halfMade(&tc.link))
+			if isManaged(&tc.link) != tc.ours || isUnfinished(&tc.link) != tc.half {
+				t.Errorf("%s: ours %v, half made %v", tc.reason, isManaged(&tc.link), isUnfinished(&tc.link))
 			}
 		})
 	}
@@ -108,7 +108,7 @@ func TestMark(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	if a, b := temporaryName("eth0"), temporaryName("eth1"); a == b || !validName(a) || a != temporaryName("eth0") {
+	if a, b := temporaryName("eth0"), temporaryName("eth1"); a == b || !isValidLinkName(a) || a != temporaryName("eth0") {
 		t.Errorf("temporary names %q and %q: want valid, different, the same each time", a, b)
 	}
 	for range 100 {
@@ -117,7 +117,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{"/var/run/netns/x": "/run/netns/x", "/run/netns/x": "", "/proc/1/ns/net": ""} {
-		got, ok := withoutVar(path)
+		got, ok := trimVar(path)
 		if ok != (want != "") || ok && got != want {
 			t.Errorf("withoutVar(%s) = %s, %v", path, got, ok)
 		}
@@ -128,7 +128,7 @@ func TestTableAttr(t *testing.T) {
 	t.Parallel()
 	for table, want := range map[int]uint8{100: 100, 255: 255, 256: unix.RT_TABLE_UNSPEC, 70000: unix.RT_TABLE_UNSPEC} {
 		var header uint8
-		if attrs := tableAttr(&header, table, unix.RTA_TABLE); header != want || (len(attrs) > 0) != (table > 255) {
+		if attrs := tableAttribute(&header, table, unix.RTA_TABLE); header != want || (len(attrs) > 0) != (table > 255) {
 			t.Errorf("table %d: header %d and %d attributes", table, header, len(attrs))
 		}
 	}

@@ -24,7 +24,7 @@ import (
 // guarded is a Pod on a guarded link of a node, another Pod beside it and a third one on
 // another node. A sniffer sees what leaves the node.
 type guarded struct {
-	guard                *firewall.Guard
+	guard                *firewall.SourceGuard
 	link                 netwatcher.GuardedLink
 	host, pod, near, far string
 	own, nearMAC         net.HardwareAddr
@@ -38,9 +38,9 @@ type guarded struct {
 	cannot map[string]bool
 }
 
-func openGuard(tb testing.TB, host string) *firewall.Guard {
+func openGuard(tb testing.TB, host string) *firewall.SourceGuard {
 	tb.Helper()
-	g, err := firewall.OpenGuard(host)
+	g, err := firewall.OpenSourceGuard(host)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func newGuarded(t *testing.T, kind string, near, far netwatcher.Spec) *guarded {
 		gateway4: netip.MustParseAddr("10.70.255.254"), gateway6: netip.MustParseAddr("fd00:70::fffe"),
 		v4: podAddress(0).Addr(), v6: guardedSlave(0).V6.Addr(), nearV4: podAddress(1).Addr(), nearV6: guardedSlave(1).V6.Addr(),
 	}
-	if err := a.kernel.Apply(t.Context(), netwatcher.Change{Op: netwatcher.Create, Link: near}); err != nil {
+	if err := a.kernel.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: near}); err != nil {
 		t.Fatal(err)
 	}
 	within(t, hosts[0], func(h *netlink.Handle) { a.link.MAC = find(t, h, near.Name).Attrs().HardwareAddr })
@@ -392,10 +392,10 @@ func TestSourceGuardIsKept(t *testing.T) {
 	both("at first")
 
 	again := openGuard(t, a.host)
-	again.Load(map[string]firewall.Source{"pod0": {Link: a.link.Name, MAC: a.own, V4: a.v4, V6: a.v6}})
+	again.Restore(map[string]firewall.Source{"pod0": {Link: a.link.Name, MAC: a.own, V4: a.v4, V6: a.v6}})
 	both("the daemon is away")
 	keep := a.link
-	keep.Keep = true
+	keep.OnlyIfGuarded = true
 	if changed, err := again.Apply(t.Context(), []netwatcher.GuardedLink{keep}); err != nil || !changed {
 		t.Fatalf("a new daemon that knows no network takes the table over: changed %v, %v", changed, err)
 	}
@@ -480,7 +480,7 @@ func TestSourceGuardKnowsPods(t *testing.T) {
 func (a *guarded) remake(t *testing.T, spec netwatcher.Spec) {
 	t.Helper()
 	within(t, a.host, func(h *netlink.Handle) { must(t, h.LinkDel(find(t, h, spec.Name))) })
-	must(t, a.kernel.Apply(t.Context(), netwatcher.Change{Op: netwatcher.Create, Link: spec}))
+	must(t, a.kernel.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: spec}))
 	within(t, a.host, func(h *netlink.Handle) { a.link.MAC = find(t, h, spec.Name).Attrs().HardwareAddr })
 	a.apply(t, true)
 	a.pod, a.own = a.attach(t, 0)
@@ -518,7 +518,7 @@ func nftList(t *testing.T, ns string) (out string) {
 func BenchmarkPermit(b *testing.B) {
 	host, _ := newHost(b, 1500)
 	k, g := openKernel(b, host), openGuard(b, host)
-	if err := k.Apply(b.Context(), netwatcher.Change{Op: netwatcher.Create, Link: vlanSpec("storage.500", 500)}); err != nil {
+	if err := k.Apply(b.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: vlanSpec("storage.500", 500)}); err != nil {
 		b.Fatal(err)
 	}
 	if _, err := g.Apply(b.Context(), []netwatcher.GuardedLink{{Name: "storage.500", MAC: intruderMAC}}); err != nil {

@@ -24,30 +24,30 @@ import (
 // State reads the host's links: one list of links, one of addresses, one of qdiscs with
 // the filters in them, and, when there are VXLANs of ours, one of forwarding entries.
 func (k *Kernel) State(_ context.Context) (*netwatcher.State, error) {
-	s := &reading{byIndex: map[int]*hostLink{}}
-	if err := s.readLinks(k.host); err != nil {
+	s := &linkSnapshot{byIndex: map[int]*hostLink{}}
+	if err := s.readLinks(k.hostConn); err != nil {
 		return nil, err
 	}
-	if err := s.readAddresses(k.host); err != nil {
+	if err := s.readAddresses(k.hostConn); err != nil {
 		return nil, err
 	}
-	if err := s.readPeers(k.host); err != nil {
+	if err := s.readPeers(k.hostConn); err != nil {
 		return nil, err
 	}
-	if err := s.readTags(k.host); err != nil {
+	if err := s.readTagFilters(k.hostConn); err != nil {
 		return nil, err
 	}
-	return s.state(), nil
+	return s.toState(), nil
 }
 
-// reading is the host's links in the kernel's order.
-type reading struct {
-	links   []*hostLink
-	byIndex map[int]*hostLink
-	vxlans  bool
+// linkSnapshot is the host's links in the kernel's order.
+type linkSnapshot struct {
+	links     []*hostLink
+	byIndex   map[int]*hostLink
+	hasVXLANs bool
 }
 
-func (s *reading) readLinks(c *conn) error {
+func (s *linkSnapshot) readLinks(c *conn) error {
 	msgs, err := c.listLinks()
 	if err != nil {
 		return err
@@ -57,10 +57,10 @@ func (s *reading) readLinks(c *conn) error {
 		if err != nil {
 			return fmt.Errorf("read a link: %w", err)
 		}
-		l := &hostLink{Link: link, noIPv6: ipv6Disabled(m)}
+		l := &hostLink{Link: link, ipv6Disabled: ipv6Disabled(m)}
 		s.links = append(s.links, l)
 		s.byIndex[link.Attrs().Index] = l
-		s.vxlans = s.vxlans || link.Type() == "vxlan" && ours(link.Attrs())
+		s.hasVXLANs = s.hasVXLANs || link.Type() == "vxlan" && isManaged(link.Attrs())
 	}
 	return nil
 }
@@ -73,11 +73,11 @@ func ipv6Disabled(m []byte) bool {
 	if len(m) < unix.SizeofIfInfomsg {
 		return false
 	}
-	inet6 := nested(m[unix.SizeofIfInfomsg:], unix.IFLA_AF_SPEC, unix.AF_INET6)
+	inet6 := nestedAttribute(m[unix.SizeofIfInfomsg:], unix.IFLA_AF_SPEC, unix.AF_INET6)
 	if inet6 == nil {
 		return true // no IPv6 in this kernel, or an MTU below 1280
 	}
-	attrs, err := attributes(inet6, 0)
+	attrs, err := parseAttributes(inet6, 0)
 	if err != nil {
 		return false
 	}
@@ -95,8 +95,8 @@ func ipv6Disabled(m []byte) bool {
 }
 
 // readAddresses notes which links have addresses, and the global ones.
-func (s *reading) readAddresses(c *conn) error {
-	msgs, err := c.list(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
+func (s *linkSnapshot) readAddresses(c *conn) error {
+	msgs, err := c.dump(unix.RTM_GETADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
@@ -106,13 +106,13 @@ func (s *reading) readAddresses(c *conn) error {
 		if l == nil {
 			continue // newer than the list of links
 		}
-		l.addressed = true
-		a, err := readAddress(m)
+		l.hasAddress = true
+		a, err := parseAddress(m)
 		if err != nil {
 			return err
 		}
 		if head.Scope == unix.RT_SCOPE_UNIVERSE && a.Addr().IsGlobalUnicast() {
-			l.global = append(l.global, a)
+			l.globalAddresses = append(l.globalAddresses, a)
 		}
 	}
 	return nil
@@ -120,21 +120,21 @@ func (s *reading) readAddresses(c *conn) error {
 
 // readPeers notes the VTEPs that get broadcasts of our VXLANs, which are the forwarding
 // entries of the all-zero address, and those that the other entries name.
-func (s *reading) readPeers(c *conn) error {
-	if !s.vxlans {
+func (s *linkSnapshot) readPeers(c *conn) error {
+	if !s.hasVXLANs {
 		return nil
 	}
 	head := nl.NewIfInfomsg(unix.AF_BRIDGE)
-	msgs, err := c.list(unix.RTM_GETNEIGH, head)
+	msgs, err := c.dump(unix.RTM_GETNEIGH, head)
 	if err != nil {
 		return fmt.Errorf("list forwarding entries: %w", err)
 	}
 	for _, m := range msgs {
-		e, ok := readEntry(m)
+		e, ok := parseFDBEntry(m)
 		l := s.byIndex[e.index]
 		switch {
 		case !ok || l == nil:
-		case e.everything():
+		case e.isDefault():
 			l.peers = append(l.peers, e.vtep)
 		case !slices.Contains(l.learned, e.vtep): // there are as many as nodes at most, but for an attack
 			l.learned = append(l.learned, e.vtep)
@@ -147,10 +147,10 @@ func (s *reading) readPeers(c *conn) error {
 	return nil
 }
 
-// readTags notes which links have the filter: one list of qdiscs, one of the block's filters,
+// readTagFilters notes which links have the filter: one list of qdiscs, one of the block's filters,
 // and two for each NIC that has a clsact.
-func (s *reading) readTags(c *conn) error {
-	msgs, err := c.list(unix.RTM_GETQDISC, &nl.TcMsg{Family: unix.AF_UNSPEC})
+func (s *linkSnapshot) readTagFilters(c *conn) error {
+	msgs, err := c.dump(unix.RTM_GETQDISC, &nl.TcMsg{Family: unix.AF_UNSPEC})
 	if err != nil {
 		return fmt.Errorf("list qdiscs: %w", err)
 	}
@@ -162,65 +162,65 @@ func (s *reading) readTags(c *conn) error {
 		l := s.byIndex[int(nl.DeserializeTcMsg(m).Ifindex)]
 		switch {
 		case l == nil: // newer than the list of links
-		case !ours(l.Attrs()):
-			if l.untagged, err = c.hasFilters(l.Attrs().Index, nicHooks()...); err != nil {
+		case !isManaged(l.Attrs()):
+			if l.tagsFiltered, err = c.hasTagFilters(l.Attrs().Index, nicTagFilters()...); err != nil {
 				return fmt.Errorf("list filters of %s: %w", l.Attrs().Name, err)
 			}
-		case inTagBlock(m):
+		case bindsTagBlock(m):
 			members = append(members, l)
 		}
 	}
 	if len(members) == 0 {
 		return nil
 	}
-	there, err := c.hasFilters(anyLink, blockHook())
+	there, err := c.hasTagFilters(blockIfindex, blockTagFilter())
 	if err != nil {
-		return fmt.Errorf("list filters of block %d: %w", tagBlock, err)
+		return fmt.Errorf("list filters of block %d: %w", sharedTagBlock, err)
 	}
 	for _, l := range members {
-		l.untagged = there
+		l.tagsFiltered = there
 	}
 	return nil
 }
 
-// state sorts the links into NICs and VLANs and VXLANs.
-func (s *reading) state() *netwatcher.State {
+// toState sorts the links into NICs and VLANs and VXLANs.
+func (s *linkSnapshot) toState() *netwatcher.State {
 	state := &netwatcher.State{}
 	for _, l := range s.links {
 		a := l.Attrs()
-		f, virtual := s.found(l)
+		f, virtual := s.observedLink(l)
 		if virtual {
 			state.Links = append(state.Links, f)
 		}
-		if !ours(a) && a.Flags&net.FlagLoopback == 0 {
+		if !isManaged(a) && a.Flags&net.FlagLoopback == 0 {
 			state.NICs = append(state.NICs, s.nic(l))
 		}
 	}
 	return state
 }
 
-// found reads a VLAN or VXLAN link; others are none.
-func (s *reading) found(l *hostLink) (netwatcher.Found, bool) {
+// observedLink reads a VLAN or VXLAN link; others are none.
+func (s *linkSnapshot) observedLink(l *hostLink) (netwatcher.ObservedLink, bool) {
 	a := l.Attrs()
-	f := netwatcher.Found{
-		Spec:     netwatcher.Spec{Name: a.Name, MTU: a.MTU, Peers: l.peers},
-		Learned:  l.learned,
-		Ours:     ours(a),
-		HalfMade: halfMade(a),
-		Up:       a.Flags&net.FlagUp != 0,
-		Sealed:   l.noIPv6 && !l.addressed,
-		Untagged: l.untagged,
-		MAC:      a.HardwareAddr,
+	f := netwatcher.ObservedLink{
+		Spec:            netwatcher.Spec{Name: a.Name, MTU: a.MTU, Peers: l.peers},
+		Learned:         l.learned,
+		Managed:         isManaged(a),
+		Unfinished:      isUnfinished(a),
+		Up:              a.Flags&net.FlagUp != 0,
+		HostUnreachable: l.ipv6Disabled && !l.hasAddress,
+		TagsFiltered:    l.tagsFiltered,
+		MAC:             a.HardwareAddr,
 	}
 	switch link := l.Link.(type) {
 	case *netlink.Vlan:
-		f.Device = s.name(a.ParentIndex)
+		f.Device = s.linkName(a.ParentIndex)
 		f.Identity = network.Link{Device: f.Device, VLAN: link.VlanId}
 	case *netlink.Vxlan:
-		if !f.Ours && link.Port != vxlanPort {
+		if !f.Managed && link.Port != vxlanPort {
 			return f, false // another port is another identity
 		}
-		f.Device = s.name(link.VtepDevIndex)
+		f.Device = s.linkName(link.VtepDevIndex)
 		f.Identity = network.Link{VXLAN: link.VxlanId}
 		f.Local, _ = netip.AddrFromSlice(link.SrcAddr)
 		f.Local = f.Local.Unmap()
@@ -230,7 +230,7 @@ func (s *reading) found(l *hostLink) (netwatcher.Found, bool) {
 	return f, true
 }
 
-func (s *reading) name(index int) string {
+func (s *linkSnapshot) linkName(index int) string {
 	if l := s.byIndex[index]; l != nil {
 		return l.Attrs().Name
 	}
@@ -239,11 +239,11 @@ func (s *reading) name(index int) string {
 
 // nic describes a link that is not ours. Only cards and bonds have a driver and
 // a speed worth reading: a node has hundreds of cable ends of Pods.
-func (s *reading) nic(l *hostLink) netwatcher.NIC {
+func (s *linkSnapshot) nic(l *hostLink) netwatcher.NIC {
 	a := l.Attrs()
 	n := netwatcher.NIC{
 		Name: a.Name, Kind: l.kind(), MAC: a.HardwareAddr.String(), MTU: a.MTU,
-		Up: a.Flags&net.FlagUp != 0, Addresses: l.global, Untagged: l.untagged,
+		Up: a.Flags&net.FlagUp != 0, Addresses: l.globalAddresses, TagsFiltered: l.tagsFiltered,
 	}
 	n.NoCarrier = n.Up && a.RawFlags&unix.IFF_LOWER_UP == 0
 	if master := s.byIndex[a.MasterIndex]; master != nil {
@@ -251,10 +251,10 @@ func (s *reading) nic(l *hostLink) netwatcher.NIC {
 	}
 	if n.Kind == "" || n.Kind == "bond" {
 		dir := filepath.Join("/sys/class/net", a.Name)
-		n.VF = virtualFunction(dir)
-		n.Speed = max(0, number(dir, "speed")) // -1: not known
-		n.TotalVFs = number(dir, "device/sriov_totalvfs")
-		n.NumVFs = number(dir, "device/sriov_numvfs")
+		n.VF = isVirtualFunction(dir)
+		n.Speed = max(0, readSysfsNumber(dir, "speed")) // -1: not known
+		n.TotalVFs = readSysfsNumber(dir, "device/sriov_totalvfs")
+		n.NumVFs = readSysfsNumber(dir, "device/sriov_numvfs")
 		if driver, err := os.Readlink(filepath.Join(dir, "device/driver")); err == nil {
 			n.Driver = filepath.Base(driver)
 		}
@@ -265,12 +265,12 @@ func (s *reading) nic(l *hostLink) netwatcher.NIC {
 // hostLink is a link of the host with what other lists say of it.
 type hostLink struct {
 	netlink.Link
-	noIPv6    bool
-	addressed bool
-	untagged  bool
-	global    []netip.Prefix
-	peers     []netip.Addr
-	learned   []netip.Addr
+	ipv6Disabled    bool
+	hasAddress      bool
+	tagsFiltered    bool
+	globalAddresses []netip.Prefix
+	peers           []netip.Addr
+	learned         []netip.Addr
 }
 
 // kind is the kernel's link kind; the library says "device" when there is none.
@@ -281,14 +281,14 @@ func (l *hostLink) kind() string {
 	return ""
 }
 
-// virtualFunction reports whether the device of a NIC names a card that it is a part of.
-func virtualFunction(dir string) bool {
+// isVirtualFunction reports whether the device of a NIC names a card that it is a part of.
+func isVirtualFunction(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, "device/physfn"))
 	return err == nil
 }
 
-// number reads a number from sysfs; 0 when it is not there.
-func number(dir, file string) int {
+// readSysfsNumber reads a number from sysfs; 0 when it is not there.
+func readSysfsNumber(dir, file string) int {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return 0

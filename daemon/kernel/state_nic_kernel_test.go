@@ -96,7 +96,7 @@ func connect(t *testing.T, a, b card) (disconnect func()) {
 }
 
 // A card's driver, its virtual functions and a cable that is out are what NodeNetworks show.
-func TestStateOfACard(t *testing.T) {
+func TestStateOfVirtualFunctions(t *testing.T) {
 	c, other := newCard(t, 71), newCard(t, 72)
 	within(t, ownNamespace, func(h *netlink.Handle) {
 		must(t, h.LinkSetHardwareAddr(find(t, h, c.name), mac(t, "02:00:00:00:00:71")))

@@ -20,7 +20,7 @@ func TestVirtualFunction(t *testing.T) {
 	if err := os.Symlink("../0000:03:00.0", filepath.Join(function, "device/physfn")); err != nil {
 		t.Fatal(err)
 	}
-	if virtualFunction(card) || !virtualFunction(function) {
-		t.Errorf("card %v, function %v; want only the latter to be one", virtualFunction(card), virtualFunction(function))
+	if isVirtualFunction(card) || !isVirtualFunction(function) {
+		t.Errorf("card %v, function %v; want only the latter to be one", isVirtualFunction(card), isVirtualFunction(function))
 	}
 }

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// probeMillis is how long duplicate address detection listens for an answer
+	// dadRetransMillis is how long duplicate address detection listens for an answer
 	// to its probe. RFC 4862 (5.1) leaves it to configuration; its default of a
 	// second would be most of a Pod's start.
-	probeMillis = "200"
-	// retransMillis is the kernel's default, for everything after the detection.
-	retransMillis = "1000"
+	dadRetransMillis = "200"
+	// defaultRetransMillis is the kernel's default, for everything after the detection.
+	defaultRetransMillis = "1000"
 )
 
 // sysctl is a setting below /proc/sys/net of the thread's namespace.
@@ -24,7 +24,7 @@ type sysctl struct{ path, value string }
 // write sets the value. A kernel without IPv6 has it disabled already.
 func (s sysctl) write() error {
 	fd, err := unix.Open("/proc/sys/net/"+s.path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) && s.value == "1" && noIPv6() {
+	if errors.Is(err, unix.ENOENT) && s.value == "1" && kernelHasNoIPv6() {
 		return nil
 	}
 	if err != nil {
@@ -37,7 +37,7 @@ func (s sysctl) write() error {
 	return nil
 }
 
-func noIPv6() bool {
+func kernelHasNoIPv6() bool {
 	return errors.Is(unix.Access("/proc/sys/net/ipv6", unix.F_OK), unix.ENOENT)
 }
 
@@ -45,11 +45,11 @@ func disableIPv6(name string) sysctl {
 	return sysctl{"ipv6/conf/" + name + "/disable_ipv6", "1"}
 }
 
-// UnlockSysctls makes /proc/sys writable in the process's mount namespace. A
+// RemountSysctlsWritable makes /proc/sys writable in the process's mount namespace. A
 // runtime mounts it read-only in a container that is not privileged, although
 // CAP_SYS_ADMIN and CAP_NET_ADMIN are all that the settings of a network
 // namespace need. Where /proc/sys is no mount of its own it is writable already.
-func UnlockSysctls() error {
+func RemountSysctlsWritable() error {
 	err := unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	if err != nil && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("mount /proc/sys writable: %w", err)

@@ -23,7 +23,7 @@ import (
 // frame ends the look at it. Its handle tells it from another program's of that preference.
 const (
 	tagPreference = 1
-	tagHandle     = birthGroup
+	tagHandle     = unfinishedGroup
 )
 
 // A tag filter is two programs of classic BPF, which needs neither bpf(2) nor a process that
@@ -37,7 +37,7 @@ const (
 // so IPVLAN hands frames of its slaves back to its parent, which would pass them to its
 // VLANs. No frame on a wire is so.
 var (
-	tagsOut = program(
+	egressTagProgram = assemble(
 		loadVLANTagPresent,
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1},
 		loadEtherType,
@@ -46,10 +46,10 @@ var (
 		jumpIf(0x9100, 3), // what switches took for 802.1ad before it was a standard
 		jumpIf(0x9200, 2),
 		jumpIf(0x9300, 1),
-		verdictNext,
+		verdictContinue,
 		verdictDrop,
 	)
-	tagsIn = program(
+	ingressTagProgram = assemble(
 		loadVLANTagPresent,
 		jumpIf(0, 8),
 		unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0},
@@ -60,13 +60,13 @@ var (
 		unix.SockFilter{Code: unix.BPF_MISC | unix.BPF_TAX},
 		unix.SockFilter{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 10},
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_X, Jt: 1},
-		verdictNext,
+		verdictContinue,
 		verdictDrop,
 	)
 
 	loadVLANTagPresent = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: skfAncillary + 48}
 	loadEtherType      = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 12}
-	verdictNext        = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: math.MaxUint32} // TC_ACT_UNSPEC: other filters
+	verdictContinue    = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: math.MaxUint32} // TC_ACT_UNSPEC: other filters
 	verdictDrop        = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 2}              // TC_ACT_SHOT
 )
 
@@ -77,8 +77,8 @@ func jumpIf(value uint32, skip uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: skip, K: value}
 }
 
-// program is what the kernel takes and gives as TCA_BPF_OPS.
-func program(ops ...unix.SockFilter) []byte {
+// assemble is what the kernel takes and gives as TCA_BPF_OPS.
+func assemble(ops ...unix.SockFilter) []byte {
 	var b []byte
 	for _, op := range ops {
 		b = binary.NativeEndian.AppendUint16(b, op.Code)
@@ -88,34 +88,34 @@ func program(ops ...unix.SockFilter) []byte {
 	return b
 }
 
-// tagBlock is the tc block that the egress of all VLANs and VXLANs of ours is bound to. It
+// sharedTagBlock is the tc block that the egress of all VLANs and VXLANs of ours is bound to. It
 // has the filter once for all of them, and a list of qdiscs says which links are bound.
-const tagBlock = birthGroup
+const sharedTagBlock = unfinishedGroup
 
-// tagHook is where a filter is, with its program: a direction of a link, or a block.
-type tagHook struct {
+// tagFilter is where a filter is, with its program: a direction of a link, or a block.
+type tagFilter struct {
 	parent  uint32
 	program []byte
 }
 
-// nicHooks are those of a NIC. Nothing is above a VLAN or VXLAN of ours to which a frame that
+// nicTagFilters are those of a NIC. Nothing is above a VLAN or VXLAN of ours to which a frame that
 // comes back could go: these need the first one only.
-func nicHooks() []tagHook {
-	return []tagHook{{netlink.HANDLE_MIN_EGRESS, tagsOut}, {netlink.HANDLE_MIN_INGRESS, tagsIn}}
+func nicTagFilters() []tagFilter {
+	return []tagFilter{{netlink.HANDLE_MIN_EGRESS, egressTagProgram}, {netlink.HANDLE_MIN_INGRESS, ingressTagProgram}}
 }
 
-func blockHook() tagHook { return tagHook{tagBlock, tagsOut} }
+func blockTagFilter() tagFilter { return tagFilter{sharedTagBlock, egressTagProgram} }
 
 const (
-	// anyLink is TCM_IFINDEX_MAGIC_BLOCK: a message is about a block.
-	anyLink = -1
-	// egressBlock is TCA_EGRESS_BLOCK.
-	egressBlock = 14
+	// blockIfindex is TCM_IFINDEX_MAGIC_BLOCK: a message is about a block.
+	blockIfindex = -1
+	// attrEgressBlock is TCA_EGRESS_BLOCK.
+	attrEgressBlock = 14
 )
 
-// dropTags sets the filter in front of the slaves of a link.
-func (k *Kernel) dropTags(s *netwatcher.Spec) error {
-	index, err := k.host.index(s.Name)
+// installTagFilter sets the filter in front of the slaves of a link.
+func (k *Kernel) installTagFilter(s *netwatcher.Spec) error {
+	index, err := k.hostConn.linkIndex(s.Name)
 	if err != nil {
 		return err
 	}
@@ -124,35 +124,35 @@ func (k *Kernel) dropTags(s *netwatcher.Spec) error {
 		nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("clsact")),
 	}
 	if !s.Identity.IsNIC() {
-		qdisc = append(qdisc, nl.NewRtAttr(egressBlock, nl.Uint32Attr(tagBlock)))
+		qdisc = append(qdisc, nl.NewRtAttr(attrEgressBlock, nl.Uint32Attr(sharedTagBlock)))
 	}
-	err = k.host.send(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, qdisc...)
+	err = k.hostConn.send(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, qdisc...)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("add a clsact qdisc: %w", noTagFilter(err))
+		return fmt.Errorf("add a clsact qdisc: %w", explainTagFilterError(err))
 	}
 	if s.Identity.IsNIC() {
-		for _, h := range nicHooks() {
+		for _, h := range nicTagFilters() {
 			if err := k.setTagFilter(index, h); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	err = k.setTagFilter(anyLink, blockHook())
+	err = k.setTagFilter(blockIfindex, blockTagFilter())
 	if err != nil {
 		return err
 	}
-	return k.bound(s.Name, index)
+	return k.checkTagBlock(s.Name, index)
 }
 
-// bound checks that the qdisc that was there is ours.
-func (k *Kernel) bound(name string, index int) error {
-	msgs, err := k.host.list(unix.RTM_GETQDISC, &nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index)})
+// checkTagBlock checks that the qdisc that was there is ours.
+func (k *Kernel) checkTagBlock(name string, index int) error {
+	msgs, err := k.hostConn.dump(unix.RTM_GETQDISC, &nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index)})
 	if err != nil {
 		return fmt.Errorf("list qdiscs: %w", err)
 	}
 	for _, m := range msgs {
-		if isClsact(m) && int(nl.DeserializeTcMsg(m).Ifindex) == index && inTagBlock(m) {
+		if isClsact(m) && int(nl.DeserializeTcMsg(m).Ifindex) == index && bindsTagBlock(m) {
 			return nil
 		}
 	}
@@ -160,40 +160,40 @@ func (k *Kernel) bound(name string, index int) error {
 }
 
 func isClsact(m []byte) bool {
-	return len(m) >= nl.SizeofTcMsg && bytes.Equal(nested(m[nl.SizeofTcMsg:], nl.TCA_KIND), nl.ZeroTerminated("clsact"))
+	return len(m) >= nl.SizeofTcMsg && bytes.Equal(nestedAttribute(m[nl.SizeofTcMsg:], nl.TCA_KIND), nl.ZeroTerminated("clsact"))
 }
 
-func inTagBlock(m []byte) bool {
-	return bytes.Equal(nested(m[nl.SizeofTcMsg:], egressBlock), nl.Uint32Attr(tagBlock))
+func bindsTagBlock(m []byte) bool {
+	return bytes.Equal(nestedAttribute(m[nl.SizeofTcMsg:], attrEgressBlock), nl.Uint32Attr(sharedTagBlock))
 }
 
 // setTagFilter adds the filter, or replaces its program.
-func (k *Kernel) setTagFilter(index int, h tagHook) error {
-	if err := k.host.send(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE, h.message(index), tagKind(), h.options()); err != nil {
-		return fmt.Errorf("add a filter of preference %d (is it another program's, or is the qdisc not clsact?): %w", tagPreference, noTagFilter(err))
+func (k *Kernel) setTagFilter(index int, h tagFilter) error {
+	if err := k.hostConn.send(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE, h.message(index), bpfKind(), h.options()); err != nil {
+		return fmt.Errorf("add a filter of preference %d (is it another program's, or is the qdisc not clsact?): %w", tagPreference, explainTagFilterError(err))
 	}
 	return nil
 }
 
-// noTagFilter explains what a kernel answers that does not know the qdisc or the filter.
-func noTagFilter(err error) error {
+// explainTagFilterError explains what a kernel answers that does not know the qdisc or the filter.
+func explainTagFilterError(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("%w: %w", netwatcher.ErrNoTagFilter, err)
+		return fmt.Errorf("%w: %w", netwatcher.ErrTagFilterUnsupported, err)
 	}
 	return err
 }
 
-// passTags takes the filter off a NIC. The qdisc stays: others may have come to use it.
-func (k *Kernel) passTags(s *netwatcher.Spec) error {
-	index, err := k.host.index(s.Name)
+// removeTagFilter takes the filter off a NIC. The qdisc stays: others may have come to use it.
+func (k *Kernel) removeTagFilter(s *netwatcher.Spec) error {
+	index, err := k.hostConn.linkIndex(s.Name)
 	if errors.Is(err, unix.ENODEV) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	for _, h := range nicHooks() {
-		err := k.host.send(unix.RTM_DELTFILTER, 0, h.message(index), tagKind())
+	for _, h := range nicTagFilters() {
+		err := k.hostConn.send(unix.RTM_DELTFILTER, 0, h.message(index), bpfKind())
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) { // EINVAL: the qdisc is gone
 			return fmt.Errorf("delete the filter of preference %d: %w", tagPreference, err)
 		}
@@ -209,17 +209,17 @@ func (k *Kernel) RemoveTagFilters(ctx context.Context) error {
 	}
 	for i := range state.NICs {
 		nic := netwatcher.Spec{Identity: network.Link{Device: state.NICs[i].Name}, Name: state.NICs[i].Name}
-		if err := k.passTags(&nic); err != nil {
+		if err := k.removeTagFilter(&nic); err != nil {
 			return fmt.Errorf("%s: %w", nic.Name, err)
 		}
 	}
 	return nil
 }
 
-func tagKind() *nl.RtAttr { return nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("bpf")) }
+func bpfKind() *nl.RtAttr { return nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("bpf")) }
 
 // options are those of a filter that decides by what its program returns.
-func (h tagHook) options() *nl.RtAttr {
+func (h tagFilter) options() *nl.RtAttr {
 	options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
 	options.AddRtAttr(nl.TCA_BPF_OPS_LEN, nl.Uint16Attr(uint16(len(h.program)/unix.SizeofSockFilter)))
 	options.AddRtAttr(nl.TCA_BPF_OPS, h.program)
@@ -228,16 +228,16 @@ func (h tagHook) options() *nl.RtAttr {
 }
 
 // message names the filter of a link.
-func (h tagHook) message(index int) *nl.TcMsg {
+func (h tagFilter) message(index int) *nl.TcMsg {
 	return &nl.TcMsg{
 		Family: unix.AF_UNSPEC, Ifindex: int32(index), Parent: h.parent, Handle: tagHandle,
 		Info: tagPreference<<16 | uint32(nl.Swap16(unix.ETH_P_ALL)), // in network byte order
 	}
 }
 
-// on reports whether the link, or the block, has the filter, with the program of this version.
-func (h tagHook) on(c *conn, index int) (bool, error) {
-	msgs, err := c.list(unix.RTM_GETTFILTER, &nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index), Parent: h.parent})
+// installed reports whether the link, or the block, has the filter, with the program of this version.
+func (h tagFilter) installed(c *conn, index int) (bool, error) {
+	msgs, err := c.dump(unix.RTM_GETTFILTER, &nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(index), Parent: h.parent})
 	if err != nil {
 		return false, err
 	}
@@ -247,6 +247,6 @@ func (h tagHook) on(c *conn, index int) (bool, error) {
 		}
 		head := nl.DeserializeTcMsg(m)
 		return head.Handle == tagHandle && head.Info>>16 == tagPreference &&
-			bytes.Equal(nested(m[nl.SizeofTcMsg:], nl.TCA_OPTIONS, nl.TCA_BPF_OPS), h.program)
+			bytes.Equal(nestedAttribute(m[nl.SizeofTcMsg:], nl.TCA_OPTIONS, nl.TCA_BPF_OPS), h.program)
 	}), nil
 }

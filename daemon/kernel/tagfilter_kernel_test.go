@@ -220,7 +220,7 @@ func TestSlavesSendNoTags(t *testing.T) {
 	for _, kind := range []string{IPVLAN, MACVLAN} {
 		t.Run(kind, func(t *testing.T) {
 			a := newBareNIC(t, kind)
-			a.apply(t, netwatcher.Untag)
+			a.apply(t, netwatcher.OpFilterTags)
 			attacks := tagAttacks()
 			for name, attack := range attacks {
 				if attack.kind == "" || attack.kind == kind {
@@ -233,7 +233,7 @@ func TestSlavesSendNoTags(t *testing.T) {
 					t.Errorf("%s: a frame of %s came through: %s", kind, name, attack.reason)
 				}
 			}
-			a.apply(t, netwatcher.Trunk)
+			a.apply(t, netwatcher.OpAllowTags)
 			for name, attack := range attacks {
 				if attack.kind != "" && attack.kind != kind {
 					continue
@@ -264,7 +264,7 @@ func TestSlavesOfHostLinksSendNoTags(t *testing.T) {
 		})
 		for _, closed := range []bool{false, true} {
 			if closed {
-				if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.Untag, Link: link}); err != nil {
+				if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpFilterTags, Link: link}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -282,7 +282,7 @@ func TestSlavesOfHostLinksSendNoTags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range state.Links {
-		if !l.Untagged {
+		if !l.TagsFiltered {
 			t.Errorf("%s is closed, and not seen so", l.Name)
 		}
 	}
@@ -306,7 +306,7 @@ func TestTagFilterIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := slices.IndexFunc(state.NICs, func(n netwatcher.NIC) bool { return n.Name == "ens4" })
-		return state.NICs[i].Untagged
+		return state.NICs[i].TagsFiltered
 	}
 	filters := func() (n int) {
 		within(t, hosts[0], func(h *netlink.Handle) {
@@ -328,25 +328,25 @@ func TestTagFilterIsSeen(t *testing.T) {
 		}
 	}
 	check("at first", false, 0)
-	step(netwatcher.Trunk)
-	step(netwatcher.Untag)
-	step(netwatcher.Untag)
+	step(netwatcher.OpAllowTags)
+	step(netwatcher.OpFilterTags)
+	step(netwatcher.OpFilterTags)
 	check("after Untag, twice", true, 2)
 	index := 0
 	within(t, hosts[0], func(h *netlink.Handle) { index = find(t, h, "ens4").Attrs().Index })
-	set := func(m *nl.TcMsg, hook tagHook) {
+	set := func(m *nl.TcMsg, hook tagFilter) {
 		t.Helper()
-		if err := k.host.send(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE, m, tagKind(), hook.options()); err != nil {
+		if err := k.hostConn.send(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE, m, bpfKind(), hook.options()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	other := tagHook{netlink.HANDLE_MIN_EGRESS, program(verdictNext)}
+	other := tagFilter{netlink.HANDLE_MIN_EGRESS, assemble(verdictContinue)}
 	foreign := other.message(index)
 	foreign.Handle = 9
 	set(foreign, other)
-	step(netwatcher.Trunk)
+	step(netwatcher.OpAllowTags)
 	check("after Trunk, beside another's", false, 1)
-	step(netwatcher.Untag)
+	step(netwatcher.OpFilterTags)
 	within(t, hosts[0], func(h *netlink.Handle) {
 		must(t, h.FilterDel(&netlink.GenericFilter{FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: find(t, h, "ens4").Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Priority: tagPreference, Protocol: unix.ETH_P_ALL,
@@ -354,10 +354,10 @@ func TestTagFilterIsSeen(t *testing.T) {
 	})
 	check("one of both is gone", false, 2)
 	// A program that was started with an older version of the filter replaces it.
-	step(netwatcher.Untag)
+	step(netwatcher.OpFilterTags)
 	set(other.message(index), other)
 	check("an older version", false, 3)
-	step(netwatcher.Untag)
+	step(netwatcher.OpFilterTags)
 	check("an older version is replaced", true, 3)
 	if err := k.RemoveTagFilters(t.Context()); err != nil {
 		t.Fatal(err)
@@ -373,7 +373,7 @@ func TestTagFilterComesBack(t *testing.T) {
 	k := openKernel(t, hosts[0])
 	closed := func() bool {
 		state, err := k.State(t.Context())
-		return err == nil && slices.ContainsFunc(state.NICs, func(n netwatcher.NIC) bool { return n.Name == "ens4" && n.Untagged })
+		return err == nil && slices.ContainsFunc(state.NICs, func(n netwatcher.NIC) bool { return n.Name == "ens4" && n.TagsFiltered })
 	}
 	if name, err := r.Parent(t.Context(), flat); name != "ens4" || err != nil || !closed() {
 		t.Fatalf("a Pod gets %q, %v; closed %v", name, err, closed())

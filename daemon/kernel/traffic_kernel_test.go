@@ -62,7 +62,7 @@ func addAddress(t *testing.T, path, name string, a netip.Prefix) {
 func attachOn(t *testing.T, host string, link netwatcher.Spec, s Slave) string {
 	t.Helper()
 	k := openKernel(t, host)
-	if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.Create, Link: link}); err != nil {
+	if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpCreate, Link: link}); err != nil {
 		t.Fatal(err)
 	}
 	pod := newNamespace(t)
@@ -109,7 +109,7 @@ func TestPodsOnVXLAN(t *testing.T) {
 	// Without its entry a node is no longer spoken to.
 	k := openKernel(t, hosts[0])
 	link := vxlanSpec("vx_backend", 700, vtep(0).String())
-	err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.Peer, Link: link, Drop: []netip.Addr{vtep(1)}})
+	err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpUpdatePeers, Link: link, Drop: []netip.Addr{vtep(1)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func (k *Kernel) Watch(ctx context.Context, changed func(link string)) error {
 			sock.Close()
 		}
 	}()
-	w := &watcher{known: map[int]fingerprint{}, changed: changed}
+	w := &linkWatcher{known: map[int]linkFingerprint{}, changed: changed}
 	changed("") // what happened before the subscription
 	for {
 		msgs, _, err := sock.Receive()
@@ -35,22 +35,22 @@ func (k *Kernel) Watch(ctx context.Context, changed func(link string)) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, unix.ENOBUFS):
-			w.known = map[int]fingerprint{}
+			w.known = map[int]linkFingerprint{}
 			changed("")
 		case err != nil:
 			return fmt.Errorf("receive link events: %w", err)
 		}
 		for i := range msgs {
-			w.take(&msgs[i])
+			w.handleMessage(&msgs[i])
 		}
 	}
 }
 
-// eventBuffer holds some thousand events, which a burst of Pods makes.
-const eventBuffer = 1 << 20
+// eventBufferSize holds some thousand events, which a burst of Pods makes.
+const eventBufferSize = 1 << 20
 
 func (k *Kernel) subscribe() (sock *nl.NetlinkSocket, err error) {
-	err = k.home.inside(func() error {
+	err = k.hostNS.do(func() error {
 		sock, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_TC)
 		if err != nil {
 			return fmt.Errorf("subscribe to link events: %w", err)
@@ -60,27 +60,27 @@ func (k *Kernel) subscribe() (sock *nl.NetlinkSocket, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sock.SetReceiveBufferSize(eventBuffer, true); err != nil {
+	if err := sock.SetReceiveBufferSize(eventBufferSize, true); err != nil {
 		sock.Close()
 		return nil, fmt.Errorf("set the buffer of link events: %w", err)
 	}
 	return sock, nil
 }
 
-// fingerprint is what matters of a link.
-type fingerprint struct {
+// linkFingerprint is what matters of a link.
+type linkFingerprint struct {
 	name, alias string
 	mtu, master int
 	up, carrier bool
 }
 
-// watcher tells changes that matter from those that do not.
-type watcher struct {
-	known   map[int]fingerprint
+// linkWatcher tells changes that matter from those that do not.
+type linkWatcher struct {
+	known   map[int]linkFingerprint
 	changed func(string)
 }
 
-func (w *watcher) take(m *syscall.NetlinkMessage) {
+func (w *linkWatcher) handleMessage(m *syscall.NetlinkMessage) {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] != unix.AF_UNSPEC {
@@ -91,7 +91,7 @@ func (w *watcher) take(m *syscall.NetlinkMessage) {
 			w.changed("")
 			return
 		}
-		w.link(link.Attrs(), m.Header.Type == unix.RTM_DELLINK)
+		w.handleLink(link.Attrs(), m.Header.Type == unix.RTM_DELLINK)
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		if len(m.Data) < unix.SizeofIfAddrmsg {
 			return
@@ -105,9 +105,9 @@ func (w *watcher) take(m *syscall.NetlinkMessage) {
 	}
 }
 
-func (w *watcher) link(a *netlink.LinkAttrs, gone bool) {
+func (w *linkWatcher) handleLink(a *netlink.LinkAttrs, gone bool) {
 	old := w.known[a.Index]
-	now := fingerprint{
+	now := linkFingerprint{
 		name: a.Name, alias: a.Alias, mtu: a.MTU, master: a.MasterIndex,
 		up: a.RawFlags&unix.IFF_UP != 0, carrier: a.RawFlags&unix.IFF_LOWER_UP != 0,
 	}

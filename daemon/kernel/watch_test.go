@@ -27,7 +27,7 @@ func address(index uint32) *syscall.NetlinkMessage {
 	return &syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWADDR}, Data: head.Serialize()}
 }
 
-func TestWatcherTellsWhatMatters(t *testing.T) {
+func TestWatcherReportsRelevantChanges(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -51,10 +51,10 @@ func TestWatcherTellsWhatMatters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			w := &watcher{known: map[int]fingerprint{}, changed: func(string) {}}
-			w.take(event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, unix.IFF_UP))
+			w := &linkWatcher{known: map[int]linkFingerprint{}, changed: func(string) {}}
+			w.handleMessage(event(unix.RTM_NEWLINK, 0, 4, "ens4", 1500, unix.IFF_UP))
 			w.changed = func(name string) { got = append(got, name) }
-			w.take(tc.then)
+			w.handleMessage(tc.then)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}

@@ -13,40 +13,40 @@ import (
 	"github.com/patchbay-cni/patchbay/netwatcher"
 )
 
-// Links measures netwatcher; it is a netwatcher.Observer but for its News.
-type Links struct {
-	steps  *prometheus.CounterVec
-	rounds *prometheus.HistogramVec
-	last   atomic.Pointer[v1.NodeNetworkStatus]
+// LinkMetrics measures netwatcher; it is a netwatcher.Observer but for its News.
+type LinkMetrics struct {
+	steps      *prometheus.CounterVec
+	rounds     *prometheus.HistogramVec
+	lastStatus atomic.Pointer[v1.NodeNetworkStatus]
 }
 
-// Links adds how the host's links stand.
-func (m *Metrics) Links() *Links {
-	l := &Links{
+// RegisterLinks adds how the host's links stand.
+func (m *Metrics) RegisterLinks() *LinkMetrics {
+	l := &LinkMetrics{
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "patchbay_host_link_steps_total",
 			Help: "Changes of the host's links, by op (raise, delete, create, update, peer, forget) and result (ok, error). Updates without a change of networks mean that somebody else changes links of ours.",
 		}, []string{"op", "result"}),
 		rounds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "patchbay_host_links_round_duration_seconds", Buckets: seconds(),
+			Name: "patchbay_host_links_round_duration_seconds", Buckets: durationBuckets(),
 			Help: "Rounds that compared the host's links with the networks, by result (ok, error).",
 		}, []string{"result"}),
 	}
 	m.registry.MustRegister(l.steps, l.rounds)
-	for _, state := range []string{v1.LinkUp, v1.LinkDown, v1.LinkError, v1.LinkKept} {
+	for _, state := range []string{v1.LinkUp, v1.LinkDown, v1.LinkError, v1.LinkChangePending} {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "patchbay_host_links", Help: "Host links of Patchbay, and NICs that networks use directly, by state.",
 			ConstLabels: prometheus.Labels{"state": state},
 		}, func() float64 { return l.count(state) }))
 	}
-	m.Gauge("patchbay_host_networks_refused", "Networks that get no link on this node.", func() float64 {
-		if s := l.last.Load(); s != nil {
+	m.RegisterGauge("patchbay_host_networks_refused", "Networks that get no link on this node.", func() float64 {
+		if s := l.lastStatus.Load(); s != nil {
 			return float64(len(s.Refused))
 		}
 		return 0
 	})
-	m.Gauge("patchbay_host_isolated", "1 when VXLAN packets are received from the other nodes' VTEPs only and Pods send no VLAN tags, 0 when Pods may get into other networks: see the condition Isolated of the NodeNetwork.", func() float64 {
-		if s := l.last.Load(); s == nil || meta.IsStatusConditionFalse(s.Conditions, netwatcher.ConditionIsolated) {
+	m.RegisterGauge("patchbay_host_isolated", "1 when VXLAN packets are received from the other nodes' VTEPs only and Pods send no VLAN tags, 0 when Pods may get into other networks: see the condition Isolated of the NodeNetwork.", func() float64 {
+		if s := l.lastStatus.Load(); s == nil || meta.IsStatusConditionFalse(s.Conditions, netwatcher.ConditionIsolated) {
 			return 0
 		}
 		return 1
@@ -54,8 +54,8 @@ func (m *Metrics) Links() *Links {
 	return l
 }
 
-// Dropped adds the packets that the packet filter has dropped, by where.
-func (m *Metrics) Dropped(read func() map[string]uint64, where ...string) {
+// RegisterDroppedPackets adds the packets that the packet filter has dropped, by where.
+func (m *Metrics) RegisterDroppedPackets(read func() map[string]uint64, where ...string) {
 	for _, w := range where {
 		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name:        "patchbay_vxlan_packets_dropped_total",
@@ -65,8 +65,8 @@ func (m *Metrics) Dropped(read func() map[string]uint64, where ...string) {
 	}
 }
 
-func (l *Links) count(state string) (n float64) {
-	if s := l.last.Load(); s != nil {
+func (l *LinkMetrics) count(state string) (n float64) {
+	if s := l.lastStatus.Load(); s != nil {
 		for i := range s.Links {
 			if s.Links[i].State == state {
 				n++
@@ -76,16 +76,16 @@ func (l *Links) count(state string) (n float64) {
 	return n
 }
 
-// Step implements netwatcher.Observer.
-func (l *Links) Step(op netwatcher.Op, err error) {
+// ObserveStep implements netwatcher.Observer.
+func (l *LinkMetrics) ObserveStep(op netwatcher.Op, err error) {
 	l.steps.WithLabelValues(string(op), outcome(err)).Inc()
 }
 
-// Round implements netwatcher.Observer.
-func (l *Links) Round(took time.Duration, err error, status *v1.NodeNetworkStatus) {
+// ObserveReconcile implements netwatcher.Observer.
+func (l *LinkMetrics) ObserveReconcile(took time.Duration, err error, status *v1.NodeNetworkStatus) {
 	l.rounds.WithLabelValues(outcome(err)).Observe(took.Seconds())
 	if status != nil {
-		l.last.Store(status)
+		l.lastStatus.Store(status)
 	}
 }
 

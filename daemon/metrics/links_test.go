@@ -18,16 +18,16 @@ import (
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	m := metrics.New("v1")
-	l := m.Links()
-	l.Step(netwatcher.Create, nil)
-	l.Step(netwatcher.Create, errors.New("busy"))
-	l.Round(time.Millisecond, nil, &v1.NodeNetworkStatus{
-		Links:      []v1.HostLink{{State: v1.LinkUp}, {State: v1.LinkUp}, {State: v1.LinkKept}},
+	l := m.RegisterLinks()
+	l.ObserveStep(netwatcher.OpCreate, nil)
+	l.ObserveStep(netwatcher.OpCreate, errors.New("busy"))
+	l.ObserveReconcile(time.Millisecond, nil, &v1.NodeNetworkStatus{
+		Links:      []v1.HostLink{{State: v1.LinkUp}, {State: v1.LinkUp}, {State: v1.LinkChangePending}},
 		Refused:    []v1.RefusedNetwork{{}},
 		Conditions: []metav1.Condition{{Type: netwatcher.ConditionIsolated, Status: metav1.ConditionTrue}},
 	})
-	l.Round(time.Millisecond, errors.New("the kernel does not answer"), nil)
-	m.Dropped(func() map[string]uint64 { return map[string]uint64{"received": 7} }, "received", "forwarded")
+	l.ObserveReconcile(time.Millisecond, errors.New("the kernel does not answer"), nil)
+	m.RegisterDroppedPackets(func() map[string]uint64 { return map[string]uint64{"received": 7} }, "received", "forwarded")
 	text := scrape(m)
 	for _, want := range []string{
 		`patchbay_host_link_steps_total{op="create",result="error"} 1`,

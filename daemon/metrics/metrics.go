@@ -27,9 +27,9 @@ type Metrics struct {
 	probes   *prometheus.HistogramVec
 }
 
-// seconds are the bounds of all histograms: a slave link takes a millisecond, a
+// durationBuckets are the bounds of all histograms: a slave link takes a millisecond, a
 // delegate or a lost API server seconds.
-func seconds() []float64 {
+func durationBuckets() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 }
 
@@ -38,24 +38,24 @@ func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "patchbay_request_duration_seconds", Buckets: seconds(),
+			Name: "patchbay_request_duration_seconds", Buckets: durationBuckets(),
 			Help: "Requests of the CNI plugin, by command and CNI error code (0 is success).",
 		}, []string{"command", "code"}),
 		backends: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "patchbay_backend_duration_seconds", Buckets: seconds(),
+			Name: "patchbay_backend_duration_seconds", Buckets: durationBuckets(),
 			Help: "Interfaces made and removed, by backend, step (attach, detach) and result (ok, error).",
 		}, []string{"backend", "step", "result"}),
 		writes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "patchbay_network_write_duration_seconds", Buckets: seconds(),
+			Name: "patchbay_network_write_duration_seconds", Buckets: durationBuckets(),
 			Help: "Writes of a network's addresses, by result (ok, conflict, gone, error). One write may claim and release many.",
 		}, []string{"result"}),
 	}
 	m.claims = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "patchbay_claim_seconds", Buckets: seconds(),
+		Name: "patchbay_claim_seconds", Buckets: durationBuckets(),
 		Help: "Claims of addresses that were not kept ready, by result (ok, exhausted, again, error).",
 	}, []string{"result"})
 	m.probes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "patchbay_conflict_probe_duration_seconds", Buckets: seconds(),
+		Name: "patchbay_conflict_probe_duration_seconds", Buckets: durationBuckets(),
 		Help: "Address conflict probes before an interface is made, by result (free, conflict, error).",
 	}, []string{"result"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -71,18 +71,18 @@ func New(version string) *Metrics {
 // Gatherer collects all metrics for whoever serves them.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
-// Gauge adds a number that is asked for when somebody looks.
-func (m *Metrics) Gauge(name, help string, value func() float64) {
+// RegisterGauge adds a number that is asked for when somebody looks.
+func (m *Metrics) RegisterGauge(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 }
 
-// Request notes one request; it has the shape of server.Config.Observe.
-func (m *Metrics) Request(command string, code uint, took time.Duration) {
+// ObserveRequest notes one request; it has the shape of server.Config.Observe.
+func (m *Metrics) ObserveRequest(command string, code uint, took time.Duration) {
 	m.requests.WithLabelValues(command, strconv.FormatUint(uint64(code), 10)).Observe(took.Seconds())
 }
 
-// Claim notes a claim that cost a write; it has the shape of claims.Config.Observe.
-func (m *Metrics) Claim(took time.Duration, err error) {
+// ObserveClaim notes a claim that cost a write; it has the shape of claims.Config.Observe.
+func (m *Metrics) ObserveClaim(took time.Duration, err error) {
 	result := "ok"
 	switch {
 	case errors.Is(err, claims.ErrExhausted):
@@ -95,52 +95,52 @@ func (m *Metrics) Claim(took time.Duration, err error) {
 	m.claims.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// Addresses adds how an allocator stands, asked for when somebody looks.
-func (m *Metrics) Addresses(stats func() claims.Stats) {
-	m.Gauge("patchbay_addresses_held", "Addresses that this node keeps ready for Pods to come.",
+// RegisterAddresses adds how an allocator stands, asked for when somebody looks.
+func (m *Metrics) RegisterAddresses(stats func() claims.Stats) {
+	m.RegisterGauge("patchbay_addresses_held", "Addresses that this node keeps ready for Pods to come.",
 		func() float64 { return float64(stats().Held) })
-	m.Gauge("patchbay_addresses_cooling", "Addresses of this node that rest after a Pod had them.",
+	m.RegisterGauge("patchbay_addresses_cooling", "Addresses of this node that rest after a Pod had them.",
 		func() float64 { return float64(stats().Cooling) })
-	m.Gauge("patchbay_addresses_quarantined", "Addresses that this node keeps from Pods because other machines have them.",
+	m.RegisterGauge("patchbay_addresses_quarantined", "Addresses that this node keeps from Pods because other machines have them.",
 		func() float64 { return float64(stats().Quarantined) })
-	m.Gauge("patchbay_addresses_networks", "Networks of which this node has addresses ready or resting.",
+	m.RegisterGauge("patchbay_addresses_networks", "Networks of which this node has addresses ready or resting.",
 		func() float64 { return float64(stats().Networks) })
 	const name, help = "patchbay_claims_total", "Claims that succeeded, by where the address came from (hold, commit)."
-	m.counter(name, help, "hold", func() int64 { return stats().FromHold })
-	m.counter(name, help, "commit", func() int64 { return stats().Committed })
+	m.registerClaimCounter(name, help, "hold", func() int64 { return stats().FromHold })
+	m.registerClaimCounter(name, help, "commit", func() int64 { return stats().Committed })
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "patchbay_exhausted_total", Help: "Claims that found no free address.",
 	}, func() float64 { return float64(stats().Exhausted) }))
 }
 
-// counter adds a number that only grows, with a source.
-func (m *Metrics) counter(name, help, source string, value func() int64) {
+// registerClaimCounter adds a number that only grows, with a source.
+func (m *Metrics) registerClaimCounter(name, help, source string, value func() int64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: name, Help: help, ConstLabels: prometheus.Labels{"source": source},
 	}, func() float64 { return float64(value()) }))
 }
 
-// Backend measures a backend. It keeps the optional port attach.Preparer.
-func (m *Metrics) Backend(name string, b attach.Backend) attach.Backend {
-	measured := &backend{Backend: b, name: name, metrics: m}
+// InstrumentBackend measures a backend. It keeps the optional port attach.Preparer.
+func (m *Metrics) InstrumentBackend(name string, b attach.Backend) attach.Backend {
+	measured := &instrumentedBackend{Backend: b, name: name, metrics: m}
 	if p, ok := b.(attach.Preparer); ok {
 		return struct {
-			*backend
+			*instrumentedBackend
 			attach.Preparer
 		}{measured, p}
 	}
 	return measured
 }
 
-// backend is one that is measured.
-type backend struct {
+// instrumentedBackend is one that is measured.
+type instrumentedBackend struct {
 	attach.Backend
 	name    string
 	metrics *Metrics
 }
 
 // Attach implements attach.Backend.
-func (b *backend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
+func (b *instrumentedBackend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	start := time.Now()
 	err := b.Backend.Attach(ctx, rec, ifc)
 	b.observe("attach", start, err)
@@ -148,14 +148,14 @@ func (b *backend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.In
 }
 
 // Detach implements attach.Backend.
-func (b *backend) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
+func (b *instrumentedBackend) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
 	start := time.Now()
 	err := b.Backend.Detach(ctx, rec, ifc)
 	b.observe("detach", start, err)
 	return err
 }
 
-func (b *backend) observe(step string, start time.Time, err error) {
+func (b *instrumentedBackend) observe(step string, start time.Time, err error) {
 	result := "ok"
 	if err != nil {
 		result = "error"
@@ -163,27 +163,27 @@ func (b *backend) observe(step string, start time.Time, err error) {
 	b.metrics.backends.WithLabelValues(b.name, step, result).Observe(time.Since(start).Seconds())
 }
 
-// Store measures the writes of a store.
-func (m *Metrics) Store(s claims.Store) claims.Store {
-	return &store{Store: s, metrics: m}
+// InstrumentStore measures the writes of a store.
+func (m *Metrics) InstrumentStore(s claims.Store) claims.Store {
+	return &instrumentedStore{Store: s, metrics: m}
 }
 
-// store is one whose writes are measured.
-type store struct {
+// instrumentedStore is one whose writes are measured.
+type instrumentedStore struct {
 	claims.Store
 	metrics *Metrics
 }
 
 // Update implements claims.Store.
-func (s *store) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
+func (s *instrumentedStore) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
 	start := time.Now()
 	written, err := s.Store.Update(ctx, o)
-	s.metrics.writes.WithLabelValues(result(err)).Observe(time.Since(start).Seconds())
+	s.metrics.writes.WithLabelValues(writeResult(err)).Observe(time.Since(start).Seconds())
 	return written, err
 }
 
-// result is one word for how a write ended.
-func result(err error) string {
+// writeResult is one word for how a write ended.
+func writeResult(err error) string {
 	switch {
 	case err == nil:
 		return "ok"
@@ -195,17 +195,17 @@ func result(err error) string {
 	return "error"
 }
 
-// Prober measures address conflict probes.
-func (m *Metrics) Prober(p attach.Prober) attach.Prober { return prober{p, m} }
+// InstrumentProber measures address conflict probes.
+func (m *Metrics) InstrumentProber(p attach.Prober) attach.Prober { return instrumentedProber{p, m} }
 
-// prober is one that is measured.
-type prober struct {
+// instrumentedProber is one that is measured.
+type instrumentedProber struct {
 	prober  attach.Prober
 	metrics *Metrics
 }
 
 // Probe implements attach.Prober.
-func (p prober) Probe(ctx context.Context, parent string, addrs []netip.Addr) (map[netip.Addr]net.HardwareAddr, error) {
+func (p instrumentedProber) Probe(ctx context.Context, parent string, addrs []netip.Addr) (map[netip.Addr]net.HardwareAddr, error) {
 	start, result := time.Now(), "free"
 	macs, err := p.prober.Probe(ctx, parent, addrs)
 	switch {

@@ -38,7 +38,7 @@ func (preparer) Prepare(context.Context, *attach.Request, *attach.Interface) err
 
 // addresses is an allocator at work.
 func addresses(_ context.Context, m *metrics.Metrics) {
-	m.Addresses(func() claims.Stats {
+	m.RegisterAddresses(func() claims.Stats {
 		return claims.Stats{Held: 5, Cooling: 2, Networks: 3, FromHold: 7, Committed: 11, Exhausted: 13}
 	})
 }
@@ -59,52 +59,52 @@ func TestMetrics(t *testing.T) {
 	}{
 		"Request": {
 			reason: "requests are told apart by command and CNI code",
-			do:     func(_ context.Context, m *metrics.Metrics) { m.Request("ADD", 11, time.Second) },
+			do:     func(_ context.Context, m *metrics.Metrics) { m.ObserveRequest("ADD", 11, time.Second) },
 			want:   `patchbay_request_duration_seconds_count{code="11",command="ADD"} 1`,
 		},
 		"AttachFailed": {
 			reason: "an error of a backend is counted as one",
 			do: func(ctx context.Context, m *metrics.Metrics) {
-				_ = m.Backend("ipvlan", broken{err: errors.New("no")}).Attach(ctx, nil, nil)
+				_ = m.InstrumentBackend("ipvlan", broken{err: errors.New("no")}).Attach(ctx, nil, nil)
 			},
 			want: `patchbay_backend_duration_seconds_count{backend="ipvlan",result="error",step="attach"} 1`,
 		},
 		"Detached": {
 			reason: "success is counted as such",
 			do: func(ctx context.Context, m *metrics.Metrics) {
-				_ = m.Backend("ipvlan", broken{}).Detach(ctx, nil, nil)
+				_ = m.InstrumentBackend("ipvlan", broken{}).Detach(ctx, nil, nil)
 			},
 			want: `patchbay_backend_duration_seconds_count{backend="ipvlan",result="ok",step="detach"} 1`,
 		},
 		"Conflict": {
 			reason: "conflicts tell how hard nodes compete for a network",
 			do: func(ctx context.Context, m *metrics.Metrics) {
-				_, _ = m.Store(broken{err: fmt.Errorf("x: %w", claims.ErrConflict)}).Update(ctx, nil)
+				_, _ = m.InstrumentStore(broken{err: fmt.Errorf("x: %w", claims.ErrConflict)}).Update(ctx, nil)
 			},
 			want: `patchbay_network_write_duration_seconds_count{result="conflict"} 1`,
 		},
 		"ClaimWritten": {
 			reason: "a claim that cost a write is timed",
-			do:     func(_ context.Context, m *metrics.Metrics) { m.Claim(time.Second, nil) },
+			do:     func(_ context.Context, m *metrics.Metrics) { m.ObserveClaim(time.Second, nil) },
 			want:   `patchbay_claim_seconds_count{result="ok"} 1`,
 		},
 		"ClaimExhausted": {
 			reason: "a pool that is used up is told from a server that is away",
 			do: func(_ context.Context, m *metrics.Metrics) {
-				m.Claim(time.Second, fmt.Errorf("x: %w", claims.ErrExhausted))
+				m.ObserveClaim(time.Second, fmt.Errorf("x: %w", claims.ErrExhausted))
 			},
 			want: `patchbay_claim_seconds_count{result="exhausted"} 1`,
 		},
 		"ClaimAgain": {
 			reason: "waiting helps",
 			do: func(_ context.Context, m *metrics.Metrics) {
-				m.Claim(time.Second, fmt.Errorf("x: %w", claims.ErrTryAgain))
+				m.ObserveClaim(time.Second, fmt.Errorf("x: %w", claims.ErrTryAgain))
 			},
 			want: `patchbay_claim_seconds_count{result="again"} 1`,
 		},
 		"ClaimFailed": {
 			reason: "waiting does not help",
-			do:     func(_ context.Context, m *metrics.Metrics) { m.Claim(time.Second, claims.ErrOutside) },
+			do:     func(_ context.Context, m *metrics.Metrics) { m.ObserveClaim(time.Second, claims.ErrOutside) },
 			want:   `patchbay_claim_seconds_count{result="error"} 1`,
 		},
 		"Held":      {reason: "how many Pods need no write", do: addresses, want: "patchbay_addresses_held 5"},
@@ -116,7 +116,7 @@ func TestMetrics(t *testing.T) {
 		"Gauge": {
 			reason: "a gauge is asked when somebody looks",
 			do: func(_ context.Context, m *metrics.Metrics) {
-				m.Gauge("patchbay_test", "help", func() float64 { return 7 })
+				m.RegisterGauge("patchbay_test", "help", func() float64 { return 7 })
 			},
 			want: "patchbay_test 7",
 		},
@@ -141,11 +141,11 @@ func TestMetrics(t *testing.T) {
 func TestMeasuredBackendStillPrepares(t *testing.T) {
 	t.Parallel()
 	m := metrics.New("v1")
-	p, ok := m.Backend("delegate", preparer{}).(attach.Preparer)
+	p, ok := m.InstrumentBackend("delegate", preparer{}).(attach.Preparer)
 	if !ok || p.Prepare(t.Context(), nil, nil) == nil {
 		t.Error("a measured delegate lost its Prepare: its configuration would not be journalled")
 	}
-	if _, ok := m.Backend("ipvlan", broken{}).(attach.Preparer); ok {
+	if _, ok := m.InstrumentBackend("ipvlan", broken{}).(attach.Preparer); ok {
 		t.Error("a measured backend prepares although it does not")
 	}
 }

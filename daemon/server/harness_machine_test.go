@@ -71,16 +71,16 @@ func daemonMain(m machine) (err error) {
 		return err
 	}
 	service := attach.New(attach.Config{
-		BootID: "boot", Journal: rim, Cluster: rim, Addresses: rim, HostLinks: rim, Namespaces: rim, Publisher: rim,
+		BootID: "boot", Journal: rim, KubeClient: rim, Addresses: rim, HostLinks: rim, NetworkNamespaces: rim, Publisher: rim,
 		Backends: map[string]attach.Backend{"macvlan": links{m}},
 	})
 	if err := service.Resume(ctx); err != nil {
 		return err
 	}
 	limits := server.DefaultLimits()
-	limits.Replay, limits.Read = 10*time.Millisecond, time.Minute
+	limits.ReplayInterval, limits.IOTimeout = 10*time.Millisecond, time.Minute
 	return server.New(server.Config{
-		Socket: m.socket(), Pending: m.pending(), Handler: service, Log: logr.Discard(), Limits: limits,
+		Socket: m.socket(), PendingDir: m.pending(), Handler: service, Log: logr.Discard(), Limits: limits,
 	}).Run(ctx)
 }
 
@@ -161,9 +161,9 @@ func (r *rim) Network(_ context.Context, ref network.Ref) (*network.Network, err
 	}, nil
 }
 
-func (r *rim) Refuse(*corev1.Pod, error) {}
+func (r *rim) ReportFailure(*corev1.Pod, error) {}
 
-func (r *rim) Conflict(*corev1.Pod, *network.Network, error) {}
+func (r *rim) ReportConflict(*corev1.Pod, *network.Network, error) {}
 
 func (r *rim) Quarantine(*network.Network, netip.Addr) bool { return false }
 
@@ -174,7 +174,7 @@ func (r *rim) Parent(context.Context, *network.Network) (string, error) { return
 func (r *rim) Exists(string) (bool, error) { return true, nil }
 
 // Claim takes the first address whose file it can make: nobody gets it twice.
-func (r *rim) Claim(context.Context, *network.Network, attach.Want, attach.Want) (a4, a6 netip.Addr, err error) {
+func (r *rim) Claim(context.Context, *network.Network, attach.AddressRequest, attach.AddressRequest) (a4, a6 netip.Addr, err error) {
 	for a := netip.MustParseAddr("10.0.0.1"); a.Less(netip.MustParseAddr("10.0.0.255")); a = a.Next() {
 		err := create(r.file("addresses", a.String()))
 		if err == nil || !errors.Is(err, fs.ErrExist) {

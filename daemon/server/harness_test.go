@@ -67,10 +67,10 @@ func prepare(t *testing.T, h *handler) server.Config {
 	t.Helper()
 	dir := t.TempDir()
 	limits := server.DefaultLimits()
-	limits.Replay = 5 * time.Millisecond
-	limits.Read = time.Minute // on a busy machine
+	limits.ReplayInterval = 5 * time.Millisecond
+	limits.IOTimeout = time.Minute // on a busy machine
 	return server.Config{
-		Socket: filepath.Join(dir, "run", "s"), Pending: filepath.Join(dir, "pending"),
+		Socket: filepath.Join(dir, "run", "s"), PendingDir: filepath.Join(dir, "pending"),
 		Handler: h, Log: testr.New(t), Limits: limits,
 	}
 }

@@ -17,8 +17,8 @@ import (
 // path.
 var ErrInUse = errors.New("socket is in use")
 
-// probe bounds the look for another daemon behind the socket.
-const probe = time.Second
+// probeTimeout bounds the look for another daemon behind the socket.
+const probeTimeout = time.Second
 
 // listener is a unix socket that removes its own file, and no later one, when
 // it is closed.
@@ -45,7 +45,7 @@ func bind(path string) (*listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	if err := vacant(path); err != nil {
+	if err := checkVacant(path); err != nil {
 		return nil, err
 	}
 	private, err := os.MkdirTemp(filepath.Dir(path), ".s")
@@ -60,7 +60,7 @@ func bind(path string) (*listener, error) {
 	}
 	u.SetUnlinkOnClose(false)
 	l := &listener{UnixListener: u, path: path}
-	l.close = sync.OnceValue(l.remove)
+	l.close = sync.OnceValue(l.removeAndClose)
 	if err := errors.Join(os.Chmod(tmp, 0o600), os.Rename(tmp, path)); err != nil {
 		return nil, errors.Join(err, u.Close())
 	}
@@ -68,8 +68,8 @@ func bind(path string) (*listener, error) {
 	return l, err
 }
 
-// vacant refuses a path where something other than a dead socket is.
-func vacant(path string) error {
+// checkVacant refuses a path where something other than a dead socket is.
+func checkVacant(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -80,7 +80,7 @@ func vacant(path string) error {
 	if info.Mode().Type() != fs.ModeSocket {
 		return fmt.Errorf("%w: it is not a socket but %s", ErrInUse, info.Mode())
 	}
-	conn, err := net.DialTimeout("unix", path, probe)
+	conn, err := net.DialTimeout("unix", path, probeTimeout)
 	if err == nil {
 		_ = conn.Close()
 		return fmt.Errorf("%w: another daemon listens there", ErrInUse)
@@ -91,7 +91,7 @@ func vacant(path string) error {
 // Close stops listening and removes the socket's file. It may be called twice.
 func (l *listener) Close() error { return l.close() }
 
-func (l *listener) remove() error {
+func (l *listener) removeAndClose() error {
 	var err error
 	if now, gone := os.Lstat(l.path); gone == nil && os.SameFile(now, l.file) {
 		err = os.Remove(l.path)

@@ -22,7 +22,7 @@ import (
 // leave records a DEL as the plugin does.
 func leave(t *testing.T, c server.Config, id string) {
 	t.Helper()
-	if err := pending.Write(c.Pending, request("DEL", id)); err != nil {
+	if err := pending.Write(c.PendingDir, request("DEL", id)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -31,7 +31,7 @@ func leave(t *testing.T, c server.Config, id string) {
 func done(t *testing.T, c server.Config) {
 	t.Helper()
 	eventually(t, "no DEL is pending", func() bool {
-		names, err := pending.List(c.Pending)
+		names, err := pending.List(c.PendingDir)
 		return err == nil && len(names) == 0
 	})
 }
@@ -75,7 +75,7 @@ func TestBadPendingFileIsSetAside(t *testing.T) {
 	c := prepare(t, h)
 	leave(t, c, "good")
 	name := pending.FileName("bad", "eth0")
-	if err := os.WriteFile(filepath.Join(c.Pending, name), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.PendingDir, name), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	start(t, c)
@@ -83,7 +83,7 @@ func TestBadPendingFileIsSetAside(t *testing.T) {
 	if diff := cmp.Diff([]string{"DEL good"}, h.calls()); diff != "" {
 		t.Errorf("calls: -want +got:\n%s", diff)
 	}
-	if _, err := os.Stat(filepath.Join(c.Pending, name+".bad")); err != nil {
+	if _, err := os.Stat(filepath.Join(c.PendingDir, name+".bad")); err != nil {
 		t.Errorf("the bad file is kept for people: %v", err)
 	}
 }
@@ -94,7 +94,7 @@ func TestAddComesAfterItsPendingDel(t *testing.T) {
 	t.Parallel()
 	h := &handler{}
 	c := prepare(t, h)
-	c.Limits.Replay = 1 << 40 // only the ADD looks
+	c.Limits.ReplayInterval = 1 << 40 // only the ADD looks
 	d := start(t, c)
 	leave(t, c, "c1")
 	leave(t, c, "other")
@@ -104,7 +104,7 @@ func TestAddComesAfterItsPendingDel(t *testing.T) {
 	if diff := cmp.Diff([]string{"DEL c1", "ADD c1"}, h.calls()); diff != "" {
 		t.Errorf("calls: -want +got:\n%s", diff)
 	}
-	names, err := pending.List(c.Pending)
+	names, err := pending.List(c.PendingDir)
 	if diff := cmp.Diff([]string{pending.FileName("other", "eth0")}, names); diff != "" || err != nil {
 		t.Errorf("pending: %v, -want +got:\n%s", err, diff)
 	}
@@ -150,7 +150,7 @@ func TestAddIsRefusedWhileItsPendingDelFails(t *testing.T) {
 func TestFoldersThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(*server.Config, string){
-		"Pending": func(c *server.Config, file string) { c.Pending = filepath.Join(file, "x") },
+		"Pending": func(c *server.Config, file string) { c.PendingDir = filepath.Join(file, "x") },
 		"Socket":  func(c *server.Config, file string) { c.Socket = filepath.Join(file, "s") },
 	} {
 		c := prepare(t, &handler{})

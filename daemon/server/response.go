@@ -16,16 +16,16 @@ import (
 	"github.com/patchbay-cni/patchbay/daemon/attach"
 )
 
-// refuse is the answer to a request that failed.
-func refuse(err error) *wire.Response {
+// errorResponse is the answer to a request that failed.
+func errorResponse(err error) *wire.Response {
 	// Joined errors stand on lines of their own; kubelet's Events have one.
 	msg := strings.ReplaceAll(err.Error(), "\n", "; ")
-	return &wire.Response{Error: &wire.Error{Code: code(err), Msg: msg}}
+	return &wire.Response{Error: &wire.Error{Code: errorCode(err), Msg: msg}}
 }
 
-// code is the CNI error code for an error. What waiting helps comes first: an
+// errorCode is the CNI error code for an error. What waiting helps comes first: an
 // error may be several, when undoing failed too.
-func code(err error) uint {
+func errorCode(err error) uint {
 	ours, delegates := (*wire.Error)(nil), (*types.Error)(nil)
 	switch {
 	case errors.Is(err, attach.ErrTryAgain),
@@ -43,11 +43,11 @@ func code(err error) uint {
 	return wire.CodeFailed
 }
 
-// convert writes a result in a version of CNI. Versions before 1.1.0 know fewer
+// convertResult writes a result in a version of CNI. Versions before 1.1.0 know fewer
 // keys of interfaces and routes than the types, which write them all the same.
-func convert(result *types100.Result, cniVersion string) (json.RawMessage, error) {
+func convertResult(result *types100.Result, cniVersion string) (json.RawMessage, error) {
 	if cniVersion != types100.ImplementedSpecVersion {
-		result = before110(result)
+		result = withoutCNI110Fields(result)
 	}
 	converted, err := result.GetAsVersion(cniVersion)
 	if err != nil {
@@ -60,8 +60,8 @@ func convert(result *types100.Result, cniVersion string) (json.RawMessage, error
 	return doc, nil
 }
 
-// before110 copies a result without what 1.1.0 has added.
-func before110(in *types100.Result) *types100.Result {
+// withoutCNI110Fields copies a result without what 1.1.0 has added.
+func withoutCNI110Fields(in *types100.Result) *types100.Result {
 	out := &types100.Result{CNIVersion: in.CNIVersion, IPs: in.IPs, DNS: in.DNS}
 	for _, i := range in.Interfaces {
 		out.Interfaces = append(out.Interfaces, &types100.Interface{Name: i.Name, Mac: i.Mac, Sandbox: i.Sandbox})

@@ -38,8 +38,8 @@ type Config struct {
 	// Socket is the path of the unix socket; its folder is made when missing,
 	// and holds the heartbeat as well.
 	Socket string
-	// Pending is the folder with the plugin's DELs.
-	Pending string
+	// PendingDir is the folder with the plugin's DELs.
+	PendingDir string
 	// Handler does the work.
 	Handler Handler
 	// Log gets one line per request.
@@ -53,49 +53,49 @@ type Config struct {
 
 // Limits of a server.
 type Limits struct {
-	// Adds and Dels are how many of each are in work at a time. They do not
+	// MaxAdds and Dels are how many of each are in work at a time. They do not
 	// share: ADDs that wait for a free address must not keep out the DELs that
 	// would free one.
-	Adds, Dels int
-	// Read bounds the time for a request to arrive and an answer to leave.
-	Read time.Duration
-	// Work bounds the time for one request, below the plugin's patience.
-	Work time.Duration
-	// Grace is how long requests in work may go on after Run's context ended,
+	MaxAdds, MaxDels int
+	// IOTimeout bounds the time for a request to arrive and an answer to leave.
+	IOTimeout time.Duration
+	// RequestTimeout bounds the time for one request, below the plugin's patience.
+	RequestTimeout time.Duration
+	// ShutdownGracePeriod is how long requests in work may go on after Run's context ended,
 	// below the Pod's termination grace period.
-	Grace time.Duration
-	// Replay is the time between two looks into the folder of pending DELs.
-	Replay time.Duration
-	// Heartbeat is the time between two heartbeats.
-	Heartbeat time.Duration
+	ShutdownGracePeriod time.Duration
+	// ReplayInterval is the time between two looks into the folder of pending DELs.
+	ReplayInterval time.Duration
+	// HeartbeatInterval is the time between two heartbeats.
+	HeartbeatInterval time.Duration
 }
 
 // DefaultLimits are for a node with a few hundred Pods.
 func DefaultLimits() Limits {
 	return Limits{
-		Adds: 64, Dels: 64, Read: 5 * time.Second, Work: 90 * time.Second,
-		Grace: 20 * time.Second, Replay: 2 * time.Second, Heartbeat: 5 * time.Second,
+		MaxAdds: 64, MaxDels: 64, IOTimeout: 5 * time.Second, RequestTimeout: 90 * time.Second,
+		ShutdownGracePeriod: 20 * time.Second, ReplayInterval: 2 * time.Second, HeartbeatInterval: 5 * time.Second,
 	}
 }
 
 // Server serves the socket.
 type Server struct {
 	Config
-	adds, dels chan struct{}
-	// replays lets an ADD wait for the pending DEL of its sandbox.
-	replays singleflight.Group
+	addSlots, delSlots chan struct{}
+	// replayGroup lets an ADD wait for the pending DEL of its sandbox.
+	replayGroup singleflight.Group
 }
 
 // New returns a Server that works with Run.
 func New(c Config) *Server {
 	c.Limits = cmp.Or(c.Limits, DefaultLimits())
-	return &Server{Config: c, adds: make(chan struct{}, c.Limits.Adds), dels: make(chan struct{}, c.Limits.Dels)}
+	return &Server{Config: c, addSlots: make(chan struct{}, c.Limits.MaxAdds), delSlots: make(chan struct{}, c.Limits.MaxDels)}
 }
 
 // Run serves until ctx ends; then it takes no more requests and waits for those
 // in work. The journal's lock must be held, so that no other daemon serves.
 func (s *Server) Run(ctx context.Context) error {
-	if err := pending.MakeDir(s.Pending); err != nil {
+	if err := pending.MakeDir(s.PendingDir); err != nil {
 		return fmt.Errorf("make folder for pending requests: %w", err)
 	}
 	l, err := listen(s.Socket)
@@ -103,18 +103,18 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	var background sync.WaitGroup
-	background.Go(func() { s.beat(ctx) })
-	background.Go(func() { s.replayAll(ctx) })
+	background.Go(func() { s.runHeartbeat(ctx) })
+	background.Go(func() { s.runReplay(ctx) })
 	s.accept(ctx, l)
 	background.Wait()
 	return l.Close()
 }
 
-// beat touches the heartbeat until ctx ends, and then once more: the minute
+// runHeartbeat touches the heartbeat until ctx ends, and then once more: the minute
 // that a restart may take begins with the end.
-func (s *Server) beat(ctx context.Context) {
-	path := wire.AlivePath(s.Socket)
-	ticker := time.NewTicker(s.Limits.Heartbeat)
+func (s *Server) runHeartbeat(ctx context.Context) {
+	path := wire.HeartbeatPath(s.Socket)
+	ticker := time.NewTicker(s.Limits.HeartbeatInterval)
 	defer ticker.Stop()
 	for {
 		if err := alive.Touch(path); err != nil {
@@ -130,8 +130,8 @@ func (s *Server) beat(ctx context.Context) {
 	}
 }
 
-// acceptPause is the time between two tries to accept when one fails.
-const acceptPause = 50 * time.Millisecond
+// acceptRetryDelay is the time between two tries to accept when one fails.
+const acceptRetryDelay = 50 * time.Millisecond
 
 // accept takes connections until ctx ends, then waits for those it has.
 func (s *Server) accept(ctx context.Context, l net.Listener) {
@@ -143,14 +143,14 @@ func (s *Server) accept(ctx context.Context, l net.Listener) {
 	for ctx.Err() == nil {
 		conn, err := l.Accept()
 		if err == nil {
-			conns.Go(func() { s.serve(ctx, work, conn) })
+			conns.Go(func() { s.handleConnection(ctx, work, conn) })
 		} else if ctx.Err() == nil {
 			// Out of file descriptors, say: requests in work give some back.
 			s.Log.Error(err, "accept connection", "socket", s.Socket)
-			time.Sleep(acceptPause)
+			time.Sleep(acceptRetryDelay)
 		}
 	}
-	grace := time.AfterFunc(s.Limits.Grace, cancel)
+	grace := time.AfterFunc(s.Limits.ShutdownGracePeriod, cancel)
 	defer grace.Stop()
 	conns.Wait()
 }
@@ -158,15 +158,15 @@ func (s *Server) accept(ctx context.Context, l net.Listener) {
 // errHungUp ends an ADD whose plugin was killed: nobody would take its result.
 var errHungUp = errors.New("the plugin hung up")
 
-// serve answers the one request of a connection. Accept ends when the daemon
+// handleConnection answers the one request of a connection. Accept ends when the daemon
 // stops: what has not arrived then is dropped, and the plugin asks the daemon's
 // next life. Work ends when the time for requests in work is over.
-func (s *Server) serve(accept, work context.Context, conn net.Conn) {
+func (s *Server) handleConnection(accept, work context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(s.Limits.Read))
+	_ = conn.SetDeadline(time.Now().Add(s.Limits.IOTimeout))
 	stopped := context.AfterFunc(accept, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	var req wire.Request
-	err := wire.Read(conn, &req)
+	err := wire.ReadFrame(conn, &req)
 	if !stopped() {
 		return
 	}
@@ -175,37 +175,37 @@ func (s *Server) serve(accept, work context.Context, conn net.Conn) {
 	}
 	var res *wire.Response
 	if err != nil {
-		res = refuse(wire.Errorf(wire.CodeDecode, "read request: %w", err))
+		res = errorResponse(wire.Errorf(wire.CodeDecode, "read request: %w", err))
 	} else {
-		res = s.request(work, conn, &req)
+		res = s.handleRequest(work, conn, &req)
 	}
-	_ = conn.SetDeadline(time.Now().Add(s.Limits.Read))
-	if err := wire.Write(conn, res); err != nil {
+	_ = conn.SetDeadline(time.Now().Add(s.Limits.IOTimeout))
+	if err := wire.WriteFrame(conn, res); err != nil {
 		s.Log.Error(err, "answer is lost", "command", req.Command, "sandbox", req.ContainerID)
 	}
 }
 
-// request does one request and reports on it.
-func (s *Server) request(work context.Context, conn net.Conn, req *wire.Request) *wire.Response {
+// handleRequest does one request and reports on it.
+func (s *Server) handleRequest(work context.Context, conn net.Conn, req *wire.Request) *wire.Response {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(work, s.Limits.Work)
+	ctx, cancel := context.WithTimeout(work, s.Limits.RequestTimeout)
 	defer cancel()
 	if req.Command == "ADD" {
-		ctx = whileConnected(ctx, conn)
+		ctx = cancelOnHangUp(ctx, conn)
 	}
 	result, err := s.dispatch(ctx, req)
 	res := &wire.Response{Result: result}
 	if err != nil {
-		res = refuse(err)
+		res = errorResponse(err)
 	}
-	s.report(req, res.Error, err, time.Since(start))
+	s.logRequest(req, res.Error, err, time.Since(start))
 	return res
 }
 
-// whileConnected ends the context when the peer closes the connection. After
+// cancelOnHangUp ends the context when the peer closes the connection. After
 // its request a plugin sends nothing, so that any end of Read is the end. The
 // goroutine ends with the connection.
-func whileConnected(ctx context.Context, conn net.Conn) context.Context {
+func cancelOnHangUp(ctx context.Context, conn net.Conn) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	_ = conn.SetReadDeadline(time.Time{})
 	go func() {
@@ -218,7 +218,7 @@ func whileConnected(ctx context.Context, conn net.Conn) context.Context {
 
 // dispatch checks a request and hands it to its handler.
 func (s *Server) dispatch(ctx context.Context, req *wire.Request) (json.RawMessage, error) {
-	if err := conf.Check(req); err != nil {
+	if err := conf.ValidateRequest(req); err != nil {
 		return nil, err
 	}
 	switch req.Command {
@@ -229,12 +229,12 @@ func (s *Server) dispatch(ctx context.Context, req *wire.Request) (json.RawMessa
 	case "STATUS":
 		return nil, nil // it was answered: the daemon lives
 	}
-	return nil, wire.Errorf(wire.CodeNotThere, "%s is not implemented yet", req.Command)
+	return nil, wire.Errorf(wire.CodeNotImplemented, "%s is not implemented yet", req.Command)
 }
 
 // add attaches, after a DEL for the same sandbox that waits on disk.
 func (s *Server) add(ctx context.Context, req *wire.Request) (json.RawMessage, error) {
-	c, err := conf.Parse(req.Config)
+	c, err := conf.ParseConfig(req.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -246,12 +246,12 @@ func (s *Server) add(ctx context.Context, req *wire.Request) (json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	leave, err := enter(ctx, s.adds)
+	leave, err := acquireSlot(ctx, s.addSlots)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	if err := s.replay(ctx, pending.FileName(req.ContainerID, req.IfName)); err != nil {
+	if err := s.replayOnce(ctx, pending.FileName(req.ContainerID, req.IfName)); err != nil {
 		return nil, fmt.Errorf("%w: an earlier DEL of sandbox %s is not done: %w", attach.ErrTryAgain, req.ContainerID, err)
 	}
 	result, err := s.Handler.Add(ctx, attach.Request{
@@ -262,13 +262,13 @@ func (s *Server) add(ctx context.Context, req *wire.Request) (json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	return convert(result, c.CNIVersion)
+	return convertResult(result, c.CNIVersion)
 }
 
 // del detaches. It looks at neither configuration nor arguments: the journal
 // has what it needs, and a plugin of another version must be able to clean up.
 func (s *Server) del(ctx context.Context, req *wire.Request) error {
-	leave, err := enter(ctx, s.dels)
+	leave, err := acquireSlot(ctx, s.delSlots)
 	if err != nil {
 		return err
 	}
@@ -278,8 +278,8 @@ func (s *Server) del(ctx context.Context, req *wire.Request) error {
 	})
 }
 
-// enter waits for one of the places for requests in work.
-func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+// acquireSlot waits for one of the places for requests in work.
+func acquireSlot(ctx context.Context, places chan struct{}) (leave func(), err error) {
 	select {
 	case places <- struct{}{}:
 		return func() { <-places }, nil
@@ -288,8 +288,8 @@ func enter(ctx context.Context, places chan struct{}) (leave func(), err error) 
 	}
 }
 
-// report writes the log line and tells the observer.
-func (s *Server) report(req *wire.Request, answer *wire.Error, err error, took time.Duration) {
+// logRequest writes the log line and tells the observer.
+func (s *Server) logRequest(req *wire.Request, answer *wire.Error, err error, took time.Duration) {
 	var code uint
 	if answer != nil {
 		code = answer.Code

@@ -108,8 +108,8 @@ func TestRefusals(t *testing.T) {
 		says   string
 	}{
 		"Command": {"not one", func(r *wire.Request) { r.Command = "PING" }, wire.CodeEnv, "PING"},
-		"Check":   {"to come", func(r *wire.Request) { r.Command = "CHECK" }, wire.CodeNotThere, "CHECK"},
-		"GC":      {"to come", func(r *wire.Request) { r.Command = "GC" }, wire.CodeNotThere, "GC"},
+		"Check":   {"to come", func(r *wire.Request) { r.Command = "CHECK" }, wire.CodeNotImplemented, "CHECK"},
+		"GC":      {"to come", func(r *wire.Request) { r.Command = "GC" }, wire.CodeNotImplemented, "GC"},
 		"Env":     {"checked again: not only the plugin can open the socket", func(r *wire.Request) { r.ContainerID = "../x" }, wire.CodeEnv, `"../x"`},
 		"Args":    {"the same", func(r *wire.Request) { r.Args = "x" }, wire.CodeEnv, `"x"`},
 		"Config":  {"the same", func(r *wire.Request) { r.Config = config("1.1.0", `"cniDir":"x",`) }, wire.CodeConfig, "cniDir"},

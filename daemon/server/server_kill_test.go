@@ -137,7 +137,7 @@ func (m machine) invoke(ctx context.Context, command, id, cniVersion string) (in
 		LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok },
 		Stdin: strings.NewReader(fmt.Sprintf(
 			`{"cniVersion":%q,"name":"patchbay","type":"patchbay","socket":%q}`, cniVersion, m.socket())),
-		Stdout: &out, Pending: m.pending(), Patience: time.Minute, Glance: plugin.Glance,
+		Stdout: &out, PendingDir: m.pending(), AddWait: time.Minute, StatusTimeout: plugin.DefaultStatusTimeout,
 	}
 	return p.Run(ctx), out.String()
 }

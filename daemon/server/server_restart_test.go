@@ -28,7 +28,7 @@ func TestRestartsFailNobody(t *testing.T) {
 		},
 	}
 	c := prepare(t, h)
-	c.Socket, c.Pending = m.socket(), m.pending()
+	c.Socket, c.PendingDir = m.socket(), m.pending()
 	d := start(t, c)
 	var stop atomic.Bool
 	var done atomic.Int32

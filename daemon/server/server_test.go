@@ -36,7 +36,7 @@ func TestSocketIsRoots(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Dir(d.Socket) + "/*")
-	if err != nil || len(left) != 1 || left[0] != wire.AlivePath(d.Socket) {
+	if err != nil || len(left) != 1 || left[0] != wire.HeartbeatPath(d.Socket) {
 		t.Errorf("after the end: got %v, %v, want the heartbeat only", left, err)
 	}
 }
@@ -101,9 +101,9 @@ func TestStopLeavesTheNextSocket(t *testing.T) {
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, &handler{})
-	c.Limits.Heartbeat = time.Millisecond
+	c.Limits.HeartbeatInterval = time.Millisecond
 	d := start(t, c)
-	path := wire.AlivePath(c.Socket)
+	path := wire.HeartbeatPath(c.Socket)
 	for _, when := range []string{"after the start", "again"} {
 		eventually(t, "the heartbeat is there "+when, func() bool {
 			age, err := alive.Age(path)
@@ -122,7 +122,7 @@ func TestHeartbeat(t *testing.T) {
 func TestBadFrames(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, &handler{})
-	c.Limits.Read = 2 * time.Second // for the answer, too
+	c.Limits.IOTimeout = 2 * time.Second // for the answer, too
 	d := start(t, c)
 	cases := map[string]struct{ reason, send string }{
 		"NotAFrame": {"another protocol", "GET / HTTP/1.1\r\n\r\n"},
@@ -142,7 +142,7 @@ func TestBadFrames(t *testing.T) {
 				t.Fatal(err)
 			}
 			var res wire.Response
-			if err := wire.Read(conn, &res); err != nil || res.Error == nil || res.Error.Code != wire.CodeDecode {
+			if err := wire.ReadFrame(conn, &res); err != nil || res.Error == nil || res.Error.Code != wire.CodeDecode {
 				t.Errorf("%s: got %+v, %v, want error %d", tc.reason, res, err, wire.CodeDecode)
 			}
 		})
@@ -202,7 +202,7 @@ func TestGracefulStop(t *testing.T) {
 	if _, err := idle.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("a connection without a request: got %v, want its end", err)
 	}
-	if _, err := wire.Call(t.Context(), d.Socket, request("ADD", "c2")); !errors.Is(err, wire.ErrAway) {
+	if _, err := wire.Call(t.Context(), d.Socket, request("ADD", "c2")); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("a new request: got %v, want ErrAway", err)
 	}
 	select {
@@ -223,7 +223,7 @@ func TestGraceEnds(t *testing.T) {
 	t.Parallel()
 	h, started, _ := blocked()
 	c := prepare(t, h)
-	c.Limits.Grace = time.Millisecond
+	c.Limits.ShutdownGracePeriod = time.Millisecond
 	d := start(t, c)
 	inWork := d.later(t.Context(), request("ADD", "c1"))
 	<-started
@@ -254,7 +254,7 @@ func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	h, started, _ := blocked()
 	c := prepare(t, h)
-	c.Limits.Work = 2 * time.Second // one that ends before its handler begins would not show it
+	c.Limits.RequestTimeout = 2 * time.Second // one that ends before its handler begins would not show it
 	d := start(t, c)
 	if got := <-d.later(t.Context(), request("ADD", "c1")); got.res == nil || got.res.Error == nil || got.res.Error.Code != wire.CodeTryAgain {
 		t.Errorf("a request that hangs: got %+v, want error 11", got)
@@ -267,7 +267,7 @@ func TestPlaces(t *testing.T) {
 	t.Parallel()
 	h, started, release := blocked()
 	c := prepare(t, h)
-	c.Limits.Adds, c.Limits.Dels = 2, 1
+	c.Limits.MaxAdds, c.Limits.MaxDels = 2, 1
 	d := start(t, c)
 	var adds []chan answer
 	for _, id := range []string{"c1", "c2", "c3"} {

@@ -22,7 +22,7 @@ func (d *desk) apply(p *plan, w work) {
 		d.book.missing = false
 	}
 	if p.next.IPAM.Recovering != nil {
-		d.book.recovery = p.next.IPAM.Recovering.Since.Time
+		d.book.recovery = p.next.IPAM.Recovering.StartTime.Time
 	}
 	if p.dead {
 		d.later(deadEvery)

@@ -259,7 +259,7 @@ func TestConflicts(t *testing.T) {
 				w.damaged = true
 				ipam := &v1.IPAMStatus{V4: &v1.AddressBitmap{CIDR: "10.0.0.0/24", Pages: page(1)}, Held: tc.held}
 				if tc.recovering {
-					ipam.Recovering = &v1.Recovering{}
+					ipam.Recovering = &v1.RecoveryStatus{}
 				}
 				w.store.SetIPAM(w.net.Ref, ipam)
 				for _, ep := range tc.endpoints {

@@ -65,7 +65,7 @@ func benchmarkCommit(b *testing.B, nodes int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	used := pool.NextN(nil, 1<<15)
+	used := pool.AllocateN(nil, 1<<15)
 	half := pool.Encode()
 	net := clusterNetwork("10.0.0.0/16", "")
 	store := &cell{object: claims.Object{Ref: net.Ref, Network: net, Protected: true, Allocated: 1 << 15, IPAM: &v1.IPAMStatus{

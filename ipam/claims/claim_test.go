@@ -262,7 +262,7 @@ func TestClaimRefusals(t *testing.T) {
 		},
 		"Recovering": {
 			reason: "nobody knows what is in use until every node has reported",
-			spoil:  func(w *world) { w.store.SetIPAM(w.net.Ref, &v1.IPAMStatus{Recovering: &v1.Recovering{}}) },
+			spoil:  func(w *world) { w.store.SetIPAM(w.net.Ref, &v1.IPAMStatus{Recovering: &v1.RecoveryStatus{}}) },
 			want:   claims.ErrTryAgain,
 		},
 		"UnreadableEntry": {

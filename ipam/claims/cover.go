@@ -112,7 +112,7 @@ func (p *planner) markEntry(e *entry) {
 			continue
 		}
 		for a := range side.ranges.All() {
-			side.family.pool.Mark(a)
+			side.family.pool.MarkAllocated(a)
 		}
 	}
 }

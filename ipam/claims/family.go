@@ -97,6 +97,6 @@ func (f *family) release(a netip.Addr) {
 // mark sets a bit, if there is one for the address.
 func (f *family) mark(a netip.Addr) {
 	if f.pool != nil {
-		f.pool.Mark(a)
+		f.pool.MarkAllocated(a)
 	}
 }

@@ -136,7 +136,7 @@ func (p *planner) takeOne(f *family, w Want) (netip.Addr, error) {
 	case w.Static.IsValid():
 		return w.Static, p.takeStatic(f, w.Static)
 	}
-	a, ok := f.pool.Next()
+	a, ok := f.pool.AllocateNext()
 	if !ok {
 		err := fmt.Errorf("claim %s address: %w: all %d dynamic addresses of %v are in use; delete Pods or enlarge %s",
 			f.name, ErrExhausted, f.pool.Capacity(), f.pool.CIDR(), f.fields)
@@ -149,16 +149,16 @@ func (p *planner) takeStatic(f *family, a netip.Addr) error {
 	if slices.Contains(f.config().Reserved, a) {
 		return fmt.Errorf("claim static address %v: %w: it is a gateway of the network's routes, or a node's own; ask for another", a, ErrOutside)
 	}
-	if !f.spec.HasStatic(a) {
+	if !f.spec.AllowsStatic(a) {
 		return fmt.Errorf("claim static address %v: %w: it is outside spec.Options.static_pool; ask for another", a, ErrOutside)
 	}
-	err := f.pool.Claim(a)
+	err := f.pool.Allocate(a)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ipam.ErrTaken) && p.unused(a):
+	case errors.Is(err, ipam.ErrAllocated) && p.unused(a):
 		return nil
-	case errors.Is(err, ipam.ErrTaken):
+	case errors.Is(err, ipam.ErrAllocated):
 		err := fmt.Errorf("claim static address %v: %w by %s", a, ErrTaken, p.holder(a))
 		return p.orElsewhere(err, func(e *entry) bool { return e.contains(a) && !e.quarantinedOf(a).Contains(a) })
 	}

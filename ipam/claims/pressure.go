@@ -53,19 +53,19 @@ func (p *planner) maybeHeld(c *claim) bool {
 
 // press asks the other nodes to give back what they hold.
 func (p *planner) press() {
-	if last := p.next.IPAM.Pressure; last == nil || p.now.Sub(last.Time) >= pressEvery || last.After(p.now) {
+	if last := p.next.IPAM.ReclaimRequestTime; last == nil || p.now.Sub(last.Time) >= pressEvery || last.After(p.now) {
 		now := metav1.NewMicroTime(p.now)
-		p.next.IPAM.Pressure = &now
+		p.next.IPAM.ReclaimRequestTime = &now
 	}
 }
 
 // pressed reports whether the pool is under pressure: some node asked for addresses
 // not long ago. Nodes' clocks differ, so it counts from when the value was new here.
 func (d *desk) pressed(o *Object, now time.Time) bool {
-	if o.IPAM == nil || o.IPAM.Pressure == nil {
+	if o.IPAM == nil || o.IPAM.ReclaimRequestTime == nil {
 		return false
 	}
-	if raised := o.IPAM.Pressure.Time; !raised.Equal(d.pressure) {
+	if raised := o.IPAM.ReclaimRequestTime.Time; !raised.Equal(d.pressure) {
 		before := d.pressure
 		d.pressure, d.pressureAt = raised, now
 		if before.IsZero() && now.Sub(raised) >= pressureOld {

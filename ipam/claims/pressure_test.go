@@ -31,7 +31,7 @@ func TestPressureBeforeTheStart(t *testing.T) {
 				w.claim(w.node("n2"), dynamic, none)
 				ipam := w.ipam().DeepCopy()
 				raised := metav1.NewMicroTime(time.Now().Add(-tc.age))
-				ipam.Pressure = &raised
+				ipam.ReclaimRequestTime = &raised
 				w.store.SetIPAM(w.net.Ref, ipam)
 				a := w.holder(w.store, "n1", claims.Config{})
 				w.claim(a, dynamic, none)
@@ -70,8 +70,8 @@ func TestQuarantineIsNotWaitedFor(t *testing.T) {
 				if !errors.Is(err, tc.err) || !strings.Contains(err.Error(), tc.says) {
 					w.Fatalf("%s: got %v, want %v with %q", tc.reason, err, tc.err, tc.says)
 				}
-				if took := time.Since(begin); took > time.Second || w.ipam().Pressure != nil {
-					w.Errorf("%s: took %v, pressure %v", tc.reason, took, w.ipam().Pressure)
+				if took := time.Since(begin); took > time.Second || w.ipam().ReclaimRequestTime != nil {
+					w.Errorf("%s: took %v, pressure %v", tc.reason, took, w.ipam().ReclaimRequestTime)
 				}
 			})
 		})

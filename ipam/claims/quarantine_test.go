@@ -187,8 +187,8 @@ func TestQuarantineOfAnotherNodeIsNotWaitedFor(t *testing.T) {
 				if !errors.Is(err, tc.err) || !strings.Contains(err.Error(), tc.says) {
 					w.Fatalf("%s: got %v, want %v with %q", tc.reason, err, tc.err, tc.says)
 				}
-				if took := time.Since(begin); took > time.Second || w.ipam().Pressure != nil {
-					w.Errorf("%s: took %v, pressure %v", tc.reason, took, w.ipam().Pressure)
+				if took := time.Since(begin); took > time.Second || w.ipam().ReclaimRequestTime != nil {
+					w.Errorf("%s: took %v, pressure %v", tc.reason, took, w.ipam().ReclaimRequestTime)
 				}
 			})
 		})

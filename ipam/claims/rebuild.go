@@ -17,15 +17,15 @@ func (p *planner) fill(pool *ipam.Pool) error {
 		return fmt.Errorf("find who covers addresses of %v: %w", pool.CIDR(), err)
 	}
 	for a := range p.owners.mine {
-		pool.Mark(a)
+		pool.MarkAllocated(a)
 	}
 	for a := range p.owners.theirs {
-		pool.Mark(a)
+		pool.MarkAllocated(a)
 	}
 	for _, e := range covered {
 		for _, r := range [...]ipam.Ranges{e.v4, e.v6} {
 			for a := range r.All() {
-				pool.Mark(a)
+				pool.MarkAllocated(a)
 			}
 		}
 	}

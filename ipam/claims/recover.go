@@ -19,7 +19,7 @@ func recovering(s *v1.IPAMStatus) bool {
 		return true
 	}
 	for name, h := range s.Held {
-		if _, deferred := s.Deferred[name]; h.Rollback != nil && !deferred && ofNode(name) {
+		if _, deferred := s.RecoveryDeferredUntil[name]; h.Rollback != nil && !deferred && ofNode(name) {
 			return true
 		}
 	}
@@ -33,12 +33,12 @@ func (o *Object) RollbackDue(now time.Time) bool {
 		return false
 	}
 	for name, h := range o.IPAM.Held {
-		until := o.IPAM.Deferred[name]
+		until := o.IPAM.RecoveryDeferredUntil[name]
 		if ofNode(name) && unanswered(h.Rollback, o.IPAM.Recovering) && !until.After(now) {
 			return true
 		}
 	}
-	for _, until := range o.IPAM.Deferred {
+	for _, until := range o.IPAM.RecoveryDeferredUntil {
 		if !until.After(now) {
 			return true
 		}
@@ -53,8 +53,8 @@ func (p *planner) recovering() bool {
 
 // unanswered reports whether a rollback is reported to which no recovery answers: there is
 // none, or it is the one that the older object was in.
-func unanswered(r *v1.RollbackReport, rec *v1.Recovering) bool {
-	return r != nil && (rec == nil || r.Recovery != nil && r.Recovery.Time.Equal(rec.Since.Time))
+func unanswered(r *v1.RollbackReport, rec *v1.RecoveryStatus) bool {
+	return r != nil && (rec == nil || r.RecoveryStartTime != nil && r.RecoveryStartTime.Time.Equal(rec.StartTime.Time))
 }
 
 // lookBack reports a rollback of a network whose object is older than what this node
@@ -72,12 +72,12 @@ func (p *planner) lookBack() {
 		if p.startsAnew() && !unanswered(p.entry.rollback, rec) {
 			p.entry.rollback = &v1.RollbackReport{Reason: reason}
 			if rec != nil {
-				p.entry.rollback.Recovery = rec.Since.DeepCopy()
+				p.entry.rollback.RecoveryStartTime = rec.StartTime.DeepCopy()
 			}
 		}
 	}
 	p.answers = rec != nil && !unanswered(p.entry.rollback, rec)
-	p.reassert = why != "" || p.answers && (p.entry.rollback != nil || !slices.Contains(rec.Done, p.cfg.Node))
+	p.reassert = why != "" || p.answers && (p.entry.rollback != nil || !slices.Contains(rec.ReportedNodes, p.cfg.Node))
 }
 
 // startsAnew reports whether a recovery has to begin. One that this node has not seen
@@ -85,7 +85,7 @@ func (p *planner) lookBack() {
 // or one from before, was brought back by the older state.
 func (p *planner) startsAnew() bool {
 	rec := p.next.IPAM.Recovering
-	return rec == nil || p.older && !rec.Since.After(p.book.recovery)
+	return rec == nil || p.older && !rec.StartTime.After(p.book.recovery)
 }
 
 // uncertain is an error while it cannot be told whether the node's entry is older or
@@ -106,7 +106,7 @@ func (p *planner) past() (v1.RollbackReason, string) {
 	case p.blank:
 		return v1.RollbackStatusMissing, "the network's status was dropped"
 	case p.older:
-		return v1.RollbackOlderVersion, "the network's object is older than one that this node has seen"
+		return v1.RollbackOlderResourceVersion, "the network's object is older than one that this node has seen"
 	case p.book.missing:
 		return v1.RollbackDanmEpMissing, "a DanmEp of this node is gone, which this node has not removed"
 	case p.cfg.Gone():
@@ -147,8 +147,8 @@ func (p *planner) restore() {
 		return // the controller starts the recovery to report to
 	}
 	p.entry.rollback = nil
-	if !slices.Contains(rec.Done, p.cfg.Node) {
-		rec.Done = append(rec.Done, p.cfg.Node)
-		slices.Sort(rec.Done)
+	if !slices.Contains(rec.ReportedNodes, p.cfg.Node) {
+		rec.ReportedNodes = append(rec.ReportedNodes, p.cfg.Node)
+		slices.Sort(rec.ReportedNodes)
 	}
 }

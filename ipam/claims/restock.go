@@ -55,7 +55,7 @@ func (p *planner) restock() {
 		if there > p.mark/2 {
 			continue
 		}
-		for _, a := range f.pool.NextN(nil, p.mark-there) {
+		for _, a := range f.pool.AllocateN(nil, p.mark-there) {
 			p.entry.of(a).Add(a)
 			p.stock = append(p.stock, a)
 		}
@@ -63,4 +63,6 @@ func (p *planner) restock() {
 }
 
 // gives reports whether the pool hands an address out dynamically.
-func (f *family) gives(a netip.Addr) bool { return f.pool != nil && !f.former && f.pool.Gives(a) }
+func (f *family) gives(a netip.Addr) bool {
+	return f.pool != nil && !f.former && f.pool.IsAllocatable(a)
+}

@@ -41,8 +41,8 @@ func (h *hostile) write(entry *v1.RollbackReport, reports bool) {
 		ipam.Held = map[string]v1.HeldAddresses{}
 	}
 	ipam.Held["n2"] = v1.HeldAddresses{UID: "n2-uid", Seq: 1, Rollback: entry}
-	if rec := ipam.Recovering; rec != nil && reports && !slices.Contains(rec.Done, "n2") {
-		rec.Done = append(rec.Done, "n2")
+	if rec := ipam.Recovering; rec != nil && reports && !slices.Contains(rec.ReportedNodes, "n2") {
+		rec.ReportedNodes = append(rec.ReportedNodes, "n2")
 	}
 	h.store.SetIPAM(h.net.Ref, ipam)
 }
@@ -56,7 +56,7 @@ func (h *hostile) controller() (awaited []string) {
 		h.Fatal(err)
 	}
 	if rec := h.ipam().Recovering; rec != nil {
-		h.begun[rec.Since.Time] = true
+		h.begun[rec.StartTime.Time] = true
 		h.n1.Reassert(h.key())
 	}
 	synctest.Wait()
@@ -79,7 +79,7 @@ func TestReportsOfOneNodeAreBounded(t *testing.T) {
 	t.Parallel()
 	now := func(h *hostile) *metav1.MicroTime {
 		if rec := h.ipam().Recovering; rec != nil {
-			return &rec.Since
+			return &rec.StartTime
 		}
 		return nil
 	}
@@ -88,19 +88,19 @@ func TestReportsOfOneNodeAreBounded(t *testing.T) {
 		attack func(h *hostile)
 	}{
 		"AfterEach": {"it reports as it should, and finds the next rollback at once", func(h *hostile) {
-			h.write(&v1.RollbackReport{Reason: v1.RollbackOlderVersion, Recovery: now(h)}, false)
+			h.write(&v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion, RecoveryStartTime: now(h)}, false)
 			h.controller()
 			h.write(nil, true)
 		}},
 		"During": {"it says each time that the recovery which runs was brought back", func(h *hostile) {
-			h.write(&v1.RollbackReport{Reason: v1.RollbackOlderVersion, Recovery: now(h)}, true)
+			h.write(&v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion, RecoveryStartTime: now(h)}, true)
 		}},
 		"Always": {"it never takes its report back", func(h *hostile) {
-			h.write(&v1.RollbackReport{Reason: v1.RollbackOlderVersion}, false)
+			h.write(&v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion}, false)
 			h.controller()
 			h.write(nil, true)
 			h.controller()
-			h.write(&v1.RollbackReport{Reason: v1.RollbackOlderVersion}, true)
+			h.write(&v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion}, true)
 		}},
 	}
 	for name, tc := range cases {
@@ -114,10 +114,10 @@ func TestReportsOfOneNodeAreBounded(t *testing.T) {
 				if len(h.begun) != 3 {
 					h.Errorf("%s: %d recoveries in 9 minutes, want 3", tc.reason, len(h.begun))
 				}
-				h.write(&v1.RollbackReport{Reason: v1.RollbackOlderVersion}, true)
+				h.write(&v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion}, true)
 				h.controller()
-				if _, deferred := h.ipam().Deferred["n2"]; !deferred || !h.served() {
-					h.Errorf("%s: deferred %v, and n1 gets no address", tc.reason, h.ipam().Deferred)
+				if _, deferred := h.ipam().RecoveryDeferredUntil["n2"]; !deferred || !h.served() {
+					h.Errorf("%s: deferred %v, and n1 gets no address", tc.reason, h.ipam().RecoveryDeferredUntil)
 				}
 				n2 := h.node("n2") // it is itself again, and its report still stands
 				if _, _, err := n2.Claim(h.Context(), h.net, dynamic, none); !errors.Is(err, claims.ErrTryAgain) {
@@ -125,7 +125,7 @@ func TestReportsOfOneNodeAreBounded(t *testing.T) {
 				}
 				time.Sleep(10 * time.Minute)
 				h.controller()
-				if h.ipam().Recovering == nil || h.ipam().Deferred != nil {
+				if h.ipam().Recovering == nil || h.ipam().RecoveryDeferredUntil != nil {
 					h.Errorf("%s: its report is not heard when the time is over: %+v", tc.reason, h.ipam())
 				}
 				n2.Reassert(h.key())
@@ -145,7 +145,7 @@ func TestReportsOfRollbacks(t *testing.T) {
 	s2 := metav1.NewMicroTime(time.Unix(2000, 0))
 	later := metav1.NewMicroTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
 	report := func(rec *metav1.MicroTime) v1.HeldAddresses {
-		return v1.HeldAddresses{Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderVersion, Recovery: rec}}
+		return v1.HeldAddresses{Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion, RecoveryStartTime: rec}}
 	}
 	cases := map[string]struct {
 		reason     string
@@ -172,10 +172,10 @@ func TestReportsOfRollbacks(t *testing.T) {
 			t.Parallel()
 			o := &claims.Object{IPAM: &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{tc.name: tc.entry}}}
 			if tc.running != nil {
-				o.IPAM.Recovering = &v1.Recovering{Since: *tc.running}
+				o.IPAM.Recovering = &v1.RecoveryStatus{StartTime: *tc.running}
 			}
 			if tc.deferred != nil {
-				o.IPAM.Deferred = map[string]metav1.MicroTime{tc.name: *tc.deferred}
+				o.IPAM.RecoveryDeferredUntil = map[string]metav1.MicroTime{tc.name: *tc.deferred}
 			}
 			got := fmt.Sprint(o.RollbackDue(time.Unix(3000, 0)), o.Recovering())
 			if want := fmt.Sprint(tc.begins, tc.recovering); got != want {
@@ -189,7 +189,7 @@ func TestReportsOfRollbacks(t *testing.T) {
 // would begin the next one.
 func TestReportsOfThoseLeftOutEnd(t *testing.T) {
 	inHostileWorld(t, func(h *hostile) {
-		h.write(&v1.RollbackReport{Reason: v1.RollbackOlderVersion}, false)
+		h.write(&v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion}, false)
 		h.controller()
 		if awaited, err := h.steward.Recover(h.Context(), h.key(), []string{"n1", "n2"}, []string{"n2"}); err != nil || awaited != nil {
 			h.Fatalf("awaited %v: %v", awaited, err)
@@ -205,16 +205,16 @@ func TestDeferralsOutliveTheLeader(t *testing.T) {
 	inHostileWorld(t, func(h *hostile) {
 		until := metav1.NewMicroTime(time.Now().Add(time.Minute))
 		ipam := h.ipam().DeepCopy()
-		ipam.Deferred = map[string]metav1.MicroTime{"n2": until}
+		ipam.RecoveryDeferredUntil = map[string]metav1.MicroTime{"n2": until}
 		h.store.SetIPAM(h.net.Ref, ipam)
-		h.write(&v1.RollbackReport{Reason: v1.RollbackOlderVersion}, false)
+		h.write(&v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion}, false)
 		h.controller()
 		if h.ipam().Recovering != nil || !h.served() {
 			h.Errorf("another leader heard n2 before %v: %+v", until, h.ipam())
 		}
 		time.Sleep(time.Minute)
 		h.controller()
-		if h.ipam().Recovering == nil || h.ipam().Deferred != nil {
+		if h.ipam().Recovering == nil || h.ipam().RecoveryDeferredUntil != nil {
 			h.Errorf("n2 is not heard after %v: %+v", until, h.ipam())
 		}
 	})

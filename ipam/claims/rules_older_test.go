@@ -46,7 +46,7 @@ func (w *world) done() []string {
 	if rec == nil {
 		w.Fatal("the network does not recover")
 	}
-	return rec.Done
+	return rec.ReportedNodes
 }
 
 // A node reports only when the DanmEps are gone that an older state brought back:
@@ -114,7 +114,7 @@ func TestOlderDanmEpTakesNothingAway(t *testing.T) {
 		use := claims.Use{Key: w.key(), Owner: "ep", V4: x.Static, Static4: true, Phase: claims.Claimed}
 		w.store.Restore(backup)
 		ipam := w.ipam().DeepCopy()
-		ipam.Recovering = &v1.Recovering{}
+		ipam.Recovering = &v1.RecoveryStatus{}
 		w.store.SetIPAM(w.net.Ref, ipam)
 		n1 := w.node("n1", use) // its daemon has started again meanwhile
 		if err := n1.Settle(w.Context(), w.key()); err != nil {
@@ -133,7 +133,7 @@ func TestOlderReportsDoNotCount(t *testing.T) {
 		a := w.node("n1")
 		w.claim(a, dynamic, none)
 		ipam := w.ipam().DeepCopy()
-		ipam.Recovering = &v1.Recovering{Done: []string{"n1", "n2"}}
+		ipam.Recovering = &v1.RecoveryStatus{ReportedNodes: []string{"n1", "n2"}}
 		w.store.SetIPAM(w.net.Ref, ipam)
 		a.Reassert(w.key())
 		w.idle()

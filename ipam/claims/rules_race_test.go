@@ -153,12 +153,12 @@ func TestRecoveryIsJoined(t *testing.T) {
 		a.Look(w.key(), w.store.Object(w.net.Ref).ResourceVersion)
 		synctest.Wait()
 		w.begins(a)
-		since := w.ipam().Recovering.Since
+		since := w.ipam().Recovering.StartTime
 		b.Look(w.key(), w.store.Object(w.net.Ref).ResourceVersion)
 		b.Reassert(w.key())
 		time.Sleep(time.Second)
 		rec := w.ipam().Recovering
-		if !rec.Since.Equal(&since) || !slices.Equal(rec.Done, []string{"n1", "n2"}) {
+		if !rec.StartTime.Equal(&since) || !slices.Equal(rec.ReportedNodes, []string{"n1", "n2"}) {
 			w.Errorf("recovering %+v, want that of %v with both reports", rec, since)
 		}
 	})
@@ -173,7 +173,7 @@ func TestOlderWhileAReportIsWritten(t *testing.T) {
 		a := w.nodeOver(store, "n1")
 		w.claim(a, dynamic, none)
 		ipam := w.ipam().DeepCopy()
-		ipam.Recovering = &v1.Recovering{Since: metav1.NowMicro()}
+		ipam.Recovering = &v1.RecoveryStatus{StartTime: metav1.NowMicro()}
 		w.store.SetIPAM(w.net.Ref, ipam)
 		store.update = func() {
 			store.update = nil
@@ -182,7 +182,7 @@ func TestOlderWhileAReportIsWritten(t *testing.T) {
 		}
 		a.Reassert(w.key())
 		synctest.Wait()
-		if r := w.rollback("n1"); r == nil || r.Reason != v1.RollbackOlderVersion {
+		if r := w.rollback("n1"); r == nil || r.Reason != v1.RollbackOlderResourceVersion {
 			w.Errorf("n1 reports %+v to %+v, want that the object is older", r, w.ipam().Recovering)
 		}
 	})

@@ -92,7 +92,7 @@ func (o *older) reported(reason string) {
 		}
 	}
 	o.begins(o.n1)
-	if rec := o.ipam().Recovering; rec == nil || !slices.Equal(rec.Done, []string{"n1"}) || o.rollback("n1") != nil {
+	if rec := o.ipam().Recovering; rec == nil || !slices.Equal(rec.ReportedNodes, []string{"n1"}) || o.rollback("n1") != nil {
 		o.Fatalf("%s: recovering is %+v, want n1 done and its report gone: %v", reason, rec, o.rollback("n1"))
 	}
 	if a4, _, err := o.n1.Claim(o.Context(), o.net, dynamic, none); !errors.Is(err, claims.ErrTryAgain) {
@@ -137,7 +137,7 @@ func TestRecoverSkips(t *testing.T) {
 	inWorld(t, clusterNetwork("10.0.0.0/24", ""), func(w *world) {
 		w.claim(w.node("n1"), dynamic, none)
 		ipam := w.ipam().DeepCopy()
-		ipam.Recovering = &v1.Recovering{Done: []string{"n1"}}
+		ipam.Recovering = &v1.RecoveryStatus{ReportedNodes: []string{"n1"}}
 		w.store.SetIPAM(w.net.Ref, ipam)
 		s := claims.NewSteward(w.store, claims.StewardConfig{})
 		nodes := []string{"n1", "n2", "n3"}

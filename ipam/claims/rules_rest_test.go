@@ -37,8 +37,8 @@ func TestPressureGivesBack(t *testing.T) {
 		if took := time.Since(start); took > 6*time.Second {
 			w.Errorf("served after %v: more than one look of the holder", took)
 		}
-		if w.ipam().Pressure == nil || n1.Stats().Held != 0 {
-			w.Errorf("pressure %v, n1 holds %d", w.ipam().Pressure, n1.Stats().Held)
+		if w.ipam().ReclaimRequestTime == nil || n1.Stats().Held != 0 {
+			w.Errorf("pressure %v, n1 holds %d", w.ipam().ReclaimRequestTime, n1.Stats().Held)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 type shelf struct {
 	generation int64
 	// v4 and v6 are the holds; nil for a family that the network lacks.
-	v4, v6 *ipam.Hold
+	v4, v6 *ipam.WarmPool
 	// door is for interfaces without addresses.
 	door door
 	// takes counts the callers served since the desk looked.
@@ -30,15 +30,15 @@ type shelf struct {
 func newShelf(n *network.Network, size int) *shelf {
 	s := &shelf{generation: n.Generation}
 	if n.V4 != nil {
-		s.v4 = ipam.NewHold(size)
+		s.v4 = ipam.NewWarmPool(size)
 	}
 	if n.V6 != nil {
-		s.v6 = ipam.NewHold(size)
+		s.v6 = ipam.NewWarmPool(size)
 	}
 	return s
 }
 
-func (s *shelf) of(a netip.Addr) *ipam.Hold {
+func (s *shelf) of(a netip.Addr) *ipam.WarmPool {
 	if a.Is4() {
 		return s.v4
 	}
@@ -46,9 +46,9 @@ func (s *shelf) of(a netip.Addr) *ipam.Hold {
 }
 
 // holds are those of the shelf.
-func (s *shelf) holds() []*ipam.Hold {
-	holds := make([]*ipam.Hold, 0, 2)
-	for _, h := range [...]*ipam.Hold{s.v4, s.v6} {
+func (s *shelf) holds() []*ipam.WarmPool {
+	holds := make([]*ipam.WarmPool, 0, 2)
+	for _, h := range [...]*ipam.WarmPool{s.v4, s.v6} {
 		if h != nil {
 			holds = append(holds, h)
 		}
@@ -76,7 +76,7 @@ func (s *shelf) short() bool {
 }
 
 // takeFrom takes one address if it is wanted; a hold that is not there has none.
-func takeFrom(h *ipam.Hold, w Want) (netip.Addr, bool) {
+func takeFrom(h *ipam.WarmPool, w Want) (netip.Addr, bool) {
 	if !w.Dynamic {
 		return netip.Addr{}, true
 	}

@@ -141,7 +141,7 @@ func (s *Steward) Recover(ctx context.Context, key Key, nodes, skip []string) (a
 			return nil
 		}
 		for _, n := range nodes {
-			if !slices.Contains(skip, n) && (!slices.Contains(rec.Done, n) || p.stands(n)) {
+			if !slices.Contains(skip, n) && (!slices.Contains(rec.ReportedNodes, n) || p.stands(n)) {
 				awaited = append(awaited, n)
 			}
 		}
@@ -160,7 +160,7 @@ func (s *Steward) Recover(ctx context.Context, key Key, nodes, skip []string) (a
 // from its last one on, so that no further report stops others even for a moment.
 func (s *Steward) reporters(p *planner, key Key) (began []string) {
 	now := time.Now()
-	deferred := maps.Clone(p.next.IPAM.Deferred) // also by a former leader
+	deferred := maps.Clone(p.next.IPAM.RecoveryDeferredUntil) // also by a former leader
 	maps.DeleteFunc(deferred, func(_ string, until metav1.MicroTime) bool { return !until.After(now) })
 	for name, h := range p.held {
 		if _, ok := deferred[name]; ok || !ofNode(name) || !unanswered(h.Rollback, p.next.IPAM.Recovering) {
@@ -177,8 +177,8 @@ func (s *Steward) reporters(p *planner, key Key) (began []string) {
 			deferred[name] = metav1.NewMicroTime(until.Truncate(time.Microsecond))
 		}
 	}
-	if p.next.IPAM.Deferred = deferred; len(deferred) == 0 {
-		p.next.IPAM.Deferred = nil
+	if p.next.IPAM.RecoveryDeferredUntil = deferred; len(deferred) == 0 {
+		p.next.IPAM.RecoveryDeferredUntil = nil
 	}
 	slices.Sort(began)
 	return began
@@ -186,7 +186,7 @@ func (s *Steward) reporters(p *planner, key Key) (began []string) {
 
 // stands reports whether a node still reports a rollback, and is not deferred.
 func (p *planner) stands(node string) bool {
-	_, deferred := p.next.IPAM.Deferred[node]
+	_, deferred := p.next.IPAM.RecoveryDeferredUntil[node]
 	return p.held[node].Rollback != nil && !deferred
 }
 

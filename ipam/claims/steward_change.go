@@ -75,10 +75,10 @@ func (s *Steward) attempt(ctx context.Context, a *Allocator, key Key, f func(*pl
 // after any other one: that is how nodes tell them apart.
 func (p *planner) startRecovery() error {
 	now := time.Now().Truncate(time.Microsecond)
-	if rec := p.next.IPAM.Recovering; rec != nil && !now.After(rec.Since.Time) {
-		now = rec.Since.Add(time.Microsecond)
+	if rec := p.next.IPAM.Recovering; rec != nil && !now.After(rec.StartTime.Time) {
+		now = rec.StartTime.Add(time.Microsecond)
 	}
-	p.next.IPAM.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(now)}
+	p.next.IPAM.Recovering = &v1.RecoveryStatus{StartTime: metav1.NewMicroTime(now)}
 	return nil
 }
 

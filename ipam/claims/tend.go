@@ -81,7 +81,7 @@ func (d *desk) lacks(now time.Time) bool {
 	if s == nil || level == 0 {
 		return false
 	}
-	return slices.ContainsFunc(s.holds(), func(h *ipam.Hold) bool { return h.Len() <= level/2 })
+	return slices.ContainsFunc(s.holds(), func(h *ipam.WarmPool) bool { return h.Len() <= level/2 })
 }
 
 // clear closes the shelf. What is left on it is to be freed.

@@ -49,7 +49,7 @@ func (p *planner) demand() int {
 
 // freeOf counts the free addresses of a pool, with those that only this node holds.
 func (p *planner) freeOf(f *family) int64 {
-	free := f.pool.Capacity() - f.pool.InUse() - int64(len(p.claims))
+	free := f.pool.Capacity() - f.pool.AllocatedDynamic() - int64(len(p.claims))
 	if s := p.desk.shelf.Load(); s != nil {
 		if h := s.of(f.pool.CIDR().Addr()); h != nil {
 			free += int64(h.Len())

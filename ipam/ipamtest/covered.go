@@ -117,7 +117,7 @@ func Flip(b *v1.AddressBitmap, addrs ...netip.Addr) error {
 		return err
 	}
 	for _, a := range addrs {
-		if !p.Release(a) && !p.Mark(a) {
+		if !p.Release(a) && !p.MarkAllocated(a) {
 			return fmt.Errorf("%v is not in %s", a, b.CIDR)
 		}
 	}

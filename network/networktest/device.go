@@ -5,8 +5,8 @@ package networktest
 import v1 "github.com/patchbay-cni/patchbay/api/v1"
 
 // DeviceRules are about where a network is: device, VLAN or VXLAN, MTU, routing table.
-func DeviceRules() map[string]Case {
-	return map[string]Case{
+func DeviceRules() map[string]RuleCase {
+	return map[string]RuleCase{
 		"VLAN":     {Reason: "A VLAN on a NIC.", Spec: `{Options: {host_device: ens4, vlan: 4094}}`},
 		"VXLAN":    {Reason: "A VXLAN on a NIC.", Spec: `{Options: {host_device: ens4, vxlan: 16777214}}`},
 		"LowVLAN":  {Reason: "VLAN 0 is no VLAN.", SchemaOnly: true, Spec: `{Options: {vlan: 0}}`, Refused: []string{"spec.Options.vlan", "1"}},
@@ -70,8 +70,8 @@ func DeviceRules() map[string]Case {
 }
 
 // TrunkRules are about who lets Pods send VLAN tags, and into what.
-func TrunkRules() map[string]Case {
-	return map[string]Case{
+func TrunkRules() map[string]RuleCase {
+	return map[string]RuleCase{
 		"Trunk": {
 			Reason: "A netadmin says whose Pods send tags into a NIC.", Kinds: []string{v1.KindClusterNetwork},
 			Spec: `{NetworkType: MACVLAN, AllowedTenants: [vnf], Options: {host_device: ens4, trunk: true}}`,
@@ -109,8 +109,8 @@ func TrunkRules() map[string]Case {
 }
 
 // ProbeRules are about asking the network before an address is used.
-func ProbeRules() map[string]Case {
-	return map[string]Case{
+func ProbeRules() map[string]RuleCase {
+	return map[string]RuleCase{
 		"Probe":   {Reason: "IPVLAN is the default type.", Spec: `{Options: {conflict_probe: true}}`},
 		"NoProbe": {Reason: "A router answers for every address.", Spec: `{NetworkType: MACVLAN, Options: {conflict_probe: false}}`},
 		"ProbeSRIOV": {

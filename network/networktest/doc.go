@@ -7,8 +7,8 @@ package networktest
 
 import v1 "github.com/patchbay-cni/patchbay/api/v1"
 
-// Case is a network spec and what is said to it.
-type Case struct {
+// RuleCase is a network spec and what is said to it.
+type RuleCase struct {
 	// Reason is why the rule is there.
 	Reason string
 	// Spec is in YAML. NetworkID "net" is added when it is left out.
@@ -23,8 +23,8 @@ type Case struct {
 	SchemaOnly bool
 }
 
-// On returns the kinds that the case is for.
-func (c Case) On() []string {
+// ApplicableKinds returns the kinds that the case is for.
+func (c RuleCase) ApplicableKinds() []string {
 	if c.Kinds != nil {
 		return c.Kinds
 	}
@@ -32,9 +32,9 @@ func (c Case) On() []string {
 }
 
 // Rules are all cases, each under its group's name and its own.
-func Rules() map[string]Case {
-	all := map[string]Case{}
-	for group, cases := range map[string]map[string]Case{
+func Rules() map[string]RuleCase {
+	all := map[string]RuleCase{}
+	for group, cases := range map[string]map[string]RuleCase{
 		"Device": DeviceRules(), "Naming": NamingRules(), "Route": RouteRules(),
 		"Subnet": SubnetRules(), "Subnet6": Subnet6Rules(), "SpecialSubnet": SpecialSubnetRules(),
 		"StaticPool": StaticPoolRules(), "Trunk": TrunkRules(), "Probe": ProbeRules(),

@@ -9,8 +9,8 @@ import (
 )
 
 // NamingRules are about names, which become links, files and executables on the host.
-func NamingRules() map[string]Case {
-	return map[string]Case{
+func NamingRules() map[string]RuleCase {
+	return map[string]RuleCase{
 		"Least": {Reason: "A NetworkID is all that is required.", Spec: `{NetworkID: a}`},
 		"AllCharacters": {
 			Reason: "Letters, digits, dot, dash and underscore inside a name are safe everywhere.",

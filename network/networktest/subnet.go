@@ -8,8 +8,8 @@ import (
 )
 
 // SubnetRules are about subnets and the pools within them, IPv4.
-func SubnetRules() map[string]Case {
-	return map[string]Case{
+func SubnetRules() map[string]RuleCase {
+	return map[string]RuleCase{
 		"CIDR":     {Reason: "An IPv4 subnet.", Spec: `{Options: {cidr: 10.0.0.0/24}}`},
 		"HostBits": {Reason: "DANM takes the subnet of an address.", Spec: `{Options: {cidr: 10.0.0.7/24}}`},
 		"NoPrefix": {Reason: "A subnet has a length.", Spec: `{Options: {cidr: 10.0.0.0}}`, Refused: []string{"spec.Options.cidr", "prefix length"}},
@@ -66,8 +66,8 @@ func SubnetRules() map[string]Case {
 }
 
 // Subnet6Rules are about subnets and the pools within them, IPv6.
-func Subnet6Rules() map[string]Case {
-	return map[string]Case{
+func Subnet6Rules() map[string]RuleCase {
+	return map[string]RuleCase{
 		"Net6":     {Reason: "An IPv6 subnet.", Spec: `{Options: {net6: "fd00::/64"}}`},
 		"Longest":  {Reason: "Every notation of RFC 4291 fits.", Spec: `{Options: {net6: "fd00:1111:2222:3333:4444:5555:6666:7777/128"}}`},
 		"Dual":     {Reason: "Dual stack.", Spec: `{Options: {cidr: 10.0.0.0/24, net6: "fd00::/64"}}`},
@@ -137,8 +137,8 @@ func Subnet6Rules() map[string]Case {
 }
 
 // SpecialSubnetRules are about subnets of addresses that no host has.
-func SpecialSubnetRules() map[string]Case {
-	return map[string]Case{
+func SpecialSubnetRules() map[string]RuleCase {
+	return map[string]RuleCase{
 		"Default":          specialSubnet("cidr", "0.0.0.0/0", "It takes in all addresses."),
 		"Half":             specialSubnet("cidr", "0.0.0.0/1", "It takes in the loopback's."),
 		"UpperHalf":        specialSubnet("cidr", "128.0.0.0/1", "It takes in multicast's."),
@@ -168,16 +168,16 @@ func SpecialSubnetRules() map[string]Case {
 }
 
 // specialSubnet is the rule of each subnet that has addresses for special purposes.
-func specialSubnet(field, subnet, reason string) Case {
-	return Case{
+func specialSubnet(field, subnet, reason string) RuleCase {
+	return RuleCase{
 		Reason: reason, Spec: fmt.Sprintf(`{Options: {%s: "%s"}}`, field, subnet),
 		Refused: []string{"spec.Options." + field, "must be outside", "special purposes"},
 	}
 }
 
 // RouteRules are about destinations and gateways.
-func RouteRules() map[string]Case {
-	return map[string]Case{
+func RouteRules() map[string]RuleCase {
+	return map[string]RuleCase{
 		"Route":   {Reason: "Destination to gateway.", Spec: `{Options: {cidr: 10.0.0.0/24, routes: {10.1.0.0/16: 10.0.0.1}}}`},
 		"Default": {Reason: "A default route.", Spec: `{Options: {cidr: 10.0.0.0/24, routes: {0.0.0.0/0: 10.0.0.1}}}`},
 		"Route6":  {Reason: "The same for IPv6.", Spec: `{Options: {net6: "fd00::/64", routes6: {"::/0": "fd00::1"}}}`},
@@ -237,10 +237,10 @@ func manyRoutes(n int) string {
 }
 
 // StaticPoolRules are about the ranges that static addresses lie in.
-func StaticPoolRules() map[string]Case {
+func StaticPoolRules() map[string]RuleCase {
 	const dual = `cidr: 10.0.0.0/8, net6: "fd00::/64", `
 	in := func(ranges string) string { return "{Options: {" + dual + "static_pool: [" + ranges + "]}}" }
-	return map[string]Case{
+	return map[string]RuleCase{
 		"None":      {Reason: "An empty list allows none.", Spec: in("")},
 		"NoSubnet":  {Reason: "None of nothing.", Spec: `{Options: {static_pool: []}}`},
 		"One":       {Reason: "A range of one address needs no end.", Spec: in(`{start: 10.0.0.7}, {start: "fd00::7", end: ""}`)},

@@ -9,8 +9,8 @@ import (
 
 // TenantConfigRules are about a TenantConfig; Spec is the object without its
 // metadata, and Kinds is not used.
-func TenantConfigRules() map[string]Case {
-	return map[string]Case{
+func TenantConfigRules() map[string]RuleCase {
+	return map[string]RuleCase{
 		"Devices": {
 			Reason: "NICs with VLANs, VXLANs and nothing, and a pool.",
 			Spec: `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-4094"}, {name: ens5, vniType: vxlan, vniRange: "1,3,5-9,16777214"},

@@ -50,58 +50,58 @@ type Config struct {
 	Version string
 	// Guard is what the cluster's admin says of the hub.
 	Guard Guard
-	// PassTimeout bounds each look at a Work, whose requests may never be answered; two
+	// ReconcileTimeout bounds each look at a Work, whose requests may never be answered; two
 	// minutes when it is zero.
-	PassTimeout time.Duration
+	ReconcileTimeout time.Duration
 }
 
 // Times of the queue of Works.
 const (
-	retryFirst, retryLast = 100 * time.Millisecond, time.Minute
-	passTimeout           = 2 * time.Minute
-	workers               = 4
+	minRetryDelay, maxRetryDelay = 100 * time.Millisecond, time.Minute
+	defaultReconcileTimeout      = 2 * time.Minute
+	workerCount                  = 4
 )
 
 // Agent is the agent of one cluster.
 type Agent struct {
-	config    Config
-	queue     workqueue.TypedRateLimitingInterface[string]
-	hub       *hub
-	worker    *worker
-	figures   *figures
-	discovery discovery.DiscoveryInterface
-	informers []toolscache.SharedIndexInformer
+	config     Config
+	queue      workqueue.TypedRateLimitingInterface[string]
+	hub        *hubClient
+	reconciler *workReconciler
+	stats      *clusterStats
+	discovery  discovery.DiscoveryInterface
+	informers  []toolscache.SharedIndexInformer
 }
 
 // New wires an agent; nothing runs yet, and neither API server need be there.
 func New(config Config) (*Agent, error) {
 	a := &Agent{config: config, queue: workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast))}
-	if a.config.PassTimeout == 0 {
-		a.config.PassTimeout = passTimeout
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay))}
+	if a.config.ReconcileTimeout == 0 {
+		a.config.ReconcileTimeout = defaultReconcileTimeout
 	}
 	var err error
-	if a.hub, err = newHub(adapt(config.Hub), config.Cluster); err != nil {
+	if a.hub, err = newHubClient(tuneRESTConfig(config.Hub), config.Cluster); err != nil {
 		return nil, err
 	}
-	if err := a.connect(adapt(config.Local)); err != nil {
+	if err := a.connectLocal(tuneRESTConfig(config.Local)); err != nil {
 		return nil, fmt.Errorf("make the cluster's client: %w", err)
 	}
 	return a, nil
 }
 
-// adapt leaves it to the API server's priority and fairness to share itself out, and has watches
+// tuneRESTConfig leaves it to the API server's priority and fairness to share itself out, and has watches
 // outlive a restore of its etcd.
-func adapt(config *rest.Config) *rest.Config {
+func tuneRESTConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
-	relist.Wrap(config)
+	relist.WrapConfig(config)
 	return config
 }
 
-// connect makes the clients of the cluster, the worker, and what feeds it.
-func (a *Agent) connect(config *rest.Config) error {
-	scheme, mapper, err := kinds()
+// connectLocal makes the clients of the cluster, the worker, and what feeds it.
+func (a *Agent) connectLocal(config *rest.Config) error {
+	scheme, mapper, err := schemeAndMapper()
 	if err != nil {
 		return err
 	}
@@ -124,32 +124,32 @@ func (a *Agent) connect(config *rest.Config) error {
 	if a.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return err
 	}
-	nodes := toolscache.NewSharedIndexInformer(lister(core.RESTClient(), "nodes"), &corev1.Node{}, 0, toolscache.Indexers{})
-	if err := nodes.SetTransform(slimNode); err != nil {
+	nodes := toolscache.NewSharedIndexInformer(newListWatch(core.RESTClient(), "nodes"), &corev1.Node{}, 0, toolscache.Indexers{})
+	if err := nodes.SetTransform(trimNode); err != nil {
 		return err
 	}
-	var found *pods
-	if found, a.informers, err = newPods(lister(core.RESTClient(), "pods"), meta, a.owned); err != nil {
+	var found *podIndex
+	if found, a.informers, err = newPodIndex(newListWatch(core.RESTClient(), "pods"), meta, a.enqueueForOwners); err != nil {
 		return err
 	}
 	a.informers = append(a.informers, nodes)
-	spaces := &namespaces{
-		client: local, least: a.config.Guard.PodSecurity, known: map[string]access{},
+	spaces := &namespaceAccess{
+		client: local, minPodSecurity: a.config.Guard.PodSecurity, byNamespace: map[string]access{},
 		account: types.NamespacedName{Namespace: a.config.Guard.Namespace, Name: a.config.Account},
 	}
-	a.worker = &worker{
-		hub: a.hub, records: newRecords(local), halt: &halt{}, cluster: a.config.Cluster, pods: found, all: a.enqueueAll,
-		applier: &applier{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: spaces, pods: found},
-		secrets: &secrets{hub: a.hub, local: local},
-		watcher: newWatcher(meta, a.changed, spaces.gone),
+	a.reconciler = &workReconciler{
+		hub: a.hub, records: newAppliedWorks(local), haltedWorks: &haltedWorks{}, clusterName: a.config.Cluster, pods: found, enqueueAll: a.enqueueAll,
+		applier: &objectApplier{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: spaces, pods: found},
+		secrets: &secretDataCache{hub: a.hub, local: local},
+		watcher: newObjectWatcher(meta, a.enqueueForObject, spaces.isGone),
 	}
-	a.figures = &figures{nodes: nodes.GetStore(), pods: found.pods, halt: a.worker.halt, cluster: a.config.Cluster}
+	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: found.pods, haltedWorks: a.reconciler.haltedWorks, cluster: a.config.Cluster}
 	return nil
 }
 
-// kinds returns what the agent reads and writes as types, and how these are mapped to
+// schemeAndMapper returns what the agent reads and writes as types, and how these are mapped to
 // resources: without asking an API server, as either may be away when the agent starts.
-func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
+func schemeAndMapper() (*runtime.Scheme, meta.RESTMapper, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, coordinationv1.AddToScheme, rbacv1.AddToScheme, metav1.AddMetaToScheme, v1alpha1.AddToScheme,
@@ -170,22 +170,22 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	return s, m, nil
 }
 
-func lister(core rest.Interface, resource string) toolscache.ListerWatcher {
+func newListWatch(core rest.Interface, resource string) toolscache.ListerWatcher {
 	return toolscache.NewListWatchFromClient(core, resource, metav1.NamespaceAll, fields.Everything())
 }
 
-// loadRetry is how often the records are asked for while the cluster's API server is away.
-const loadRetry = time.Second
+// loadRetryInterval is how often the records are asked for while the cluster's API server is away.
+const loadRetryInterval = time.Second
 
 // Run works until the context ends. It begins with the records: the hub need not be
 // there.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("cluster", a.config.Cluster))
-	if !a.load(ctx) {
+	if !a.loadRecords(ctx) {
 		return nil // it ends on request: that is no error
 	}
-	if err := a.hub.follow(ctx, func(name string) {
-		a.worker.judge(ctx, name)
+	if err := a.hub.watchWorks(ctx, func(name string) {
+		a.reconciler.updateHalted(ctx, name)
 		a.queue.Add(name)
 	}); err != nil {
 		return err
@@ -204,25 +204,25 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.enqueueAll(ctx) // records without a Work are orphaned
 		}
 	})
-	all.Go(func() { a.beat(ctx) })
-	all.Go(func() { a.tellCluster(ctx) })
-	all.Go(func() { wait.UntilWithContext(ctx, a.worker.watcher.recheck, unseenEvery) })
-	for range workers {
-		all.Go(func() { a.work(ctx) })
+	all.Go(func() { a.runHeartbeat(ctx) })
+	all.Go(func() { a.runClusterReport(ctx) })
+	all.Go(func() { wait.UntilWithContext(ctx, a.reconciler.watcher.requeueUnseen, unseenCheckInterval) })
+	for range workerCount {
+		all.Go(func() { a.runWorker(ctx) })
 	}
 	a.enqueueAll(ctx)
 	<-ctx.Done()
 	a.queue.ShutDown()
 	all.Wait()
-	a.worker.watcher.end()
+	a.reconciler.watcher.stop()
 	return nil
 }
 
-// load reads the records, for as long as it takes; false tells that the context ended
+// loadRecords reads the records, for as long as it takes; false tells that the context ended
 // before.
-func (a *Agent) load(ctx context.Context) bool {
-	return wait.PollUntilContextCancel(ctx, loadRetry, true, func(ctx context.Context) (bool, error) {
-		err := a.worker.records.load(ctx)
+func (a *Agent) loadRecords(ctx context.Context) bool {
+	return wait.PollUntilContextCancel(ctx, loadRetryInterval, true, func(ctx context.Context) (bool, error) {
+		err := a.reconciler.records.load(ctx)
 		if err != nil && ctx.Err() == nil {
 			log(ctx).Error(err, "Cannot read the records; trying again")
 		}
@@ -230,24 +230,24 @@ func (a *Agent) load(ctx context.Context) bool {
 	}) == nil
 }
 
-// work takes Works off the queue, one after the other.
-func (a *Agent) work(ctx context.Context) {
+// runWorker takes Works off the queue, one after the other.
+func (a *Agent) runWorker(ctx context.Context) {
 	for {
 		name, ended := a.queue.Get()
 		if ended {
 			return
 		}
-		a.one(ctx, name)
+		a.processWork(ctx, name)
 		a.queue.Done(name)
 	}
 }
 
-// one looks at a Work, for no longer than a pass may take: an API server that does not answer
+// processWork looks at a Work, for no longer than a pass may take: an API server that does not answer
 // must not keep a worker from the other Works.
-func (a *Agent) one(ctx context.Context, name string) {
-	bounded, cancel := context.WithTimeout(ctx, a.config.PassTimeout)
+func (a *Agent) processWork(ctx context.Context, name string) {
+	bounded, cancel := context.WithTimeout(ctx, a.config.ReconcileTimeout)
 	defer cancel()
-	later, err := a.worker.reconcile(bounded, name)
+	later, err := a.reconciler.reconcile(bounded, name)
 	if later > 0 {
 		a.queue.AddAfter(name, later)
 	}
@@ -255,43 +255,43 @@ func (a *Agent) one(ctx context.Context, name string) {
 		a.queue.Forget(name)
 		return
 	}
-	if !permanent(err) || a.queue.NumRequeues(name) == 0 {
+	if !isPermanent(err) || a.queue.NumRequeues(name) == 0 {
 		log(ctx).Info("Cannot carry out a Work; trying again", "work", name, "cause", err.Error())
 	}
 	a.queue.AddRateLimited(name)
 }
 
-// permanent tells whether an error needs no prompt retry: a person must act.
-func permanent(err error) bool {
-	var r *refusal
+// isPermanent tells whether an error needs no prompt retry: a person must act.
+func isPermanent(err error) bool {
+	var r *conditionError
 	return errors.As(err, &r) || apierrors.IsForbidden(err)
 }
 
-// changed makes the Work of an object be looked at soon.
-func (a *Agent) changed(key string, o metav1.Object) {
-	if name, ok := a.worker.records.workOf(key, o.GetUID()); ok {
-		a.queue.AddAfter(name, settleTime)
+// enqueueForObject makes the Work of an object be looked at soon.
+func (a *Agent) enqueueForObject(key string, o metav1.Object) {
+	if name, ok := a.reconciler.records.workForObject(key, o.GetUID()); ok {
+		a.queue.AddAfter(name, batchDelay)
 	}
 }
 
-// owned does so for the Works that a Pod, or what made it, belongs to.
-func (a *Agent) owned(o metav1.Object, p *pods) {
-	for _, uid := range p.roots(o) {
-		if name, ok := a.worker.records.workOf("", uid); ok {
-			a.queue.AddAfter(name, settleTime)
+// enqueueForOwners does so for the Works that a Pod, or what made it, belongs to.
+func (a *Agent) enqueueForOwners(o metav1.Object, p *podIndex) {
+	for _, uid := range p.ownerChain(o) {
+		if name, ok := a.reconciler.records.workForObject("", uid); ok {
+			a.queue.AddAfter(name, batchDelay)
 		}
 	}
 }
 
 // enqueueAll makes every Work and record be looked at.
 func (a *Agent) enqueueAll(ctx context.Context) {
-	for _, rec := range a.worker.records.all() {
+	for _, rec := range a.reconciler.records.list() {
 		a.queue.Add(rec.Name)
 	}
 	if !a.hub.synced() {
 		return
 	}
-	works, err := a.hub.works(ctx)
+	works, err := a.hub.listWorks(ctx)
 	if err != nil {
 		log(ctx).Error(err, "Failed to list the Works that are to be looked at again")
 	}
@@ -300,51 +300,51 @@ func (a *Agent) enqueueAll(ctx context.Context) {
 	}
 }
 
-// beat renews the heartbeat.
-func (a *Agent) beat(ctx context.Context) {
-	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity, records: a.worker.records.count}
+// runHeartbeat renews the heartbeat.
+func (a *Agent) runHeartbeat(ctx context.Context) {
+	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity, recordCount: a.reconciler.records.count}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		bounded, cancel := context.WithTimeout(ctx, heartbeatEvery)
+		bounded, cancel := context.WithTimeout(ctx, heartbeatInterval)
 		defer cancel()
-		if err := h.beat(bounded); err != nil && ctx.Err() == nil {
+		if err := h.renew(bounded); err != nil && ctx.Err() == nil {
 			log(ctx).V(1).Info("No heartbeat", "cause", err.Error())
 		}
-	}, heartbeatEvery)
+	}, heartbeatInterval)
 }
 
-// tellCluster reports on the cluster itself.
-func (a *Agent) tellCluster(ctx context.Context) {
-	report := &clusterReport{hub: a.hub.client, name: a.config.Cluster}
+// runClusterReport reports on the cluster itself.
+func (a *Agent) runClusterReport(ctx context.Context) {
+	report := &clusterReporter{hub: a.hub.client, name: a.config.Cluster}
 	var uid string
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		bounded, cancel := context.WithTimeout(ctx, 2*clusterEvery)
+		bounded, cancel := context.WithTimeout(ctx, 2*clusterReportInterval)
 		defer cancel()
 		var err error
 		if uid == "" {
-			uid, err = a.hub.uid(bounded)
+			uid, err = a.hub.hubUID(bounded)
 		}
-		if err == nil && a.caught() {
+		if err == nil && a.informersSynced() {
 			err = report.send(bounded, a.clusterStatus(uid))
 		}
 		if err != nil && ctx.Err() == nil {
 			log(ctx).V(1).Info("Cannot report on the cluster", "cause", err.Error())
-			uid, report.last = "", nil // the hub may be another one next time
+			uid, report.lastSent = "", nil // the hub may be another one next time
 		}
-	}, clusterEvery)
+	}, clusterReportInterval)
 }
 
-// caught tells whether the figures are complete.
-func (a *Agent) caught() bool {
+// informersSynced tells whether the figures are complete.
+func (a *Agent) informersSynced() bool {
 	return !slices.ContainsFunc(a.informers, func(i toolscache.SharedIndexInformer) bool { return !i.HasSynced() })
 }
 
 func (a *Agent) clusterStatus(hubUID string) v1alpha1.ClusterStatus {
-	if a.figures.versions.Kubernetes == "" {
+	if a.stats.versions.Kubernetes == "" {
 		if v, err := a.discovery.ServerVersion(); err == nil {
-			a.figures.versions = v1alpha1.Versions{Kubernetes: v.GitVersion, Agent: a.config.Version}
+			a.stats.versions = v1alpha1.Versions{Kubernetes: v.GitVersion, Agent: a.config.Version}
 		}
 	}
-	return a.figures.status(hubUID)
+	return a.stats.status(hubUID)
 }
 
 // Ready tells whether the agent has read its records and found the hub.

@@ -314,7 +314,7 @@ func TestAgentMakesNoSecondPod(t *testing.T) {
 			}
 			gone := func(t *testing.T) {
 				t.Helper()
-				s := b.awaitWork(t, w, "it is gone", failed(v1alpha1.ReasonGone, resource))
+				s := b.awaitWork(t, w, "it is gone", failed(v1alpha1.ReasonDeletedInCluster, resource))
 				if m := s.Manifests[0]; m.Status == nil || !strings.Contains(string(m.Status.Raw), "kept") || m.UID == "" {
 					t.Errorf("report: got %+v, want the last status", m)
 				}
@@ -356,7 +356,7 @@ func TestAgentRemoves(t *testing.T) {
 	t.Run("Delete", func(t *testing.T) {
 		w := made(t, "delete")
 		b.change(t, w, order(v1alpha1.OnDeleteDelete, ""))
-		b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonRemoved, ""))
 		if b.object(t, "v1", "ConfigMap", "default", "delete") != nil {
 			t.Error("the object is still there")
 		}
@@ -367,7 +367,7 @@ func TestAgentRemoves(t *testing.T) {
 	t.Run("Orphan", func(t *testing.T) {
 		w := made(t, "orphan")
 		b.change(t, w, order(v1alpha1.OnDeleteOrphan, ""))
-		b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonRemoved, ""))
 		o := b.object(t, "v1", "ConfigMap", "default", "orphan")
 		if field(o, "data", "key") != "v" || len(o.GetLabels()) > 0 || len(o.GetAnnotations()) > 0 {
 			t.Errorf("object: got %v, want it as it was, without marks", o)
@@ -383,7 +383,7 @@ func TestAgentRemoves(t *testing.T) {
 	})
 	t.Run("NeverMade", func(t *testing.T) {
 		w := b.work(t, "never", order(v1alpha1.OnDeleteDelete, ""), manifest(t, "configmaps", configMap("never", "v")))
-		b.awaitWork(t, w, "done at once", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "done at once", failed(v1alpha1.ReasonRemoved, ""))
 	})
 	t.Run("SomebodyElses", func(t *testing.T) {
 		if err := b.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}}); err != nil {
@@ -392,7 +392,7 @@ func TestAgentRemoves(t *testing.T) {
 		w := b.work(t, "theirs", nil, manifest(t, "configmaps", configMap("theirs", "v")))
 		b.awaitWork(t, w, "refused", failed(v1alpha1.ReasonConflict, ""))
 		b.change(t, w, order(v1alpha1.OnDeleteDelete, ""))
-		b.awaitWork(t, w, "done", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "done", failed(v1alpha1.ReasonRemoved, ""))
 		if b.object(t, "v1", "ConfigMap", "default", "theirs") == nil {
 			t.Error("the object is gone, and was not ours")
 		}
@@ -419,7 +419,7 @@ func TestAgentRemoves(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.run(outer)
-			b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonOrdered, ""))
+			b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonRemoved, ""))
 			if b.object(t, "v1", "ConfigMap", "default", name) != nil {
 				t.Error("the object is still there")
 			}
@@ -501,7 +501,7 @@ func (b *bench) versions(t *testing.T, w *v1alpha1.Work) string {
 func TestAgentFetchesSecrets(t *testing.T) {
 	b := start(t)
 	beside := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.VersionAnnotation: "v1"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.DataVersionAnnotation: "v1"}},
 		Data:       map[string][]byte{"password": []byte("hunter2")},
 	}
 	const text = "{apiVersion: v1, kind: Secret, metadata: {name: db, namespace: shop}}"
@@ -527,7 +527,7 @@ func TestAgentFetchesSecrets(t *testing.T) {
 	b.awaitWork(t, w, "the data are there", applied(1))
 	live("aHVudGVyMg==")
 
-	beside.Data["password"], beside.Annotations[v1alpha1.VersionAnnotation] = []byte("hunter3"), "v2"
+	beside.Data["password"], beside.Annotations[v1alpha1.DataVersionAnnotation] = []byte("hunter3"), "v2"
 	if err := b.Update(t.Context(), beside); err != nil {
 		t.Fatal(err)
 	}
@@ -566,7 +566,7 @@ func TestAgentFetchesSecrets(t *testing.T) {
 	b.awaitWork(t, w, "it is applied", applied(2))
 
 	b.stop()
-	copied := b.object(t, "v1", "Secret", v1alpha1.CopyNamespace, w.Name)
+	copied := b.object(t, "v1", "Secret", v1alpha1.SecretCopyNamespace, w.Name)
 	owner := b.object(t, v1alpha1.SchemeGroupVersion().String(), "AppliedWork", "", w.Name)
 	if !metav1.IsControlledBy(copied, owner) {
 		t.Errorf("copy: got owners %v, want the AppliedWork, with which it goes", copied.GetOwnerReferences())
@@ -584,7 +584,7 @@ func TestAgentFetchesSecrets(t *testing.T) {
 func TestAgentRepairsSecretsAlone(t *testing.T) {
 	b := start(t)
 	beside := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.VersionAnnotation: "v1"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.DataVersionAnnotation: "v1"}},
 		Data:       map[string][]byte{"password": []byte("hunter2")},
 	}
 	if err := b.Create(t.Context(), beside); err != nil {
@@ -596,7 +596,7 @@ func TestAgentRepairsSecretsAlone(t *testing.T) {
 	b.awaitWork(t, w, "applied", applied(1))
 	copied := &corev1.Secret{}
 	eventually(t, "the data are copied", func() error {
-		return b.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.CopyNamespace, Name: w.Name}, copied)
+		return b.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.SecretCopyNamespace, Name: w.Name}, copied)
 	})
 	b.stop()
 	before := b.object(t, "v1", "Secret", "shop", "db")
@@ -614,7 +614,7 @@ func TestAgentRepairsSecretsAlone(t *testing.T) {
 	})
 	b.stop()
 
-	copied.Annotations[v1alpha1.VersionAnnotation], copied.Data["password"] = "v0", []byte("hunter0")
+	copied.Annotations[v1alpha1.DataVersionAnnotation], copied.Data["password"] = "v0", []byte("hunter0")
 	if err := b.Update(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// barren is an API server, hub and cluster in one, that has no object and gets none.
-type barren struct {
+// emptyAPIServer is an API server, hub and cluster in one, that has no object and gets none.
+type emptyAPIServer struct {
 	asked atomic.Int64
 	// note hears of each request before it is answered: how many there were before it.
 	note func(before int64)
@@ -29,7 +29,7 @@ type barren struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (b *barren) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *emptyAPIServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.note(b.asked.Add(1) - 1)
 	if err := r.Context().Err(); err != nil && !b.late {
 		return nil, err
@@ -77,7 +77,7 @@ func TestRunEndsAtAnyMoment(t *testing.T) {
 				t.Parallel()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				server := &barren{late: late, note: func(n int64) {
+				server := &emptyAPIServer{late: late, note: func(n int64) {
 					if n == before {
 						cancel()
 					}
@@ -93,12 +93,12 @@ func TestRunEndsAtAnyMoment(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		runs(ctx, t, &barren{note: func(int64) {}})
+		runs(ctx, t, &emptyAPIServer{note: func(int64) {}})
 	})
 }
 
 // runs runs an agent until it ends.
-func runs(ctx context.Context, t *testing.T, server *barren) {
+func runs(ctx context.Context, t *testing.T, server *emptyAPIServer) {
 	t.Helper()
 	config := &rest.Config{Host: "https://hub.example.com", Transport: server}
 	a, err := New(Config{Cluster: "east", Hub: config, Local: config, Identity: "test"})

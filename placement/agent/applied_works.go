@@ -17,18 +17,18 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// records are the AppliedWorks. This agent is their only writer, so it reads them once
+// appliedWorks are the AppliedWorks. This agent is their only writer, so it reads them once
 // and knows them from then on. What it hands out is never changed.
-type records struct {
+type appliedWorks struct {
 	client client.Client
 
-	mu     sync.Mutex
-	byName map[string]*v1alpha1.AppliedWork
-	works  map[string]string // by objectKey, and by UID
+	mu           sync.Mutex
+	byName       map[string]*v1alpha1.AppliedWork
+	workByObject map[string]string // by objectKey, and by UID
 }
 
-func newRecords(c client.Client) *records {
-	return &records{client: c, byName: map[string]*v1alpha1.AppliedWork{}, works: map[string]string{}}
+func newAppliedWorks(c client.Client) *appliedWorks {
+	return &appliedWorks{client: c, byName: map[string]*v1alpha1.AppliedWork{}, workByObject: map[string]string{}}
 }
 
 // objectKey names an object in the cluster, whatever version it is read in.
@@ -37,69 +37,69 @@ func objectKey(group, resource, namespace, name string) string {
 }
 
 // load reads all records.
-func (r *records) load(ctx context.Context) error {
+func (r *appliedWorks) load(ctx context.Context) error {
 	var list v1alpha1.AppliedWorkList
 	if err := r.client.List(ctx, &list); err != nil {
 		return fmt.Errorf("list AppliedWorks: %w", err)
 	}
 	for i := range list.Items {
-		r.keep(&list.Items[i])
+		r.store(&list.Items[i])
 	}
 	return nil
 }
 
 // get returns a record; nil when there is none.
-func (r *records) get(name string) *v1alpha1.AppliedWork {
+func (r *appliedWorks) get(name string) *v1alpha1.AppliedWork {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.byName[name]
 }
 
-// all returns all records, in any order.
-func (r *records) all() []*v1alpha1.AppliedWork {
+// list returns all records, in any order.
+func (r *appliedWorks) list() []*v1alpha1.AppliedWork {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.byName))
 }
 
 // count is how many records there are.
-func (r *records) count() int {
+func (r *appliedWorks) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.byName)
 }
 
-// workOf names the Work that an object of the cluster belongs to, by what it is called
+// workForObject names the Work that an object of the cluster belongs to, by what it is called
 // or by its UID.
-func (r *records) workOf(key string, uid types.UID) (string, bool) {
+func (r *appliedWorks) workForObject(key string, uid types.UID) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if name, ok := r.works[string(uid)]; ok {
+	if name, ok := r.workByObject[string(uid)]; ok {
 		return name, true
 	}
-	name, ok := r.works[key]
+	name, ok := r.workByObject[key]
 	return name, ok
 }
 
-// maxSpec is the largest spec of a Work that is recorded, so that the record with its status stays
+// maxSpecBytes is the largest spec of a Work that is recorded, so that the record with its status stays
 // under MaxObjectBytes.
-const maxSpec = v1alpha1.MaxObjectBytes - 2*reserved
+const maxSpecBytes = v1alpha1.MaxObjectBytes - 2*reservedBytes
 
-// putSpec stores what a Work says. It is the promise to create what it names, and is
+// saveSpec stores what a Work says. It is the promise to create what it names, and is
 // stored before that is done. A mark tells of manifests that are not the Work's (see keeps).
-func (r *records) putSpec(ctx context.Context, name string, spec v1alpha1.WorkSpec, mark string) (*v1alpha1.AppliedWork, error) {
-	if bytes := size(spec); bytes > maxSpec {
-		return nil, &refusal{reason: v1alpha1.ReasonTooLarge, message: fmt.Sprintf(
-			"Work %s: spec: must have at most %d bytes as JSON, and has %d: make the object smaller", name, maxSpec, bytes)}
+func (r *appliedWorks) saveSpec(ctx context.Context, name string, spec v1alpha1.WorkSpec, mark string) (*v1alpha1.AppliedWork, error) {
+	if bytes := jsonSize(spec); bytes > maxSpecBytes {
+		return nil, &conditionError{reason: v1alpha1.ReasonTooLarge, message: fmt.Sprintf(
+			"Work %s: spec: must have at most %d bytes as JSON, and has %d: make the object smaller", name, maxSpecBytes, bytes)}
 	}
 	old := r.get(name)
 	if old == nil {
 		rec := &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		spec.DeepCopyInto(&rec.Spec.Work)
 		if err := r.client.Create(ctx, rec); err != nil {
-			return nil, r.failed(ctx, "create", rec, err)
+			return nil, r.refreshAfterConflict(ctx, "create", rec, err)
 		}
-		return r.keep(rec), nil
+		return r.store(rec), nil
 	}
 	rec := old.DeepCopy()
 	spec.DeepCopyInto(&rec.Spec.Work)
@@ -107,25 +107,25 @@ func (r *records) putSpec(ctx context.Context, name string, spec v1alpha1.WorkSp
 		metav1.SetMetaDataAnnotation(&rec.ObjectMeta, v1alpha1.ResumeAnnotation, mark)
 	}
 	if err := r.client.Update(ctx, rec); err != nil {
-		return nil, r.failed(ctx, "update", rec, err)
+		return nil, r.refreshAfterConflict(ctx, "update", rec, err)
 	}
 	rec.Status = old.Status // the answer to an update of the spec may lack what it need not have
-	return r.keep(rec), nil
+	return r.store(rec), nil
 }
 
-// putStatus stores what was made of a Work.
-func (r *records) putStatus(ctx context.Context, rec *v1alpha1.AppliedWork) error {
+// saveStatus stores what was made of a Work.
+func (r *appliedWorks) saveStatus(ctx context.Context, rec *v1alpha1.AppliedWork) error {
 	rec = rec.DeepCopy()
 	if err := r.client.Status().Update(ctx, rec); err != nil {
-		return r.failed(ctx, "update status of", rec, err)
+		return r.refreshAfterConflict(ctx, "update status of", rec, err)
 	}
-	r.keep(rec)
+	r.store(rec)
 	return nil
 }
 
-// failed wraps the error. After a conflict, another client's write or one of ours whose
+// refreshAfterConflict wraps the error. After a conflict, another client's write or one of ours whose
 // answer was lost, the record is read again, for the next attempt.
-func (r *records) failed(ctx context.Context, verb string, rec *v1alpha1.AppliedWork, err error) error {
+func (r *appliedWorks) refreshAfterConflict(ctx context.Context, verb string, rec *v1alpha1.AppliedWork, err error) error {
 	err = fmt.Errorf("%s AppliedWork %s: %w", verb, rec.Name, err)
 	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 		return err
@@ -135,13 +135,13 @@ func (r *records) failed(ctx context.Context, verb string, rec *v1alpha1.Applied
 	case apierrors.IsNotFound(getErr):
 		r.forget(rec.Name)
 	case getErr == nil:
-		r.keep(fresh)
+		r.store(fresh)
 	}
 	return err
 }
 
-// remove deletes a record whose objects are all gone.
-func (r *records) remove(ctx context.Context, rec *v1alpha1.AppliedWork) error {
+// deleteRecord deletes a record whose objects are all gone.
+func (r *appliedWorks) deleteRecord(ctx context.Context, rec *v1alpha1.AppliedWork) error {
 	err := r.client.Delete(ctx, &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: rec.Name}},
 		client.Preconditions{UID: &rec.UID})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -151,24 +151,24 @@ func (r *records) remove(ctx context.Context, rec *v1alpha1.AppliedWork) error {
 	return nil
 }
 
-// keep remembers a record and indexes its objects.
-func (r *records) keep(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedWork {
+// store remembers a record and indexes its objects.
+func (r *appliedWorks) store(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedWork {
 	rec.ManagedFields = nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.byName[rec.Name] = rec
 	for _, o := range rec.Status.Objects {
-		r.works[objectKey(o.Group, o.Resource, o.Namespace, o.Name)] = rec.Name
+		r.workByObject[objectKey(o.Group, o.Resource, o.Namespace, o.Name)] = rec.Name
 		if o.UID != "" {
-			r.works[string(o.UID)] = rec.Name
+			r.workByObject[string(o.UID)] = rec.Name
 		}
 	}
 	return rec
 }
 
-func (r *records) forget(name string) {
+func (r *appliedWorks) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byName, name)
-	maps.DeleteFunc(r.works, func(_, work string) bool { return work == name })
+	maps.DeleteFunc(r.workByObject, func(_, work string) bool { return work == name })
 }

@@ -14,41 +14,41 @@ import (
 
 // cededManager owns fields that the agent wrote once and leaves to others: a field
 // that loses its last owner would be reset to its default.
-const cededManager = v1alpha1.AgentManager + "-ceded"
+const cededManager = v1alpha1.AgentFieldManager + "-ceded"
 
-// cession is what a manifest leaves to others.
-type cession struct {
-	// drop are the fields that are not applied (any more).
-	drop [][]string
-	// hand are those of them that have no owner but us: cededManager gets them first.
-	hand [][]string
+// cededFields is what a manifest leaves to others.
+type cededFields struct {
+	// omitted are the fields that are not applied (any more).
+	omitted [][]string
+	// transferred are those of them that have no owner but us: cededManager gets them first.
+	transferred [][]string
 }
 
-// cede decides which fields of a live object we leave to others: those of createOnly,
+// findCededFields decides which fields of a live object we leave to others: those of createOnly,
 // and those of yield that another manager owns.
-func cede(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (cession, error) {
-	var c cession
+func findCededFields(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (cededFields, error) {
+	var c cededFields
 	for i, list := range [][]v1alpha1.FieldPath{policy.CreateOnly, policy.Yield} {
 		for _, field := range list {
-			path, err := splitPath(field)
+			path, err := parseFieldPath(field)
 			if err != nil {
 				return c, err
 			}
-			theirs := othersOwn(live, path)
+			theirs := ownedByOthers(live, path)
 			createOnly := i == 0
 			if createOnly || theirs {
-				c.drop = append(c.drop, path)
+				c.omitted = append(c.omitted, path)
 			}
-			if createOnly && !theirs && owned(live).has(path) {
-				c.hand = append(c.hand, path)
+			if createOnly && !theirs && agentFields(live).has(path) {
+				c.transferred = append(c.transferred, path)
 			}
 		}
 	}
 	return c, nil
 }
 
-// splitPath reads a FieldPath: names between dots, a quoted key in brackets.
-func splitPath(path v1alpha1.FieldPath) ([]string, error) {
+// parseFieldPath reads a FieldPath: names between dots, a quoted key in brackets.
+func parseFieldPath(path v1alpha1.FieldPath) ([]string, error) {
 	var parts []string
 	for rest := string(path); rest != ""; {
 		if inner, ok := strings.CutPrefix(rest, `["`); ok {
@@ -75,24 +75,24 @@ func splitPath(path v1alpha1.FieldPath) ([]string, error) {
 	return parts, nil
 }
 
-// othersOwn tells whether a manager that is not ours owns the field.
-func othersOwn(o *unstructured.Unstructured, path []string) bool {
+// ownedByOthers tells whether a manager that is not ours owns the field.
+func ownedByOthers(o *unstructured.Unstructured, path []string) bool {
 	for _, entry := range o.GetManagedFields() {
-		if entry.Manager != v1alpha1.AgentManager && parseFields(entry).has(path) {
+		if entry.Manager != v1alpha1.AgentFieldManager && parseFields(entry).has(path) {
 			return true
 		}
 	}
 	return false
 }
 
-// handover is the manifest by which cededManager takes fields over, with their present
+// transferManifest is the manifest by which cededManager takes fields over, with their present
 // values; nil when there is nothing to hand over.
-func (c cession) handover(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if len(c.hand) == 0 {
+func (c cededFields) transferManifest(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if len(c.transferred) == 0 {
 		return nil, nil
 	}
-	o := identity(live)
-	for _, path := range c.hand {
+	o := objectReference(live)
+	for _, path := range c.transferred {
 		value, found, err := unstructured.NestedFieldCopy(live.Object, path...)
 		if err != nil {
 			return nil, fmt.Errorf("read field %s: %w", strings.Join(path, "."), err)
@@ -107,8 +107,8 @@ func (c cession) handover(live *unstructured.Unstructured) (*unstructured.Unstru
 	return o, nil
 }
 
-// identity names a live object, this life of it, and nothing else.
-func identity(live *unstructured.Unstructured) *unstructured.Unstructured {
+// objectReference names a live object, this life of it, and nothing else.
+func objectReference(live *unstructured.Unstructured) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetGroupVersionKind(live.GroupVersionKind())
 	o.SetNamespace(live.GetNamespace())
@@ -117,11 +117,11 @@ func identity(live *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// withoutUs is the managed fields without our entries, for an object that is let go.
-func withoutUs(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+// withoutAgentEntries is the managed fields without our entries, for an object that is let go.
+func withoutAgentEntries(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	rest := []metav1.ManagedFieldsEntry{}
 	for _, entry := range entries {
-		if entry.Manager != v1alpha1.AgentManager && entry.Manager != cededManager {
+		if entry.Manager != v1alpha1.AgentFieldManager && entry.Manager != cededManager {
 			rest = append(rest, entry)
 		}
 	}

@@ -18,34 +18,34 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// clusterEvery is how often the cluster's own figures are compared with what the hub has.
-const clusterEvery = 5 * time.Second
+// clusterReportInterval is how often the cluster's own figures are compared with what the hub has.
+const clusterReportInterval = 5 * time.Second
 
-// figures are what the hub hears of the cluster itself.
-type figures struct {
+// clusterStats are what the hub hears of the cluster itself.
+type clusterStats struct {
 	nodes, pods toolscache.Store
 	versions    v1alpha1.Versions
-	halt        *halt
+	haltedWorks *haltedWorks
 	cluster     string
 }
 
 // status computes the agent's part of the Cluster's status.
-func (f *figures) status(hubUID string) v1alpha1.ClusterStatus {
+func (f *clusterStats) status(hubUID string) v1alpha1.ClusterStatus {
 	allocatable, requested := corev1.ResourceList{}, corev1.ResourceList{}
 	for _, o := range f.nodes.List() {
 		if node, ok := o.(*corev1.Node); ok && node.Status.Phase == corev1.NodeRunning { // see slimNode
-			add(allocatable, node.Status.Allocatable)
+			addResources(allocatable, node.Status.Allocatable)
 		}
 	}
 	for _, o := range f.pods.List() {
 		if pod, ok := o.(*corev1.Pod); ok && pod.Spec.NodeName != "" &&
 			pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			add(requested, pod.Spec.Overhead) // see slimPod
+			addResources(requested, pod.Spec.Overhead) // see slimPod
 		}
 	}
-	mismatched := condition(v1alpha1.ConditionHubMismatch, false, v1alpha1.ReasonSettled, "")
-	if name, all := f.halt.first(); all > 0 {
-		mismatched = condition(v1alpha1.ConditionHubMismatch, true, v1alpha1.ConditionHubMismatch, fmt.Sprintf(
+	mismatched := newCondition(v1alpha1.ConditionHubMismatch, false, v1alpha1.ReasonAsExpected, "")
+	if name, all := f.haltedWorks.first(); all > 0 {
+		mismatched = newCondition(v1alpha1.ConditionHubMismatch, true, v1alpha1.ConditionHubMismatch, fmt.Sprintf(
 			"%d Works, such as %s, do not fit this cluster's records: the hub was restored, or is another one. What runs here stays as it is, "+
 				"and nothing is removed. Run at the hub: kubectl patchbay hub resume --in %s", all, name, f.cluster))
 	}
@@ -56,7 +56,7 @@ func (f *figures) status(hubUID string) v1alpha1.ClusterStatus {
 	}
 }
 
-func add(sum, more corev1.ResourceList) {
+func addResources(sum, more corev1.ResourceList) {
 	for name, q := range more {
 		total := sum[name]
 		total.Add(q)
@@ -64,21 +64,21 @@ func add(sum, more corev1.ResourceList) {
 	}
 }
 
-// clusterReport applies the cluster's figures at the hub when they have changed.
-type clusterReport struct {
-	hub  client.Client
-	name string
-	last *v1alpha1.ClusterStatus
+// clusterReporter applies the cluster's figures at the hub when they have changed.
+type clusterReporter struct {
+	hub      client.Client
+	name     string
+	lastSent *v1alpha1.ClusterStatus
 }
 
 // send applies the status, unless it is what was sent last.
-func (r *clusterReport) send(ctx context.Context, status v1alpha1.ClusterStatus) error {
+func (r *clusterReporter) send(ctx context.Context, status v1alpha1.ClusterStatus) error {
 	var before []metav1.Condition
-	if r.last != nil {
-		before = r.last.Conditions
+	if r.lastSent != nil {
+		before = r.lastSent.Conditions
 	}
-	status.Conditions = merge(before, status.Conditions)
-	if r.last != nil && equality.Semantic.DeepEqual(*r.last, status) {
+	status.Conditions = mergeConditions(before, status.Conditions)
+	if r.lastSent != nil && equality.Semantic.DeepEqual(*r.lastSent, status) {
 		return nil
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
@@ -88,10 +88,10 @@ func (r *clusterReport) send(ctx context.Context, status v1alpha1.ClusterStatus)
 	o := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
 	o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind("Cluster"))
 	o.SetName(r.name)
-	err = r.hub.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(v1alpha1.AgentManager), client.ForceOwnership)
+	err = r.hub.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(v1alpha1.AgentFieldManager), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("report on Cluster %s: %w", r.name, err)
 	}
-	r.last = &status
+	r.lastSent = &status
 	return nil
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// refusal is why a target is not as the Work says, in the words of a condition.
-type refusal struct {
+// conditionError is why a target is not as the Work says, in the words of a condition.
+type conditionError struct {
 	reason, message string
 	// forbidden tells that the agent lacks a right, or that admission refused.
 	forbidden bool
 }
 
 // Error implements error.
-func (r *refusal) Error() string { return r.reason + ": " + r.message }
+func (r *conditionError) Error() string { return r.reason + ": " + r.message }
 
-// refused turns what the API server refuses into a refusal; other errors pass.
-func refused(t target, err error) error {
-	if r, ok := errors.AsType[*refusal](err); ok {
+// asConditionError turns what the API server refuses into a refusal; other errors pass.
+func asConditionError(t desiredObject, err error) error {
+	if r, ok := errors.AsType[*conditionError](err); ok {
 		return r
 	}
 	var status apierrors.APIStatus
@@ -38,14 +38,14 @@ func refused(t target, err error) error {
 	switch {
 	case apierrors.IsConflict(err):
 		if conflicts := conflictingFields(status); conflicts != "" {
-			return &refusal{reason: v1alpha1.ReasonConflict, message: fmt.Sprintf("%s: %s", t, conflicts)}
+			return &conditionError{reason: v1alpha1.ReasonConflict, message: fmt.Sprintf("%s: %s", t, conflicts)}
 		}
 	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
-		return &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: %s", t, status.Status().Message), forbidden: apierrors.IsForbidden(err)}
+		return &conditionError{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: %s", t, status.Status().Message), forbidden: apierrors.IsForbidden(err)}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsRequestEntityTooLargeError(err):
 		// A webhook may deny without a reason, which a condition must have.
 		reason := cmp.Or(string(apierrors.ReasonForError(err)), v1alpha1.ReasonRefused)
-		return &refusal{reason: reason, message: fmt.Sprintf("%s: %s", t, status.Status().Message)}
+		return &conditionError{reason: reason, message: fmt.Sprintf("%s: %s", t, status.Status().Message)}
 	}
 	return fmt.Errorf("apply %s: %w", t, err)
 }
@@ -65,25 +65,25 @@ func conflictingFields(status apierrors.APIStatus) string {
 	return strings.Join(parts, "; ")
 }
 
-// condition makes a condition; its time is set where it is compared with the old one.
-func condition(kind string, ok bool, reason, message string) metav1.Condition {
+// newCondition makes a condition; its time is set where it is compared with the old one.
+func newCondition(kind string, ok bool, reason, message string) metav1.Condition {
 	status := metav1.ConditionFalse
 	if ok {
 		status = metav1.ConditionTrue
 	}
 	const longest = 1 << 10
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: cut(message, longest)}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: truncateText(message, longest)}
 }
 
 // manifestCondition says whether the object is as the Work says.
 func manifestCondition(err error) metav1.Condition {
 	if err == nil {
-		return condition(v1alpha1.ConditionApplied, true, v1alpha1.ReasonSettled, "")
+		return newCondition(v1alpha1.ConditionApplied, true, v1alpha1.ReasonAsExpected, "")
 	}
-	if r, ok := errors.AsType[*refusal](err); ok {
-		return condition(v1alpha1.ConditionApplied, false, r.reason, r.message)
+	if r, ok := errors.AsType[*conditionError](err); ok {
+		return newCondition(v1alpha1.ConditionApplied, false, r.reason, r.message)
 	}
-	return condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonProgressing, err.Error())
+	return newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonProgressing, err.Error())
 }
 
 // appliedCondition sums up all manifests.
@@ -95,20 +95,20 @@ func appliedCondition(errs []error) metav1.Condition {
 	for _, err := range errs {
 		messages = append(messages, manifestCondition(err).Message)
 	}
-	return condition(v1alpha1.ConditionApplied, false, manifestCondition(errs[0]).Reason, strings.Join(messages, "; "))
+	return newCondition(v1alpha1.ConditionApplied, false, manifestCondition(errs[0]).Reason, strings.Join(messages, "; "))
 }
 
 // readyCondition sums up all manifests.
 func readyCondition(manifests []v1alpha1.ManifestStatus) metav1.Condition {
 	for _, m := range manifests {
 		if !m.Ready {
-			return condition(v1alpha1.ConditionReady, false, v1alpha1.ReasonProgressing, m.Kind+" "+m.Name+" is not ready")
+			return newCondition(v1alpha1.ConditionReady, false, v1alpha1.ReasonProgressing, m.Kind+" "+m.Name+" is not ready")
 		}
 	}
-	return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonSettled, "")
+	return newCondition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAsExpected, "")
 }
 
-func merge(old, now []metav1.Condition) []metav1.Condition {
+func mergeConditions(old, now []metav1.Condition) []metav1.Condition {
 	var merged []metav1.Condition
 	for _, c := range now {
 		if was := meta.FindStatusCondition(old, c.Type); was != nil && was.Status == c.Status {
@@ -121,8 +121,8 @@ func merge(old, now []metav1.Condition) []metav1.Condition {
 	return merged
 }
 
-// cut shortens a text to so many bytes, and not within a character.
-func cut(text string, longest int) string {
+// truncateText shortens a text to so many bytes, and not within a character.
+func truncateText(text string, longest int) string {
 	if len(text) <= longest {
 		return text
 	}
@@ -132,6 +132,6 @@ func cut(text string, longest int) string {
 	return text[:longest]
 }
 
-func shorten(message string) string {
-	return cut(message, maxMessage)
+func truncateMessage(message string) string {
+	return truncateText(message, maxMessageBytes)
 }

@@ -22,10 +22,10 @@ func raw(text string) v1alpha1.Manifest {
 	return v1alpha1.Manifest{Resource: "configmaps", Object: runtime.RawExtension{Raw: []byte(text)}}
 }
 
-func TestReadManifest(t *testing.T) {
+func TestParseManifest(t *testing.T) {
 	t.Parallel()
 	spec := v1alpha1.WorkSpec{HubUID: "hub", Source: v1alpha1.ObjectReference{UID: "source"}}
-	got, err := readManifest(spec, raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n","uid":"x","resourceVersion":"1",`+
+	got, err := parseManifest(spec, raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n","uid":"x","resourceVersion":"1",`+
 		`"ownerReferences":[{"uid":"gone"}],"finalizers":["example.com/never"]},"status":{}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -37,11 +37,11 @@ func TestReadManifest(t *testing.T) {
 	if o.GetLabels()[v1alpha1.ManagedLabel] != "true" || o.GetAnnotations()[v1alpha1.HubUIDAnnotation] != "hub" || o.GetAnnotations()[v1alpha1.SourceUIDAnnotation] != "source" {
 		t.Errorf("got %v: marks are missing", o.Object)
 	}
-	if got.String() != "configmaps n/a" || got.key() != "configmaps. n/a" || got.argument() != "configmaps/a --namespace=n" {
-		t.Errorf("got %s, key %q, argument %q", got, got.key(), got.argument())
+	if got.String() != "configmaps n/a" || got.key() != "configmaps. n/a" || got.kubectlArgs() != "configmaps/a --namespace=n" {
+		t.Errorf("got %s, key %q, argument %q", got, got.key(), got.kubectlArgs())
 	}
 	for _, bad := range []string{`{`, `{}`, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`, `{"kind":"X","metadata":{"name":"a"}}`} {
-		if _, err := readManifest(spec, raw(bad)); err == nil {
+		if _, err := parseManifest(spec, raw(bad)); err == nil {
 			t.Errorf("%s: accepted", bad)
 		}
 	}
@@ -50,31 +50,31 @@ func TestReadManifest(t *testing.T) {
 // A webhook may deny without a reason, and a condition must have one: the hub would not get it.
 func TestRefusalHasAReason(t *testing.T) {
 	t.Parallel()
-	target, err := readManifest(v1alpha1.WorkSpec{}, raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n"}}`))
+	target, err := parseManifest(v1alpha1.WorkSpec{}, raw(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest, Message: "denied"}}
-	if r, ok := errors.AsType[*refusal](refused(target, denied)); !ok || r.reason != v1alpha1.ReasonRefused {
+	if r, ok := errors.AsType[*conditionError](asConditionError(target, denied)); !ok || r.reason != v1alpha1.ReasonRefused {
 		t.Errorf("got %v, want %s", r, v1alpha1.ReasonRefused)
 	}
 }
 
 // Of our own networks only what does not change with every address travels.
-func TestExactStatus(t *testing.T) {
+func TestReportedStatus(t *testing.T) {
 	t.Parallel()
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "danm.io/v1", "kind": "ClusterNetwork",
 		"status": map[string]any{"allocated": int64(3), "capacity": int64(9), "conditions": []any{}, "ipam": map[string]any{"v4": "bitmap"}},
 	}}
-	if got, _ := exactStatus(o); string(got.Raw) != `{"allocated":3,"capacity":9,"conditions":[]}` {
+	if got, _ := reportedStatus(o); string(got.Raw) != `{"allocated":3,"capacity":9,"conditions":[]}` {
 		t.Errorf("network: got %s", got.Raw)
 	}
 	o.SetAPIVersion("example.com/v1")
-	if got, _ := exactStatus(o); !strings.Contains(string(got.Raw), "bitmap") {
+	if got, _ := reportedStatus(o); !strings.Contains(string(got.Raw), "bitmap") {
 		t.Errorf("others: got %s, want all", got.Raw)
 	}
-	if got, _ := exactStatus(&unstructured.Unstructured{Object: map[string]any{}}); got != nil {
+	if got, _ := reportedStatus(&unstructured.Unstructured{Object: map[string]any{}}); got != nil {
 		t.Error("no status: got one")
 	}
 	var conditions, parts []any
@@ -83,7 +83,7 @@ func TestExactStatus(t *testing.T) {
 		parts = append(parts, strings.Repeat("p", 1000))
 	}
 	o.Object["status"] = map[string]any{"replicas": int64(3), "observedGeneration": int64(7), "conditions": conditions, "parts": parts}
-	got, truncated := exactStatus(o)
+	got, truncated := reportedStatus(o)
 	if text := string(got.Raw); !truncated || len(text) > v1alpha1.MaxStatusBytes || !strings.Contains(text, `"observedGeneration":7`) ||
 		!strings.Contains(text, `"replicas":3`) || strings.Contains(text, "ppp") || strings.Contains(text, "extra") {
 		t.Errorf("large: got truncated %t, %d bytes: %.200s", truncated, len(text), text)
@@ -101,8 +101,8 @@ func TestTruncate(t *testing.T) {
 	}
 	status["conditions"] = conditions
 	o := &unstructured.Unstructured{Object: map[string]any{"status": status}}
-	first, truncated := exactStatus(o)
-	again, _ := exactStatus(o)
+	first, truncated := reportedStatus(o)
+	again, _ := reportedStatus(o)
 	if !truncated || len(first.Raw) > v1alpha1.MaxStatusBytes || string(first.Raw) != string(again.Raw) {
 		t.Errorf("got %d bytes, truncated %t, the same again %t", len(first.Raw), truncated, string(first.Raw) == string(again.Raw))
 	}
@@ -112,7 +112,7 @@ func TestTruncate(t *testing.T) {
 }
 
 // A Work with its status is no larger than MaxObjectBytes.
-func TestBound(t *testing.T) {
+func TestShrinkStatus(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason                        string
@@ -134,13 +134,13 @@ func TestBound(t *testing.T) {
 					Associated: &v1alpha1.Associated{Broken: []v1alpha1.BrokenPod{{Message: strings.Repeat("p", 1000)}}},
 				})
 			}
-			bound(work, &status)
+			shrinkStatus(work, &status)
 			first := status.Manifests[0]
 			if first.Truncated != tc.truncated || (first.Associated != nil) != tc.associated || (first.Status != nil) != tc.status {
 				t.Errorf("%s\ngot truncated %t, Pods %t, status %t", tc.reason, first.Truncated, first.Associated != nil, first.Status != nil)
 			}
 			work.Status = status
-			if got := size(work); got > v1alpha1.MaxObjectBytes {
+			if got := jsonSize(work); got > v1alpha1.MaxObjectBytes {
 				t.Errorf("%s\nWork: got %d bytes, want at most %d", tc.reason, got, v1alpha1.MaxObjectBytes)
 			}
 		})
@@ -151,8 +151,8 @@ func TestBound(t *testing.T) {
 func TestRecordsRefuseTooLarge(t *testing.T) {
 	t.Parallel()
 	spec := v1alpha1.WorkSpec{Manifests: []v1alpha1.Manifest{raw(`{"data":"` + strings.Repeat("m", v1alpha1.MaxObjectBytes) + `"}`)}}
-	_, err := newRecords(nil).putSpec(t.Context(), "web", spec, "")
-	if r, ok := errors.AsType[*refusal](err); !ok || r.reason != v1alpha1.ReasonTooLarge || !strings.Contains(r.message, "Work web: spec:") {
+	_, err := newAppliedWorks(nil).saveSpec(t.Context(), "web", spec, "")
+	if r, ok := errors.AsType[*conditionError](err); !ok || r.reason != v1alpha1.ReasonTooLarge || !strings.Contains(r.message, "Work web: spec:") {
 		t.Errorf("got %v, want a refusal that names the Work and the field", err)
 	}
 }
@@ -164,15 +164,15 @@ func TestKeepTimes(t *testing.T) {
 		{Type: "Applied", Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(1, 0)},
 		{Type: "Ready", Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(1, 0)},
 	}}
-	now := v1alpha1.WorkStatus{Conditions: []metav1.Condition{condition("Applied", true, "x", "another message"), condition("Ready", false, "x", "")}}
-	keepTimes(&now, old)
+	now := v1alpha1.WorkStatus{Conditions: []metav1.Condition{newCondition("Applied", true, "x", "another message"), newCondition("Ready", false, "x", "")}}
+	keepTransitionTimes(&now, old)
 	if got := now.Conditions[0].LastTransitionTime.Unix(); got != 1 {
 		t.Errorf("same status: got time %d, want 1", got)
 	}
 	if now.Conditions[1].LastTransitionTime.Unix() <= 1 {
 		t.Error("another status: got the old time")
 	}
-	if !same(now, now) || same(now, old) {
+	if !equalAsJSON(now, now) || equalAsJSON(now, old) {
 		t.Error("same compares wrong")
 	}
 }
@@ -180,10 +180,10 @@ func TestKeepTimes(t *testing.T) {
 // The first failure gives the reason, all of them the message.
 func TestAppliedCondition(t *testing.T) {
 	t.Parallel()
-	if c := appliedCondition(nil); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonSettled {
+	if c := appliedCondition(nil); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonAsExpected {
 		t.Errorf("none: got %+v", c)
 	}
-	c := appliedCondition([]error{fmt.Errorf("wrapped: %w", &refusal{reason: v1alpha1.ReasonConflict, message: "field a"}), errors.New("no answer")})
+	c := appliedCondition([]error{fmt.Errorf("wrapped: %w", &conditionError{reason: v1alpha1.ReasonConflict, message: "field a"}), errors.New("no answer")})
 	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonConflict || c.Message != "field a; no answer" {
 		t.Errorf("two: got %+v", c)
 	}

@@ -29,13 +29,13 @@ import (
 // server of its own: about 20 s each, and 30 s for each subject whose request hangs.
 func TestAgentMeetsFaults(t *testing.T) {
 	t.Parallel()
-	for _, trouble := range apitest.Troubles() {
+	for _, trouble := range apitest.FailureModes() {
 		t.Run(trouble.Name, func(t *testing.T) {
 			t.Parallel()
 			t.Log(trouble.Reason)
 			b := prepare(t)
-			hub, atHub := trouble.MeetEach(b.env.Config, subject)
-			local, inCluster := trouble.MeetEach(b.local(), subject)
+			hub, atHub := trouble.InjectPerSubject(b.env.Config, subject)
+			local, inCluster := trouble.InjectPerSubject(b.local(), subject)
 			b.runBetween(t, hub, local)
 			b.live(t)
 			for _, name := range struck(trouble.Name) {
@@ -49,13 +49,13 @@ func TestAgentMeetsFaults(t *testing.T) {
 
 // subject is what of an agent's work a request is for.
 func subject(r *http.Request) string {
-	ns, resource := apitest.Resource(r)
+	ns, resource := apitest.RequestResource(r)
 	switch {
 	case resource == "works" || resource == "appliedworks":
 		return resource
 	case resource == "secrets" && ns == clusterNamespace:
 		return "data"
-	case resource == "secrets" && ns == v1alpha1.CopyNamespace:
+	case resource == "secrets" && ns == v1alpha1.SecretCopyNamespace:
 		return "copies"
 	case resource == "configmaps" || resource == "secrets":
 		return "objects"
@@ -104,9 +104,9 @@ func (b *bench) live(t *testing.T) {
 	b.awaitWork(t, s, "the second data are applied", applied(2))
 	eventually(t, "the second data are copied", func() error {
 		o := &corev1.Secret{}
-		err := b.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.CopyNamespace, Name: s.Name}, o)
-		if err != nil || string(o.Data["password"]) != dataOf("second") || o.Annotations[v1alpha1.VersionAnnotation] != "v2" {
-			return fmt.Errorf("got version %q, %w", o.Annotations[v1alpha1.VersionAnnotation], err)
+		err := b.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.SecretCopyNamespace, Name: s.Name}, o)
+		if err != nil || string(o.Data["password"]) != secretDataFrom("second") || o.Annotations[v1alpha1.DataVersionAnnotation] != "v2" {
+			return fmt.Errorf("got version %q, %w", o.Annotations[v1alpha1.DataVersionAnnotation], err)
 		}
 		return nil
 	})
@@ -143,12 +143,12 @@ func (b *bench) end(t *testing.T, w, secret *v1alpha1.Work) {
 	b.order(t, w)
 	b.order(t, secret)
 	b.awaitWork(t, w, "the removal is held", failed(v1alpha1.ReasonRemovalBlocked, "example.com/held"))
-	b.awaitWork(t, secret, "the Secret is removed", failed(v1alpha1.ReasonOrdered, ""))
+	b.awaitWork(t, secret, "the Secret is removed", failed(v1alpha1.ReasonRemoved, ""))
 	if b.object(t, "v1", "Secret", "default", "db") != nil {
 		t.Error("the Secret is still there, and the hub was told that it is not")
 	}
 	b.patch(t, b.object(t, "v1", "ConfigMap", "default", "life"), `{"metadata":{"finalizers":null}}`)
-	b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonOrdered, ""))
+	b.awaitWork(t, w, "the order is carried out", failed(v1alpha1.ReasonRemoved, ""))
 	if b.object(t, "v1", "ConfigMap", "default", "life") != nil {
 		t.Error("the object is still there, and the hub was told that it is not")
 	}
@@ -179,7 +179,7 @@ func (b *bench) await(t *testing.T, value string, not types.UID) *unstructured.U
 // secretPart is in all data of the Secret, and must be in Secrets only.
 const secretPart = "correct horse battery staple "
 
-func dataOf(value string) string { return secretPart + value }
+func secretDataFrom(value string) string { return secretPart + value }
 
 // secret is the manifest of a Secret whose data have a version.
 func secret(t *testing.T, version string) v1alpha1.Manifest {
@@ -195,7 +195,7 @@ func (b *bench) data(t *testing.T, version, value string) {
 	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "db"}}
 	err := b.Get(t.Context(), client.ObjectKeyFromObject(o), o)
 	missing := apierrors.IsNotFound(err)
-	o.Annotations, o.Data = map[string]string{v1alpha1.VersionAnnotation: version}, map[string][]byte{"password": []byte(dataOf(value))}
+	o.Annotations, o.Data = map[string]string{v1alpha1.DataVersionAnnotation: version}, map[string][]byte{"password": []byte(secretDataFrom(value))}
 	switch {
 	case missing:
 		err = b.Create(t.Context(), o)
@@ -213,7 +213,7 @@ func (b *bench) awaitSecret(t *testing.T, value string, not types.UID) *unstruct
 	var found *unstructured.Unstructured
 	eventually(t, "the Secret to have "+value, func() error {
 		found = b.object(t, "v1", "Secret", "default", "db")
-		if got := field(found, "data", "password"); got != base64.StdEncoding.EncodeToString([]byte(dataOf(value))) || found.GetUID() == not {
+		if got := field(found, "data", "password"); got != base64.StdEncoding.EncodeToString([]byte(secretDataFrom(value))) || found.GetUID() == not {
 			return fmt.Errorf("got %s", got)
 		}
 		return nil

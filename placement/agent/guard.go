@@ -27,16 +27,16 @@ type Guard struct {
 	PodSecurity v1alpha1.PodSecurityLevel
 }
 
-// guardedGroups have kinds that give rights in the cluster, or reach into its control plane:
+// forbiddenGroups have kinds that give rights in the cluster, or reach into its control plane:
 // never written, not even when they are in Guard.Resources.
-var guardedGroups = []string{
+var forbiddenGroups = []string{
 	"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiregistration.k8s.io", "apiextensions.k8s.io",
 	"certificates.k8s.io", "node.k8s.io", v1alpha1.GroupName,
 }
 
-// ordinary are the kinds of Kubernetes, and of ours, that workloads are made of. Of groups
+// workloadResources are the kinds of Kubernetes, and of ours, that workloads are made of. Of groups
 // that are not here, all kinds are custom ones.
-var ordinary = map[string][]string{
+var workloadResources = map[string][]string{
 	"": {
 		"configmaps", "persistentvolumeclaims", "pods", "podtemplates", "replicationcontrollers", "secrets", "serviceaccounts", "services",
 	},
@@ -49,48 +49,48 @@ var ordinary = map[string][]string{
 	danm.GroupName:      {"clusternetworks", "danmnets", "tenantnetworks"},
 }
 
-// refuses says why a target is not written; "" when it may be.
-func (g Guard) refuses(t target) string {
+// refusalMessage says why a target is not written; "" when it may be.
+func (g Guard) refusalMessage(t desiredObject) string {
 	ns, resource := t.object.GetNamespace(), t.gvr.GroupResource()
-	kinds, known := ordinary[resource.Group]
+	kinds, known := workloadResources[resource.Group]
 	builtIn := !strings.Contains(resource.Group, ".") || strings.HasSuffix(resource.Group, ".k8s.io")
 	listed := slices.Contains(g.Resources, resource.String())
 	switch {
-	case strings.HasPrefix(ns, "kube-"), ns != "" && ns == g.Namespace, ns == v1alpha1.SystemNamespace, ns == v1alpha1.CopyNamespace:
+	case strings.HasPrefix(ns, "kube-"), ns != "" && ns == g.Namespace, ns == v1alpha1.SystemNamespace, ns == v1alpha1.SecretCopyNamespace:
 		return fmt.Sprintf("%s: metadata.namespace: the agent writes nothing in namespace %s, whatever its labels", t, ns)
-	case slices.Contains(guardedGroups, resource.Group), resource.Group == "" && slices.Contains([]string{"nodes", "namespaces"}, resource.Resource):
+	case slices.Contains(forbiddenGroups, resource.Group), resource.Group == "" && slices.Contains([]string{"nodes", "namespaces"}, resource.Resource):
 		return fmt.Sprintf("%s: objects of this kind belong to the cluster's own admin", t)
 	case len(g.Resources) > 0 && !listed:
 		return fmt.Sprintf("%s: the cluster's admin does not allow this kind (--allow)", t)
 	case !listed && (known || builtIn) && !slices.Contains(kinds, resource.Resource):
 		return fmt.Sprintf("%s: this is no kind of ordinary workloads; the cluster's admin may allow it (--allow)", t)
-	case resource.Group == "" && resource.Resource == "secrets" && isToken(t):
+	case resource.Group == "" && resource.Resource == "secrets" && isServiceAccountToken(t):
 		return fmt.Sprintf("%s: type: a Secret from the hub must not hold a ServiceAccount's token: this cluster would write the token of its own account into it", t)
 	}
 	return ""
 }
 
-// isToken tells whether a cluster's controllers take a Secret for a ServiceAccount's token.
-func isToken(t target) bool {
+// isServiceAccountToken tells whether a cluster's controllers take a Secret for a ServiceAccount's token.
+func isServiceAccountToken(t desiredObject) bool {
 	_, named := t.object.GetAnnotations()[corev1.ServiceAccountNameKey]
 	return named || t.object.Object["type"] == string(corev1.SecretTypeServiceAccountToken)
 }
 
-// account is a ServiceAccount that a manifest names.
-type account struct {
+// accountReference is a ServiceAccount that a manifest names.
+type accountReference struct {
 	field, name string
 }
 
-// accounts returns the ServiceAccounts other than default that Pods of an object would run
+// accountReferences returns the ServiceAccounts other than default that Pods of an object would run
 // as. In custom kinds, whose Pod templates may be anywhere, all fields of these names count.
-func accounts(t target) []account {
-	switch _, known := ordinary[t.gvr.Group]; {
+func accountReferences(t desiredObject) []accountReference {
+	switch _, known := workloadResources[t.gvr.Group]; {
 	case t.gvr.Group == "" && !slices.Contains([]string{"pods", "podtemplates", "replicationcontrollers"}, t.gvr.Resource):
 		return nil
 	case known && !slices.Contains([]string{"", "apps", "batch"}, t.gvr.Group):
 		return nil
 	}
-	var found []account
+	var found []accountReference
 	var look func(path string, value any)
 	look = func(path string, value any) {
 		switch value := value.(type) {
@@ -105,7 +105,7 @@ func accounts(t target) []account {
 				switch {
 				case key == "metadata": // labels and annotations mean nothing here
 				case (key == "serviceAccountName" || key == "serviceAccount") && isText && name != "" && name != "default":
-					found = append(found, account{at, name})
+					found = append(found, accountReference{at, name})
 				default:
 					look(at, value[key])
 				}
@@ -116,9 +116,9 @@ func accounts(t target) []account {
 	return found
 }
 
-// usable tells whether Pods from the hub may run as a ServiceAccount: one that came from the
+// isUsableAccount tells whether Pods from the hub may run as a ServiceAccount: one that came from the
 // hub itself, or that the cluster's admin labelled.
-func usable(o metav1.Object, hub string) bool {
+func isUsableAccount(o metav1.Object, hub string) bool {
 	return o.GetLabels()[v1alpha1.AccessLabel] == v1alpha1.AccessUse ||
 		o.GetLabels()[v1alpha1.ManagedLabel] == "true" && o.GetAnnotations()[v1alpha1.HubUIDAnnotation] == hub
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // made reads a manifest of that resource from JSON.
-func made(t *testing.T, resource, object string) target {
+func made(t *testing.T, resource, object string) desiredObject {
 	t.Helper()
 	m := raw(object)
 	m.Resource = resource
-	got, err := readManifest(v1alpha1.WorkSpec{}, m)
+	got, err := parseManifest(v1alpha1.WorkSpec{}, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestGuard(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := tc.guard.refuses(made(t, tc.resource, tc.object)); (got == "") != (tc.refused == "") || !strings.Contains(got, tc.refused) {
+			if got := tc.guard.refusalMessage(made(t, tc.resource, tc.object)); (got == "") != (tc.refused == "") || !strings.Contains(got, tc.refused) {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.refused)
 			}
 		})
@@ -76,22 +76,22 @@ func TestAccounts(t *testing.T) {
 	const meta = `"metadata":{"name":"a","namespace":"n","annotations":{"serviceAccountName":"no"}}`
 	cases := map[string]struct {
 		reason, resource, object string
-		want                     []account
+		want                     []accountReference
 	}{
-		"Pod":         {"Itself.", "pods", `{"apiVersion":"v1","kind":"Pod",` + meta + `,"spec":{"serviceAccountName":"x"}}`, []account{{"spec.serviceAccountName", "x"}}},
-		"Deprecated":  {"The field's old name works still.", "pods", `{"apiVersion":"v1","kind":"Pod",` + meta + `,"spec":{"serviceAccount":"x","serviceAccountName":""}}`, []account{{"spec.serviceAccount", "x"}}},
+		"Pod":         {"Itself.", "pods", `{"apiVersion":"v1","kind":"Pod",` + meta + `,"spec":{"serviceAccountName":"x"}}`, []accountReference{{"spec.serviceAccountName", "x"}}},
+		"Deprecated":  {"The field's old name works still.", "pods", `{"apiVersion":"v1","kind":"Pod",` + meta + `,"spec":{"serviceAccount":"x","serviceAccountName":""}}`, []accountReference{{"spec.serviceAccount", "x"}}},
 		"Default":     {"Every namespace has it.", "pods", `{"apiVersion":"v1","kind":"Pod",` + meta + `,"spec":{"serviceAccountName":"default"}}`, nil},
-		"Deployment":  {"A template.", "deployments", `{"apiVersion":"apps/v1","kind":"Deployment",` + meta + `,"spec":{"template":{"metadata":{"labels":{"serviceAccount":"no"}},"spec":{"serviceAccountName":"x"}}}}`, []account{{"spec.template.spec.serviceAccountName", "x"}}},
-		"CronJob":     {"A template in a template.", "cronjobs", `{"apiVersion":"batch/v1","kind":"CronJob",` + meta + `,"spec":{"jobTemplate":{"spec":{"template":{"spec":{"serviceAccountName":"x"}}}}}}`, []account{{"spec.jobTemplate.spec.template.spec.serviceAccountName", "x"}}},
-		"PodTemplate": {"One without spec.", "podtemplates", `{"apiVersion":"v1","kind":"PodTemplate",` + meta + `,"template":{"spec":{"serviceAccountName":"x"}}}`, []account{{"template.spec.serviceAccountName", "x"}}},
-		"Custom":      {"Anywhere in custom kinds.", "workflows", `{"apiVersion":"example.com/v1","kind":"Workflow",` + meta + `,"spec":{"steps":[{},{"serviceAccountName":"x"}]}}`, []account{{"spec.steps[1].serviceAccountName", "x"}}},
+		"Deployment":  {"A template.", "deployments", `{"apiVersion":"apps/v1","kind":"Deployment",` + meta + `,"spec":{"template":{"metadata":{"labels":{"serviceAccount":"no"}},"spec":{"serviceAccountName":"x"}}}}`, []accountReference{{"spec.template.spec.serviceAccountName", "x"}}},
+		"CronJob":     {"A template in a template.", "cronjobs", `{"apiVersion":"batch/v1","kind":"CronJob",` + meta + `,"spec":{"jobTemplate":{"spec":{"template":{"spec":{"serviceAccountName":"x"}}}}}}`, []accountReference{{"spec.jobTemplate.spec.template.spec.serviceAccountName", "x"}}},
+		"PodTemplate": {"One without spec.", "podtemplates", `{"apiVersion":"v1","kind":"PodTemplate",` + meta + `,"template":{"spec":{"serviceAccountName":"x"}}}`, []accountReference{{"template.spec.serviceAccountName", "x"}}},
+		"Custom":      {"Anywhere in custom kinds.", "workflows", `{"apiVersion":"example.com/v1","kind":"Workflow",` + meta + `,"spec":{"steps":[{},{"serviceAccountName":"x"}]}}`, []accountReference{{"spec.steps[1].serviceAccountName", "x"}}},
 		"ConfigMap":   {"Text says nothing.", "configmaps", `{"apiVersion":"v1","kind":"ConfigMap",` + meta + `,"data":{"serviceAccountName":"x"}}`, nil},
 		"Networks":    {"Ours run no Pods.", "danmnets", `{"apiVersion":"danm.io/v1","kind":"DanmNet",` + meta + `,"spec":{"serviceAccount":"x"}}`, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, accounts(made(t, tc.resource, tc.object)), cmp.AllowUnexported(account{})); diff != "" {
+			if diff := cmp.Diff(tc.want, accountReferences(made(t, tc.resource, tc.object)), cmp.AllowUnexported(accountReference{})); diff != "" {
 				t.Errorf("%s -want +got\n%s", tc.reason, diff)
 			}
 		})
@@ -116,7 +116,7 @@ func TestPodSecurity(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, podSecurity(&v1alpha1.WorkSpec{PodSecurity: tc.hub}, tc.least)); diff != "" {
+			if diff := cmp.Diff(tc.want, podSecurityLabels(&v1alpha1.WorkSpec{PodSecurity: tc.hub}, tc.least)); diff != "" {
 				t.Errorf("%s -want +got\n%s", tc.reason, diff)
 			}
 		})

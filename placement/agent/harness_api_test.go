@@ -65,7 +65,7 @@ func prepare(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{Client: c, env: env}
-	if err := errors.Join(bed.InstallAgent(t.Context(), env.Config), bed.Aggregate(t.Context(), c)); err != nil {
+	if err := errors.Join(bed.InstallAgent(t.Context(), env.Config), bed.AggregateAgentRole(t.Context(), c)); err != nil {
 		t.Fatal(err)
 	}
 	b.allow(t, metav1.NamespaceDefault, v1alpha1.AccessAdopt)

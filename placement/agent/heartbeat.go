@@ -18,32 +18,32 @@ import (
 
 // Times of the heartbeat: the hub takes an agent for unreachable when its Lease has run out.
 const (
-	heartbeatEvery = 10 * time.Second
-	leaseSeconds   = 40
+	heartbeatInterval = 10 * time.Second
+	leaseSeconds      = 40
 )
 
 // heartbeat renews the agent's Lease at the hub.
 type heartbeat struct {
 	client              client.Client
 	namespace, identity string
-	records             func() int // how many there are
+	recordCount         func() int // how many there are
 	lease               *coordinationv1.Lease
 }
 
-// beat renews the Lease, with one request as a rule.
-func (h *heartbeat) beat(ctx context.Context) error {
+// renew renews the Lease, with one request as a rule.
+func (h *heartbeat) renew(ctx context.Context) error {
 	if h.lease == nil {
 		lease := &coordinationv1.Lease{}
 		err := h.client.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: v1alpha1.HeartbeatLease}, lease)
 		if apierrors.IsNotFound(err) {
-			return h.create(ctx)
+			return h.createLease(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("get heartbeat: %w", err)
 		}
 		h.lease = lease
 	}
-	h.fill(h.lease)
+	h.setLeaseSpec(h.lease)
 	if err := h.client.Update(ctx, h.lease); err != nil {
 		h.lease = nil
 		return fmt.Errorf("renew heartbeat: %w", err)
@@ -51,9 +51,9 @@ func (h *heartbeat) beat(ctx context.Context) error {
 	return nil
 }
 
-func (h *heartbeat) create(ctx context.Context) error {
+func (h *heartbeat) createLease(ctx context.Context) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: v1alpha1.HeartbeatLease}}
-	h.fill(lease)
+	h.setLeaseSpec(lease)
 	if err := h.client.Create(ctx, lease); err != nil {
 		return fmt.Errorf("create heartbeat: %w", err)
 	}
@@ -61,11 +61,11 @@ func (h *heartbeat) create(ctx context.Context) error {
 	return nil
 }
 
-func (h *heartbeat) fill(lease *coordinationv1.Lease) {
+func (h *heartbeat) setLeaseSpec(lease *coordinationv1.Lease) {
 	now, seconds := metav1.NowMicro(), int32(leaseSeconds)
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != h.identity {
 		lease.Spec.HolderIdentity, lease.Spec.AcquireTime = &h.identity, &now
 	}
 	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &seconds, &now
-	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AppliedWorksAnnotation, strconv.Itoa(h.records()))
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AppliedWorksAnnotation, strconv.Itoa(h.recordCount()))
 }

@@ -217,7 +217,7 @@ func TestAdminAllows(t *testing.T) {
 			s.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: "source-1"}
 		})
 		b.run(outer)
-		b.awaitWork(t, w, "what went with its namespace is removed", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "what went with its namespace is removed", failed(v1alpha1.ReasonRemoved, ""))
 	})
 }
 
@@ -312,7 +312,7 @@ func testStolenToken(t *testing.T, b *bench, user string) {
 	}
 	ours := map[string]string{v1alpha1.ManagedLabel: "true"}
 	// With the policy in force the first attack fails for its reason.
-	privileged := namespace(map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessMade, "pod-security.kubernetes.io/enforce": "privileged"})
+	privileged := namespace(map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessOwned, "pod-security.kubernetes.io/enforce": "privileged"})
 	eventually(t, "the policy is in force", func() error {
 		if err := privileged(client.DryRunAll); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
 			return fmt.Errorf("got %w", err)
@@ -334,7 +334,7 @@ func testStolenToken(t *testing.T, b *bench, user string) {
 		"BindOther":      {"Nor for anybody else.", bind("team", "patchbay-agent-placeable", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "team", Name: "deployer"}), false},
 		"BindAll":        {"Nor for a group.", bind("team", "patchbay-agent-placeable", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}), false},
 		"Privileged":     {"Pods there were root on nodes.", privileged, false},
-		"Unlabelled":     {"The cluster's default may be anything.", namespace(map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessMade}), false},
+		"Unlabelled":     {"The cluster's default may be anything.", namespace(map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessOwned}), false},
 		"OpenNamespace":  {"Only people open namespaces.", namespace(map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessAdopt, "pod-security.kubernetes.io/enforce": "baseline"}), false},
 		"Claim":          {"It takes no namespace for its own.", patch(&corev1.Namespace{ObjectMeta: named("", "monitoring")}, `{"metadata":{"labels":{"`+v1alpha1.AccessLabel+`":"made"}}}`), false},
 		"ClaimKube":      {"Least of all this.", patch(&corev1.Namespace{ObjectMeta: named("", "kube-system")}, `{"metadata":{"labels":{"`+v1alpha1.AccessLabel+`":"made"}}}`), false},
@@ -358,8 +358,8 @@ func testStolenToken(t *testing.T, b *bench, user string) {
 		"Secret": {"Not by name either.", func(...client.CreateOption) error {
 			return thief.Get(ctx, client.ObjectKey{Namespace: "monitoring", Name: "password"}, &corev1.Secret{})
 		}, false},
-		"Copies":     {"It keeps the data of Secrets there, and nothing else.", configMap(v1alpha1.CopyNamespace, ours), false},
-		"BindCopies": {"Nor gets more rights there.", bind(v1alpha1.CopyNamespace, "patchbay-agent-placeable", self), false},
+		"Copies":     {"It keeps the data of Secrets there, and nothing else.", configMap(v1alpha1.SecretCopyNamespace, ours), false},
+		"BindCopies": {"Nor gets more rights there.", bind(v1alpha1.SecretCopyNamespace, "patchbay-agent-placeable", self), false},
 		"Token": {"It gets no tokens.", func(...client.CreateOption) error {
 			return thief.SubResource("token").Create(ctx, &corev1.ServiceAccount{ObjectMeta: named("team", "deployer")}, &authenticationv1.TokenRequest{})
 		}, false},

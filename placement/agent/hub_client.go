@@ -23,29 +23,29 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// reportEvery is the least time between two reports of one Work.
-const reportEvery = time.Second
+// reportInterval is the least time between two reports of one Work.
+const reportInterval = time.Second
 
-// secretWait is how long the hub may take to answer: other Works wait for the worker.
-const secretWait = 5 * time.Second
+// secretTimeout is how long the hub may take to answer: other Works wait for the worker.
+const secretTimeout = 5 * time.Second
 
-// hub is the hub's API server, as one cluster's agent sees it.
-type hub struct {
-	client    client.Client
-	cache     cache.Cache
-	namespace string
-	following atomic.Pointer[toolscache.ResourceEventHandlerRegistration]
+// hubClient is the hub's API server, as one cluster's agent sees it.
+type hubClient struct {
+	client       client.Client
+	cache        cache.Cache
+	namespace    string
+	registration atomic.Pointer[toolscache.ResourceEventHandlerRegistration]
 
-	last sync.Map // report by Work, which one worker has at a time
+	lastReports sync.Map // report by Work, which one worker has at a time
 }
 
-// newHub connects to the hub of a cluster.
-func newHub(config *rest.Config, cluster string) (*hub, error) {
-	scheme, mapper, err := kinds()
+// newHubClient connects to the hub of a cluster.
+func newHubClient(config *rest.Config, cluster string) (*hubClient, error) {
+	scheme, mapper, err := schemeAndMapper()
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{namespace: v1alpha1.ClusterNamespacePrefix + cluster}
+	h := &hubClient{namespace: v1alpha1.ClusterNamespacePrefix + cluster}
 	if h.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("make the hub's client: %w", err)
 	}
@@ -59,8 +59,8 @@ func newHub(config *rest.Config, cluster string) (*hub, error) {
 	return h, nil
 }
 
-// uid asks the hub who it is.
-func (h *hub) uid(ctx context.Context) (string, error) {
+// hubUID asks the hub who it is.
+func (h *hubClient) hubUID(ctx context.Context) (string, error) {
 	ns := &corev1.Namespace{}
 	if err := h.client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns); err != nil {
 		return "", fmt.Errorf("read the hub's UID: %w", err)
@@ -68,9 +68,9 @@ func (h *hub) uid(ctx context.Context) (string, error) {
 	return string(ns.UID), nil
 }
 
-// get returns a Work, nil when there is none, and whether the cache has been filled at
+// syncedWork returns a Work, nil when there is none, and whether the cache has been filled at
 // all: before that a missing Work means nothing.
-func (h *hub) get(ctx context.Context, name string) (*v1alpha1.Work, bool) {
+func (h *hubClient) syncedWork(ctx context.Context, name string) (*v1alpha1.Work, bool) {
 	if !h.synced() {
 		return nil, false
 	}
@@ -82,9 +82,9 @@ func (h *hub) get(ctx context.Context, name string) (*v1alpha1.Work, bool) {
 	return work, true
 }
 
-// peek returns a Work as the cache has it now, also before it has all; nil when there is none.
+// cachedWork returns a Work as the cache has it now, also before it has all; nil when there is none.
 // It is not to be changed.
-func (h *hub) peek(ctx context.Context, name string) *v1alpha1.Work {
+func (h *hubClient) cachedWork(ctx context.Context, name string) *v1alpha1.Work {
 	work := &v1alpha1.Work{}
 	if h.cache.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, work, client.UnsafeDisableDeepCopy) != nil {
 		return nil
@@ -92,8 +92,8 @@ func (h *hub) peek(ctx context.Context, name string) *v1alpha1.Work {
 	return work
 }
 
-// works returns all Works as the cache has them. They are not to be changed.
-func (h *hub) works(ctx context.Context) ([]v1alpha1.Work, error) {
+// listWorks returns all Works as the cache has them. They are not to be changed.
+func (h *hubClient) listWorks(ctx context.Context) ([]v1alpha1.Work, error) {
 	var list v1alpha1.WorkList
 	if err := h.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // from memory
 		return nil, fmt.Errorf("list Works: %w", err)
@@ -101,13 +101,13 @@ func (h *hub) works(ctx context.Context) ([]v1alpha1.Work, error) {
 	return list.Items, nil
 }
 
-// secret reads the data of a Secret, which are beside its Work; none while the hub has not
+// fetchSecretData reads the data of a Secret, which are beside its Work; none while the hub has not
 // been reached at all.
-func (h *hub) secret(ctx context.Context, name string) (secretData, error) {
+func (h *hubClient) fetchSecretData(ctx context.Context, name string) (secretData, error) {
 	if !h.synced() {
 		return secretData{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, secretWait)
+	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
 	o := &corev1.Secret{}
 	if err := h.client.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, o); err != nil {
@@ -116,18 +116,18 @@ func (h *hub) secret(ctx context.Context, name string) (secretData, error) {
 		}
 		return secretData{}, fmt.Errorf("read the data of Work %s: %w", name, err)
 	}
-	return dataOf(o), nil
+	return secretDataFrom(o), nil
 }
 
-// report writes a Work's status, unless it has it already; later says when to come again,
+// reportStatus writes a Work's status, unless it has it already; later says when to come again,
 // when it is too early for another report.
-func (h *hub) report(ctx context.Context, work *v1alpha1.Work, status v1alpha1.WorkStatus) (later time.Duration, err error) {
-	keepTimes(&status, work.Status)
-	bound(work, &status)
-	if same(work.Status, status) {
+func (h *hubClient) reportStatus(ctx context.Context, work *v1alpha1.Work, status v1alpha1.WorkStatus) (later time.Duration, err error) {
+	keepTransitionTimes(&status, work.Status)
+	shrinkStatus(work, &status)
+	if equalAsJSON(work.Status, status) {
 		return 0, nil
 	}
-	if wait := h.claim(work.Name); wait > 0 {
+	if wait := h.reserveReport(work.Name); wait > 0 {
 		return wait, nil
 	}
 	// The agent is the status' only writer: it replaces it, whatever the hub does to the
@@ -141,41 +141,41 @@ func (h *hub) report(ctx context.Context, work *v1alpha1.Work, status v1alpha1.W
 	}
 	target := &v1alpha1.Work{}
 	target.Namespace, target.Name = work.Namespace, work.Name
-	err = h.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.AgentManager))
+	err = h.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.AgentFieldManager))
 	if apierrors.IsNotFound(err) {
 		return 0, nil // gone meanwhile: its event is on the way
 	}
 	if err != nil {
-		h.last.Delete(work.Name)
+		h.lastReports.Delete(work.Name)
 		return 0, fmt.Errorf("report on Work %s: %w", work.Name, err)
 	}
 	return 0, nil
 }
 
-// keepTimes gives conditions the times of those that say the same already, as
+// keepTransitionTimes gives conditions the times of those that say the same already, as
 // meta.SetStatusCondition does for one.
-func keepTimes(now *v1alpha1.WorkStatus, before v1alpha1.WorkStatus) {
-	now.Conditions = merge(before.Conditions, now.Conditions)
+func keepTransitionTimes(now *v1alpha1.WorkStatus, before v1alpha1.WorkStatus) {
+	now.Conditions = mergeConditions(before.Conditions, now.Conditions)
 	for i := range now.Manifests {
 		var old []metav1.Condition
 		if i < len(before.Manifests) && before.Manifests[i].Name == now.Manifests[i].Name {
 			old = before.Manifests[i].Conditions
 		}
-		now.Manifests[i].Conditions = merge(old, now.Manifests[i].Conditions)
+		now.Manifests[i].Conditions = mergeConditions(old, now.Manifests[i].Conditions)
 	}
 }
 
-// bound shortens a Work's status until the Work is no larger than MaxObjectBytes: it truncates the
+// shrinkStatus shortens a Work's status until the Work is no larger than MaxObjectBytes: it truncates the
 // statuses of its objects, then leaves out the details of Pods, then the statuses.
-func bound(work *v1alpha1.Work, status *v1alpha1.WorkStatus) {
+func shrinkStatus(work *v1alpha1.Work, status *v1alpha1.WorkStatus) {
 	whole := v1alpha1.Work{ObjectMeta: work.ObjectMeta, Spec: work.Spec}
 	whole.ManagedFields = nil
-	left := v1alpha1.MaxObjectBytes - reserved - size(whole)
+	left := v1alpha1.MaxObjectBytes - reservedBytes - jsonSize(whole)
 	for _, shrink := range []func(m *v1alpha1.ManifestStatus){
 		func(m *v1alpha1.ManifestStatus) {
 			value := map[string]any{}
 			if m.Status != nil && json.Unmarshal(m.Status.Raw, &value) == nil {
-				raw, err := json.Marshal(truncate(value, max(left, 0)/len(status.Manifests)))
+				raw, err := json.Marshal(truncateStatus(value, max(left, 0)/len(status.Manifests)))
 				if err == nil {
 					m.Status, m.Truncated = &runtime.RawExtension{Raw: raw}, true
 				}
@@ -185,7 +185,7 @@ func bound(work *v1alpha1.Work, status *v1alpha1.WorkStatus) {
 		func(m *v1alpha1.ManifestStatus) { m.Status, m.Truncated = nil, m.Status != nil || m.Truncated },
 	} {
 		for i := range status.Manifests {
-			if size(status) <= left {
+			if jsonSize(status) <= left {
 				return
 			}
 			shrink(&status.Manifests[i])
@@ -193,33 +193,33 @@ func bound(work *v1alpha1.Work, status *v1alpha1.WorkStatus) {
 	}
 }
 
-// claim tells how long a report must wait still; at 0 it may be sent now.
-func (h *hub) claim(name string) time.Duration {
-	if last, ok := h.last.Load(name); ok {
-		if at, ok := last.(time.Time); ok && time.Since(at) < reportEvery {
-			return reportEvery - time.Since(at)
+// reserveReport tells how long a report must wait still; at 0 it may be sent now.
+func (h *hubClient) reserveReport(name string) time.Duration {
+	if last, ok := h.lastReports.Load(name); ok {
+		if at, ok := last.(time.Time); ok && time.Since(at) < reportInterval {
+			return reportInterval - time.Since(at)
 		}
 	}
-	h.last.Store(name, time.Now())
+	h.lastReports.Store(name, time.Now())
 	return 0
 }
 
-// follow calls changed for every Work that comes, changes or goes.
-func (h *hub) follow(ctx context.Context, changed func(name string)) error {
+// watchWorks calls changed for every Work that comes, changes or goes.
+func (h *hubClient) watchWorks(ctx context.Context, changed func(name string)) error {
 	informer, err := h.cache.GetInformer(ctx, &v1alpha1.Work{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watch Works: %w", err)
 	}
-	registration, err := informer.AddEventHandler(handler(func(o metav1.Object) { changed(o.GetName()) }))
+	registration, err := informer.AddEventHandler(eventHandler(func(o metav1.Object) { changed(o.GetName()) }))
 	if err != nil {
 		return fmt.Errorf("watch Works: %w", err)
 	}
-	h.following.Store(&registration)
+	h.registration.Store(&registration)
 	return nil
 }
 
 // synced tells whether the cache has been filled, and every Work in it told of.
-func (h *hub) synced() bool {
-	registration := h.following.Load()
+func (h *hubClient) synced() bool {
+	registration := h.registration.Load()
 	return registration != nil && (*registration).HasSynced()
 }

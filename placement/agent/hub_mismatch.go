@@ -18,10 +18,10 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// halt remembers the Works that do not fit their records: their hub was restored from a
+// haltedWorks remembers the Works that do not fit their records: their hub was restored from a
 // backup, or is another one. None of them is carried out. While there is one the agent removes
 // nothing, and applies no Work that it has no record of.
-type halt struct {
+type haltedWorks struct {
 	mu    sync.Mutex
 	works map[string]bool
 }
@@ -29,7 +29,7 @@ type halt struct {
 // update computes and notes whether a Work is halted. The computation runs under the lock, so
 // that an older result never replaces a newer one. It tells whether other Works may go on now,
 // or must wait now.
-func (h *halt) update(work string, halted func() bool) (changed bool) {
+func (h *haltedWorks) update(work string, halted func() bool) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := len(h.works) > 0
@@ -45,7 +45,7 @@ func (h *halt) update(work string, halted func() bool) (changed bool) {
 }
 
 // first returns the first halted Work by name, and how many there are.
-func (h *halt) first() (name string, all int) {
+func (h *haltedWorks) first() (name string, all int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.works) == 0 {
@@ -54,9 +54,9 @@ func (h *halt) first() (name string, all int) {
 	return slices.Min(slices.Collect(maps.Keys(h.works))), len(h.works)
 }
 
-// follows tells whether a Work's spec is what a record has seen, or a later state of the same
+// continuesHistory tells whether a Work's spec is what a record has seen, or a later state of the same
 // history: the hub whose leader wrote it knew of what the record has.
-func follows(s, record *v1alpha1.WorkSpec) bool {
+func continuesHistory(s, record *v1alpha1.WorkSpec) bool {
 	switch {
 	case s.HubUID != record.HubUID, record.Term > 0 && s.Epoch != record.Epoch, s.Term < record.Term:
 		return false
@@ -68,48 +68,48 @@ func follows(s, record *v1alpha1.WorkSpec) bool {
 	})
 }
 
-// fits tells whether a Work can be carried out by its record. Equal positions must have equal
+// matchesRecord tells whether a Work can be carried out by its record. Equal positions must have equal
 // orders, unless a person has said that the cluster's stay.
-func fits(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
+func matchesRecord(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	s, record := &work.Spec, &rec.Spec.Work
-	return follows(s, record) && (s.Position() != record.Position() || keeps(rec) || same(orders(s), orders(record)))
+	return continuesHistory(s, record) && (s.Position() != record.Position() || keepsClusterManifests(rec) || equalAsJSON(comparableSpec(s), comparableSpec(record)))
 }
 
-// orders are the fields that say what the object is and what happens to it. A record may lack
+// comparableSpec are the fields that say what the object is and what happens to it. A record may lack
 // any other: an agent that is older than its hub stores only the fields that it knows, and must
 // not halt every Work after its own upgrade.
-func orders(s *v1alpha1.WorkSpec) v1alpha1.WorkSpec {
+func comparableSpec(s *v1alpha1.WorkSpec) v1alpha1.WorkSpec {
 	return v1alpha1.WorkSpec{Source: s.Source, Manifests: s.Manifests, Removal: s.Removal}
 }
 
-// keeps tells whether a record has manifests of its own, which are not the Work's: a person
+// keepsClusterManifests tells whether a record has manifests of its own, which are not the Work's: a person
 // said so for this state of the Work.
-func keeps(rec *v1alpha1.AppliedWork) bool {
+func keepsClusterManifests(rec *v1alpha1.AppliedWork) bool {
 	return rec.Annotations[v1alpha1.ResumeAnnotation] == v1alpha1.TakeCluster+":"+rec.Spec.Work.Position()
 }
 
-// ordered tells whether a Work orders a removal. An order that a person has answered with
+// isRemovalRequested tells whether a Work orders a removal. An order that a person has answered with
 // TakeCluster is none.
-func ordered(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
+func isRemovalRequested(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
 	if work == nil || work.Spec.Removal == nil {
 		return false
 	}
-	return rec == nil || !keeps(rec) || work.Spec.Position() != rec.Spec.Work.Position()
+	return rec == nil || !keepsClusterManifests(rec) || work.Spec.Position() != rec.Spec.Work.Position()
 }
 
-// changed tells whether a Work that fits its record says something else than that.
-func changed(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
-	if work.Spec.Position() == rec.Spec.Work.Position() && keeps(rec) {
+// isSpecChanged tells whether a Work that fits its record says something else than that.
+func isSpecChanged(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) bool {
+	if work.Spec.Position() == rec.Spec.Work.Position() && keepsClusterManifests(rec) {
 		return false
 	}
-	return !same(rec.Spec.Work, work.Spec)
+	return !equalAsJSON(rec.Spec.Work, work.Spec)
 }
 
-// answerTo is what a person says to a Work that does not fit its record: TakeHub, TakeCluster,
+// resumeAnswer is what a person says to a Work that does not fit its record: TakeHub, TakeCluster,
 // or "" when there is no answer, none that can be read, or one about another state of the record or
 // of the Work. A hub that has changed the Work since may order what nobody has seen, and with
 // TakeCluster that change would be lost.
-func answerTo(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) string {
+func resumeAnswer(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) string {
 	record, at := rec.Spec.Work.Position(), work.Spec.Position()
 	for _, take := range []string{v1alpha1.TakeHub, v1alpha1.TakeCluster} {
 		if work.Annotations[v1alpha1.ResumeAnnotation] == v1alpha1.ResumeAnswer(take, record, at) {
@@ -119,8 +119,8 @@ func answerTo(work *v1alpha1.Work, rec *v1alpha1.AppliedWork) string {
 	return ""
 }
 
-// resumed is the spec that a record gets by an answer.
-func resumed(take string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) v1alpha1.WorkSpec {
+// resumedSpec is the spec that a record gets by an answer.
+func resumedSpec(take string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) v1alpha1.WorkSpec {
 	next := *work.Spec.DeepCopy()
 	if take == v1alpha1.TakeCluster {
 		at := next
@@ -131,9 +131,9 @@ func resumed(take string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) v1alph
 	return next
 }
 
-// mismatch says how a Work does not fit its record.
-func mismatch(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (metav1.Condition, *v1alpha1.HaltedWork) {
-	theirs, ours := describe(&work.Spec), describe(&rec.Spec.Work)
+// mismatchReport says how a Work does not fit its record.
+func mismatchReport(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (metav1.Condition, *v1alpha1.HaltedWork) {
+	theirs, ours := positionText(&work.Spec), positionText(&rec.Spec.Work)
 	if theirs == ours {
 		ours += " with another content"
 	}
@@ -142,23 +142,23 @@ func mismatch(cluster string, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (m
 	if text := work.Annotations[v1alpha1.ResumeAnnotation]; text != "" {
 		about := v1alpha1.ResumeAnswer("", rec.Spec.Work.Position(), work.Spec.Position())
 		message += fmt.Sprintf(". Annotation %s: %q is ignored: it must be %s or %s, followed by the present record and Work %q",
-			v1alpha1.ResumeAnnotation, shorten(text), v1alpha1.TakeHub, v1alpha1.TakeCluster, about)
+			v1alpha1.ResumeAnnotation, truncateMessage(text), v1alpha1.TakeHub, v1alpha1.TakeCluster, about)
 	}
-	return condition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, message),
-		&v1alpha1.HaltedWork{Record: rec.Spec.Work.Position(), Work: work.Spec.Position(), Differences: differences(&work.Spec, &rec.Spec.Work)}
+	return newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ConditionHubMismatch, message),
+		&v1alpha1.HaltedWork{Record: rec.Spec.Work.Position(), Work: work.Spec.Position(), Differences: manifestDifferences(&work.Spec, &rec.Spec.Work)}
 }
 
-// describe is a position in words.
-func describe(s *v1alpha1.WorkSpec) string {
+// positionText is a position in words.
+func positionText(s *v1alpha1.WorkSpec) string {
 	return fmt.Sprintf("hub %s, epoch %q, term %d, revision %d", s.HubUID, s.Epoch, s.Term, s.Revision)
 }
 
 // maxDifferences is how many differences a report names.
 const maxDifferences = 20
 
-// differences names what a Work would change in the cluster, by comparing manifests: what a
+// manifestDifferences names what a Work would change in the cluster, by comparing manifests: what a
 // cluster's own people changed is not the hub's. No value of a Secret is among them.
-func differences(work, record *v1alpha1.WorkSpec) []string {
+func manifestDifferences(work, record *v1alpha1.WorkSpec) []string {
 	source := work.Source.Kind + " " + strings.TrimPrefix(work.Source.Namespace+"/"+work.Source.Name, "/")
 	if work.Removal != nil {
 		return []string{source + ": would be removed"}
@@ -170,28 +170,28 @@ func differences(work, record *v1alpha1.WorkSpec) []string {
 	for i := range max(len(work.Manifests), len(record.Manifests)) {
 		var theirs, ours *unstructured.Unstructured
 		if i < len(work.Manifests) {
-			theirs = manifestObject(work.Manifests[i])
+			theirs = decodeManifest(work.Manifests[i])
 		}
 		if i < len(record.Manifests) {
-			ours = manifestObject(record.Manifests[i])
+			ours = decodeManifest(record.Manifests[i])
 		}
-		name := named(theirs, ours)
-		differ("", content(ours), content(theirs), func(path string, there, hub any) {
-			text := fmt.Sprintf("%s: %s: %s in the cluster, %s at the hub", name, path, brief(there), brief(hub))
+		name := displayName(theirs, ours)
+		diffValues("", objectContent(ours), objectContent(theirs), func(path string, there, hub any) {
+			text := fmt.Sprintf("%s: %s: %s in the cluster, %s at the hub", name, path, abbreviate(there), abbreviate(hub))
 			if isSecret(theirs) || isSecret(ours) {
 				text = fmt.Sprintf("%s: %s: another value at the hub", name, path)
 			}
-			found = append(found, shorten(text))
+			found = append(found, truncateMessage(text))
 		})
-		if theirs != nil && ours != nil && !same(work.Manifests[i].Secret, record.Manifests[i].Secret) {
+		if theirs != nil && ours != nil && !equalAsJSON(work.Manifests[i].Secret, record.Manifests[i].Secret) {
 			found = append(found, name+": data: another version at the hub")
 		}
 	}
 	return found[:min(len(found), maxDifferences)]
 }
 
-// manifestObject reads a manifest; nil when it cannot be read.
-func manifestObject(m v1alpha1.Manifest) *unstructured.Unstructured {
+// decodeManifest reads a manifest; nil when it cannot be read.
+func decodeManifest(m v1alpha1.Manifest) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	if json.Unmarshal(m.Object.Raw, &o.Object) != nil {
 		return nil
@@ -199,8 +199,8 @@ func manifestObject(m v1alpha1.Manifest) *unstructured.Unstructured {
 	return o
 }
 
-// named names the first object that is there.
-func named(objects ...*unstructured.Unstructured) string {
+// displayName names the first object that is there.
+func displayName(objects ...*unstructured.Unstructured) string {
 	for _, o := range objects {
 		if o != nil {
 			return o.GetKind() + " " + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
@@ -214,15 +214,15 @@ func isSecret(o *unstructured.Unstructured) bool {
 	return o != nil && o.GroupVersionKind().GroupKind() == corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
 }
 
-func content(o *unstructured.Unstructured) any {
+func objectContent(o *unstructured.Unstructured) any {
 	if o == nil {
 		return nil
 	}
 	return o.Object
 }
 
-// differ calls note for each field, at whatever depth, that two values have not alike.
-func differ(path string, a, b any, note func(path string, a, b any)) {
+// diffValues calls note for each field, at whatever depth, that two values have not alike.
+func diffValues(path string, a, b any, note func(path string, a, b any)) {
 	x, isMap := a.(map[string]any)
 	y, alsoMap := b.(map[string]any)
 	if !isMap || !alsoMap {
@@ -239,12 +239,12 @@ func differ(path string, a, b any, note func(path string, a, b any)) {
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		differ(path+"."+key, x[key], y[key], note)
+		diffValues(path+"."+key, x[key], y[key], note)
 	}
 }
 
-// brief is a value in few words.
-func brief(value any) string {
+// abbreviate is a value in few words.
+func abbreviate(value any) string {
 	const longest = 40
 	if value == nil {
 		return "nothing"
@@ -256,12 +256,14 @@ func brief(value any) string {
 	return string(raw)
 }
 
-// same compares what two values say, however their manifests are written. Both API servers write
+// equalAsJSON compares what two values say, however their manifests are written. Both API servers write
 // JSON alike, as a rule, so that the first comparison mostly is enough.
-func same(a, b any) bool { return reflect.DeepEqual(a, b) || reflect.DeepEqual(plain(a), plain(b)) }
+func equalAsJSON(a, b any) bool {
+	return reflect.DeepEqual(a, b) || reflect.DeepEqual(jsonValue(a), jsonValue(b))
+}
 
-// plain is a value as JSON has it.
-func plain(value any) any {
+// jsonValue is a value as JSON has it.
+func jsonValue(value any) any {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return err // of what is no JSON, and so from no API server

@@ -148,7 +148,7 @@ func TestAgentHaltsWorksThatDoNotFit(t *testing.T) {
 		b.awaitWork(t, leaving, "the order waits", failed(v1alpha1.ConditionHubMismatch, "removals wait: Work holds"))
 		b.value(t, "leaving", "v")
 		b.answer(t, w, v1alpha1.TakeCluster)
-		b.awaitWork(t, leaving, "it is carried out", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, leaving, "it is carried out", failed(v1alpha1.ReasonRemoved, ""))
 	})
 }
 
@@ -199,18 +199,18 @@ func TestAgentRemovesWithoutRecords(t *testing.T) {
 		part   string // of the message
 		stays  bool
 	}{
-		"known":                {"The hub was told of this very object.", del, "live", "", v1alpha1.ReasonOrdered, "", false},
+		"known":                {"The hub was told of this very object.", del, "live", "", v1alpha1.ReasonRemoved, "", false},
 		"known, unmarked":      {"Somebody keeps it, and it is still there.", del, "live", unmarked, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
 		"known, unlabelled":    {"So is this.", del, "live", unlabelled, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
 		"known, untouched":     {"It was reported as ours.", del, "live", untouched, v1alpha1.ReasonRecordLost, "has the UID of the order, and not the label", true},
-		"known, kept":          {"A person says that it stays.", del, "live", kept, v1alpha1.ReasonOrdered, "", true},
-		"orphaned":             {"It is let go.", orphan, "live", "", v1alpha1.ReasonOrdered, "", true},
-		"orphaned, unmarked":   {"Nothing of it is to be removed.", orphan, "live", unmarked, v1alpha1.ReasonOrdered, "", true},
-		"marked":               {"It was made for this order's source.", del, "", "", v1alpha1.ReasonOrdered, "", false},
-		"not known":            {"It is not ours.", del, "", untouched, v1alpha1.ReasonOrdered, "", true},
+		"known, kept":          {"A person says that it stays.", del, "live", kept, v1alpha1.ReasonRemoved, "", true},
+		"orphaned":             {"It is let go.", orphan, "live", "", v1alpha1.ReasonRemoved, "", true},
+		"orphaned, unmarked":   {"Nothing of it is to be removed.", orphan, "live", unmarked, v1alpha1.ReasonRemoved, "", true},
+		"marked":               {"It was made for this order's source.", del, "", "", v1alpha1.ReasonRemoved, "", false},
+		"not known":            {"It is not ours.", del, "", untouched, v1alpha1.ReasonRemoved, "", true},
 		"not known, our field": {"We have written it.", del, "", unmarked, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
 		"not known, our label": {"It has our label.", del, "", labelOnly, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
-		"replaced":             {"The known one is gone, and this one is not ours.", del, "x", untouched, v1alpha1.ReasonOrdered, "", true},
+		"replaced":             {"The known one is gone, and this one is not ours.", del, "x", untouched, v1alpha1.ReasonRemoved, "", true},
 		"replaced, our field":  {"The known one is gone, and we have written this one.", del, "x", unmarked, v1alpha1.ReasonRecordLost, "and the order is for UID x", true},
 		"another":              {"It is marked, and is not the one that the hub knows.", del, "x", "", v1alpha1.ReasonRecordLost, "and the order is for UID x", true},
 		"half marked":          {"It is this hub's, and its source is not known.", del, "", sourceless, v1alpha1.ReasonRecordLost, "and the order has no UID", true},
@@ -251,7 +251,7 @@ func TestAgentRemovesWithoutRecords(t *testing.T) {
 			} else if err := b.Delete(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}
-			b.awaitWork(t, w, "it is done then", failed(v1alpha1.ReasonOrdered, ""))
+			b.awaitWork(t, w, "it is done then", failed(v1alpha1.ReasonRemoved, ""))
 		})
 	}
 }
@@ -277,7 +277,7 @@ func TestAgentRemovesWhatItsRecordHas(t *testing.T) {
 				}
 				b.patch(t, b.object(t, "v1", "ConfigMap", namespace, "stripped"), `{"metadata":{"labels":{"`+v1alpha1.AccessLabel+`":"adopt"}}}`)
 			}
-			b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+			b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
 			if b.object(t, "v1", "ConfigMap", namespace, "stripped") != nil {
 				t.Error("the object is still there")
 			}
@@ -321,7 +321,7 @@ func TestAgentReportsHeldRemovals(t *testing.T) {
 		b.order(t, w)
 		b.soon(t, w, "it says what holds it", failed(v1alpha1.ReasonRemovalBlocked, "configmaps default/held: it is being deleted, and its finalizers hold it: example.com/held"))
 		b.patch(t, b.object(t, "v1", "ConfigMap", "default", "held"), `{"metadata":{"finalizers":null}}`)
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
 	})
 	t.Run("grace period", func(t *testing.T) {
 		if err := b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}); client.IgnoreAlreadyExists(err) != nil {
@@ -342,7 +342,7 @@ func TestAgentReportsHeldRemovals(t *testing.T) {
 		if err := b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
 	})
 }
 
@@ -417,13 +417,13 @@ func TestAgentWaitsForPods(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.patch(t, owner, `{"metadata":{"finalizers":null}}`) // so does the garbage collector
-			b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+			b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
 		})
 	}
 	t.Run("others", func(t *testing.T) { // nobody else need run to remove them
 		w := b.made(t, "plain", signed("hub-1", 5, 10))
 		b.order(t, w)
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
 	})
 }
 
@@ -447,7 +447,7 @@ func TestAgentReportsRefusedRemovals(t *testing.T) {
 		b.order(t, w)
 		b.soon(t, w, "it says who refuses", failed(v1alpha1.ReasonRefused, "the agent of a hub may not write in namespace default"))
 		b.allow(t, metav1.NamespaceDefault, v1alpha1.AccessAdopt)
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
 	})
 	t.Run("invalid", func(t *testing.T) { // the reason that policies have unless they name another
 		w := b.made(t, "precious", signed("hub-1", 5, 10))
@@ -466,7 +466,7 @@ func TestAgentReportsRefusedRemovals(t *testing.T) {
 		if err := b.Delete(t.Context(), binding); err != nil {
 			t.Fatal(err)
 		}
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
 	})
 	t.Run("rights", func(t *testing.T) { // its RoleBinding is deleted: that does not mean that the object is gone
 		text := `{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: made}, data: {key: v}}`
@@ -483,7 +483,7 @@ func TestAgentReportsRefusedRemovals(t *testing.T) {
 		}
 		b.order(t, w)
 		b.run(t)
-		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
 		if b.object(t, "v1", "ConfigMap", "made", "web") != nil {
 			t.Error("the object is still there")
 		}
@@ -523,7 +523,7 @@ func TestAgentRemovesWhatIsServedInAnotherVersion(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "widgets", Labels: map[string]string{"placement.patchbay.io/aggregate-to-agent": "true"}},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"example.com"}, Resources: []string{"widgets"}, Verbs: []string{"*"}}},
 	}
-	if err := errors.Join(b.Create(t.Context(), crd(true, true)), b.Create(t.Context(), role), bed.Aggregate(t.Context(), b)); err != nil {
+	if err := errors.Join(b.Create(t.Context(), crd(true, true)), b.Create(t.Context(), role), bed.AggregateAgentRole(t.Context(), b)); err != nil {
 		t.Fatal(err)
 	}
 	serve := func(v1, v2 bool) {
@@ -548,7 +548,7 @@ func TestAgentRemovesWhatIsServedInAnotherVersion(t *testing.T) {
 		return fmt.Errorf("got %w, want that it is not found", err)
 	})
 	b.order(t, w)
-	b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonOrdered, ""))
+	b.awaitWork(t, w, "it is done", failed(v1alpha1.ReasonRemoved, ""))
 	if b.object(t, "example.com/v2", "Widget", "default", "one") != nil {
 		t.Error("the object is still there")
 	}
@@ -566,7 +566,7 @@ func TestAgentRemovesWhatIsServedInAnotherVersion(t *testing.T) {
 	if err := b.Delete(t.Context(), crd(false, false)); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitWork(t, stays, "it is gone with its definition", failed(v1alpha1.ReasonOrdered, ""))
+	b.awaitWork(t, stays, "it is gone with its definition", failed(v1alpha1.ReasonRemoved, ""))
 }
 
 // (Safety 4) The order of a restored hub is carried out when a person says so, and is none when
@@ -589,7 +589,7 @@ func TestAgentAsksBeforeAnOldOrder(t *testing.T) {
 	t.Run("hub", func(t *testing.T) {
 		w := halted(t, "taken")
 		b.answer(t, w, v1alpha1.TakeHub)
-		b.awaitWork(t, w, "it is removed", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "it is removed", failed(v1alpha1.ReasonRemoved, ""))
 		if b.object(t, "v1", "ConfigMap", "default", "taken") != nil {
 			t.Error("the object is still there")
 		}
@@ -610,7 +610,7 @@ func TestAgentAsksBeforeAnOldOrder(t *testing.T) {
 			t.Errorf("UID: got %s, want %s: the object was removed", got, uid)
 		}
 		b.change(t, w, func(s *v1alpha1.WorkSpec) { s.SourceGeneration++ }) // the hub orders it again
-		b.awaitWork(t, w, "a new order counts", failed(v1alpha1.ReasonOrdered, ""))
+		b.awaitWork(t, w, "a new order counts", failed(v1alpha1.ReasonRemoved, ""))
 	})
 }
 
@@ -644,7 +644,7 @@ func TestAgentHaltsAnOrderInARecord(t *testing.T) {
 func TestAgentKeepsTheClustersSecret(t *testing.T) {
 	b := start(t)
 	beside := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.VersionAnnotation: "v2"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "secret-db", Annotations: map[string]string{v1alpha1.DataVersionAnnotation: "v2"}},
 		Data:       map[string][]byte{"password": []byte("hunter2")},
 	}
 	if err := b.Create(t.Context(), beside); err != nil {
@@ -659,7 +659,7 @@ func TestAgentKeepsTheClustersSecret(t *testing.T) {
 	b.awaitWork(t, w, "applied", applied(10))
 	uid := b.object(t, "v1", "Secret", "shop", "db").GetUID()
 	b.stop()
-	beside.Data["password"], beside.Annotations[v1alpha1.VersionAnnotation] = []byte("hunter1"), "v1"
+	beside.Data["password"], beside.Annotations[v1alpha1.DataVersionAnnotation] = []byte("hunter1"), "v1"
 	if err := b.Update(t.Context(), beside); err != nil {
 		t.Fatal(err)
 	}
@@ -707,7 +707,7 @@ func TestAgentHearsTheHubBeforeItRemoves(t *testing.T) {
 	b.value(t, w.Name, "v")
 	b.stop()
 	b.run(t)
-	b.awaitWork(t, w, "it is carried out", failed(v1alpha1.ReasonOrdered, ""))
+	b.awaitWork(t, w, "it is carried out", failed(v1alpha1.ReasonRemoved, ""))
 }
 
 // An agent that starts with an order in its record hears the hub first: the order may have been

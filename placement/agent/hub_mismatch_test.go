@@ -27,7 +27,7 @@ func at(hub types.UID, epoch string, term, revision int64, manifests ...string) 
 	return s
 }
 
-func TestFits(t *testing.T) {
+func TestMatchesRecord(t *testing.T) {
 	t.Parallel()
 	history := func(s v1alpha1.WorkSpec, h ...v1alpha1.WorkPosition) v1alpha1.WorkSpec {
 		s.History = h
@@ -65,23 +65,23 @@ func TestFits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := fits(&v1alpha1.Work{Spec: tc.work}, &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: record}}); got != tc.want {
+			if got := matchesRecord(&v1alpha1.Work{Spec: tc.work}, &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: record}}); got != tc.want {
 				t.Errorf("%s\nfits: got %t, want %t", tc.reason, got, tc.want)
 			}
 		})
 	}
-	if !changed(&v1alpha1.Work{Spec: upgraded}, &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: record}}) {
+	if !isSpecChanged(&v1alpha1.Work{Spec: upgraded}, &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: record}}) {
 		t.Error("the field that the record lacks must be taken over")
 	}
 	before := &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "", 0, 10, one)}}
 	for revision, want := range map[int64]bool{9: false, 11: true} {
-		if got := fits(&v1alpha1.Work{Spec: at("hub", "e", 5, revision, other)}, before); got != want {
+		if got := matchesRecord(&v1alpha1.Work{Spec: at("hub", "e", 5, revision, other)}, before); got != want {
 			t.Errorf("record without a term, revision %d: got %t, want %t", revision, got, want)
 		}
 	}
 }
 
-func TestResumed(t *testing.T) {
+func TestResumedSpec(t *testing.T) {
 	t.Parallel()
 	rec := &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "e", 5, 10, `{"mine":true}`)}}
 	rec.Spec.Work.SourceGeneration = 4
@@ -93,24 +93,24 @@ func TestResumed(t *testing.T) {
 		"other:hub/e/5/10:other/f/9/3": "", "hub:hub/e/5/10": "", "hub": "", "": "",
 	} {
 		work.Annotations = map[string]string{v1alpha1.ResumeAnnotation: text}
-		if got := answerTo(work, rec); got != want {
+		if got := resumeAnswer(work, rec); got != want {
 			t.Errorf("answer %q: got %q, want %q", text, got, want)
 		}
 	}
-	if got := resumed(v1alpha1.TakeHub, work, rec); !same(got, work.Spec) {
+	if got := resumedSpec(v1alpha1.TakeHub, work, rec); !equalAsJSON(got, work.Spec) {
 		t.Errorf("take the hub's: got %+v, want what the Work says", got)
 	}
-	got := resumed(v1alpha1.TakeCluster, work, rec)
+	got := resumedSpec(v1alpha1.TakeCluster, work, rec)
 	if got.Position() != work.Spec.Position() || string(got.Manifests[0].Object.Raw) != `{"mine":true}` || got.Removal != nil || got.SourceGeneration != 4 {
 		t.Errorf("take the cluster's: got %+v, want the record's manifests at the Work's position, and no removal", got)
 	}
 	rec.Spec.Work = got
 	metav1.SetMetaDataAnnotation(&rec.ObjectMeta, v1alpha1.ResumeAnnotation, v1alpha1.TakeCluster+":"+got.Position())
-	if !fits(work, rec) || changed(work, rec) || ordered(work, rec) {
+	if !matchesRecord(work, rec) || isSpecChanged(work, rec) || isRemovalRequested(work, rec) {
 		t.Error("the Work that was answered must fit, change nothing, and order nothing")
 	}
 	work.Spec.Revision++
-	if !fits(work, rec) || !changed(work, rec) || !ordered(work, rec) {
+	if !matchesRecord(work, rec) || !isSpecChanged(work, rec) || !isRemovalRequested(work, rec) {
 		t.Error("the next change of the hub must be taken over")
 	}
 }
@@ -125,12 +125,12 @@ func TestDifferences(t *testing.T) {
 		"Deployment shop/web: spec.replicas: 3 in the cluster, 2 at the hub",
 		`Deployment shop/web: spec.template.image: "b" in the cluster, another value at the hub`,
 	}
-	if diff := cmp.Diff(want, differences(&work, &record)); diff != "" {
+	if diff := cmp.Diff(want, manifestDifferences(&work, &record)); diff != "" {
 		t.Errorf("differences: -want +got\n%s", diff)
 	}
 	work.Source = v1alpha1.ObjectReference{Kind: "Deployment", Namespace: "shop", Name: "web"}
 	work.Removal = &v1alpha1.Removal{}
-	if diff := cmp.Diff([]string{"Deployment shop/web: would be removed"}, differences(&work, &record)); diff != "" {
+	if diff := cmp.Diff([]string{"Deployment shop/web: would be removed"}, manifestDifferences(&work, &record)); diff != "" {
 		t.Errorf("removal: -want +got\n%s", diff)
 	}
 }
@@ -143,18 +143,18 @@ func TestDifferencesHideSecrets(t *testing.T) {
 	}
 	record, work := at("hub", "e", 5, 10, secret("hunter2")), at("hub", "e", 5, 7, secret("hunter1"))
 	want := []string{"Secret shop/db: stringData.password: another value at the hub"}
-	if diff := cmp.Diff(want, differences(&work, &record)); diff != "" {
+	if diff := cmp.Diff(want, manifestDifferences(&work, &record)); diff != "" {
 		t.Errorf("differences: -want +got\n%s", diff)
 	}
 }
 
-// listed is a cache that has Works.
-type listed struct {
+// fakeWorkCache is a cache that has Works.
+type fakeWorkCache struct {
 	cache.Cache
 	works []v1alpha1.Work
 }
 
-func (l listed) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (l fakeWorkCache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	works, ok := list.(*v1alpha1.WorkList)
 	if !ok {
 		return errors.New("not a list of Works")
@@ -166,14 +166,14 @@ func (l listed) List(_ context.Context, list client.ObjectList, _ ...client.List
 // Before a removal all Works are compared, also those whose events have not been handled.
 func TestAnyHalted(t *testing.T) {
 	t.Parallel()
-	r := newRecords(nil)
+	r := newAppliedWorks(nil)
 	var works []v1alpha1.Work
 	for _, name := range []string{"a", "b", "c"} {
-		r.keep(&v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "e", 5, 10)}})
+		r.store(&v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "e", 5, 10)}})
 		works = append(works, v1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: at("hub", "e", 5, 10)})
 	}
 	works = append(works, v1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: at("hub", "e", 5, 1)})
-	w := &worker{halt: &halt{}, records: r, hub: &hub{cache: listed{works: works}}}
+	w := &workReconciler{haltedWorks: &haltedWorks{}, records: r, hub: &hubClient{cache: fakeWorkCache{works: works}}}
 	if got := w.anyHalted(t.Context()); got != "" {
 		t.Errorf("all fit: got %q", got)
 	}
@@ -181,7 +181,7 @@ func TestAnyHalted(t *testing.T) {
 	if got := w.anyHalted(t.Context()); got != "c" {
 		t.Errorf("c is older than its record: got %q", got)
 	}
-	w.halt.update("b", func() bool { return true })
+	w.haltedWorks.update("b", func() bool { return true })
 	if got := w.anyHalted(t.Context()); got != "b" {
 		t.Errorf("b is known: got %q", got)
 	}
@@ -191,29 +191,29 @@ func TestAnyHalted(t *testing.T) {
 // fits, and no order is carried out.
 func TestReconcileBeforeTheHubIsHeard(t *testing.T) {
 	t.Parallel()
-	r := newRecords(nil)
+	r := newAppliedWorks(nil)
 	rec := &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "e", 5, 10)}}
 	rec.Spec.Work.Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete}
-	r.keep(rec)
-	w := &worker{halt: &halt{}, records: r, hub: &hub{}} // any request would panic
-	w.halt.update("a", func() bool { return true })
+	r.store(rec)
+	w := &workReconciler{haltedWorks: &haltedWorks{}, records: r, hub: &hubClient{}} // any request would panic
+	w.haltedWorks.update("a", func() bool { return true })
 	if later, err := w.reconcile(t.Context(), "a"); later != 0 || err != nil {
 		t.Errorf("got %s, %v, want to wait for the hub", later, err)
 	}
-	if name, _ := w.halt.first(); name != "a" {
+	if name, _ := w.haltedWorks.first(); name != "a" {
 		t.Error("a is no longer halted")
 	}
 }
 
 // An order's UIDs are for objects whose UID the record lacks.
-func TestPromised(t *testing.T) {
+func TestObjectsToRemove(t *testing.T) {
 	t.Parallel()
 	manifests := []string{configMapJSON("a"), configMapJSON("b"), configMapJSON("c")}
 	rec := &v1alpha1.AppliedWork{Spec: v1alpha1.AppliedWorkSpec{Work: at("hub", "e", 5, 10, manifests...)}}
 	rec.Spec.Work.Removal = &v1alpha1.Removal{UIDs: []types.UID{"reported-a", "reported-b"}}
 	rec.Status.Objects = []v1alpha1.AppliedObject{{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespace: "n", Name: "a", UID: "recorded-a"}}
 	var got []types.UID
-	for _, o := range promised(rec) {
+	for _, o := range objectsToRemove(rec) {
 		got = append(got, o.UID)
 	}
 	if diff := cmp.Diff([]types.UID{"recorded-a", "reported-b", ""}, got); diff != "" {
@@ -228,9 +228,9 @@ func configMapJSON(name string) string {
 	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"n","name":"` + name + `"}}`
 }
 
-func TestHalt(t *testing.T) {
+func TestHaltedWorks(t *testing.T) {
 	t.Parallel()
-	h := &halt{}
+	h := &haltedWorks{}
 	for i, s := range []struct {
 		work            string
 		halted, changed bool

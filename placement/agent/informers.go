@@ -14,20 +14,20 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// observe calls note for each change of what an informer sees, of which it keeps what slim
+// observeInformer calls note for each change of what an informer sees, of which it keeps what slim
 // leaves.
-func observe(informer toolscache.SharedIndexInformer, slim toolscache.TransformFunc, note func(metav1.Object)) error {
+func observeInformer(informer toolscache.SharedIndexInformer, slim toolscache.TransformFunc, note func(metav1.Object)) error {
 	if err := informer.SetTransform(slim); err != nil {
 		return fmt.Errorf("set transform: %w", err)
 	}
-	if _, err := informer.AddEventHandler(handler(note)); err != nil {
+	if _, err := informer.AddEventHandler(eventHandler(note)); err != nil {
 		return fmt.Errorf("add handler: %w", err)
 	}
 	return nil
 }
 
-// handler calls note for what comes, changes or goes.
-func handler(note func(metav1.Object)) toolscache.ResourceEventHandler {
+// eventHandler calls note for what comes, changes or goes.
+func eventHandler(note func(metav1.Object)) toolscache.ResourceEventHandler {
 	tell := func(o any) {
 		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 			o = gone.Obj
@@ -46,8 +46,8 @@ func handler(note func(metav1.Object)) toolscache.ResourceEventHandler {
 	}}
 }
 
-// slimPod keeps of a Pod what condense, the index, the sum of requests and the claims need.
-func slimPod(o any) (any, error) {
+// trimPod keeps of a Pod what condense, the index, the sum of requests and the claims need.
+func trimPod(o any) (any, error) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
 		return o, nil
@@ -59,7 +59,7 @@ func slimPod(o any) (any, error) {
 			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, Overhead: podRequests(pod)},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: shorten(pod.Status.Message)},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: truncateMessage(pod.Status.Message)},
 	}
 	for _, v := range pod.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil {
@@ -90,9 +90,9 @@ func podRequests(pod *corev1.Pod) corev1.ResourceList {
 	return sum
 }
 
-// slimNode keeps what a node can carry; its phase is Running if it is ready and takes
+// trimNode keeps what a node can carry; its phase is Running if it is ready and takes
 // Pods.
-func slimNode(o any) (any, error) {
+func trimNode(o any) (any, error) {
 	node, ok := o.(*corev1.Node)
 	if !ok {
 		return o, nil
@@ -112,8 +112,8 @@ func slimNode(o any) (any, error) {
 	return slim, nil
 }
 
-// slimMeta keeps names, versions and owners.
-func slimMeta(o any) (any, error) {
+// trimMetadata keeps names, versions and owners.
+func trimMetadata(o any) (any, error) {
 	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
 		return &metav1.PartialObjectMetadata{TypeMeta: m.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 			Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, OwnerReferences: m.OwnerReferences,

@@ -20,10 +20,10 @@ import (
 // "i:0" one by its place, "." the thing itself.
 type fieldSet map[string]any
 
-// owned returns the fields that the agent applied; nil when there are none.
-func owned(o *unstructured.Unstructured) fieldSet {
+// agentFields returns the fields that the agent applied; nil when there are none.
+func agentFields(o *unstructured.Unstructured) fieldSet {
 	for _, entry := range o.GetManagedFields() {
-		if entry.Manager == v1alpha1.AgentManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
+		if entry.Manager == v1alpha1.AgentFieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
 			return parseFields(entry)
 		}
 	}
@@ -51,18 +51,18 @@ func (s fieldSet) has(path []string) bool {
 	return len(path) == 1 || fieldSet(below).has(path[1:])
 }
 
-// digest says in few bytes which values the object has in those fields: it changes when
+// fieldsDigest says in few bytes which values the object has in those fields: it changes when
 // one of them is changed or taken away, and only then.
-func digest(o *unstructured.Unstructured, set fieldSet) string {
-	raw, err := json.Marshal([]any{set, project(set, o.Object)})
+func fieldsDigest(o *unstructured.Unstructured, set fieldSet) string {
+	raw, err := json.Marshal([]any{set, projectFields(set, o.Object)})
 	if err != nil {
 		return "" // cannot be: both were decoded from JSON
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(raw))
 }
 
-// project returns the part of value that the set names.
-func project(set fieldSet, value any) any {
+// projectFields returns the part of value that the set names.
+func projectFields(set fieldSet, value any) any {
 	if len(set) == 0 {
 		return value
 	}
@@ -72,27 +72,27 @@ func project(set fieldSet, value any) any {
 			continue // that it is there follows from what is in it
 		}
 		sub, _ := below.(map[string]any)
-		if child, ok := find(key, value); ok {
-			part[key] = project(sub, child)
+		if child, ok := childByKey(key, value); ok {
+			part[key] = projectFields(sub, child)
 		}
 	}
 	return part
 }
 
-// find follows one element of a path.
-func find(key string, value any) (any, bool) {
+// childByKey follows one element of a path.
+func childByKey(key string, value any) (any, bool) {
 	kind, rest, _ := strings.Cut(key, ":")
 	switch v := value.(type) {
 	case map[string]any:
 		child, ok := v[rest]
 		return child, ok && kind == "f"
 	case []any:
-		return findItem(kind, rest, v)
+		return listItemByKey(kind, rest, v)
 	}
 	return nil, false
 }
 
-func findItem(kind, rest string, items []any) (any, bool) {
+func listItemByKey(kind, rest string, items []any) (any, bool) {
 	if kind == "i" {
 		i, err := strconv.Atoi(rest)
 		if err != nil || i < 0 || i >= len(items) {
@@ -101,15 +101,15 @@ func findItem(kind, rest string, items []any) (any, bool) {
 		return items[i], true
 	}
 	for _, item := range items {
-		if matches(kind, rest, item) {
+		if itemMatchesKey(kind, rest, item) {
 			return item, true
 		}
 	}
 	return nil, false
 }
 
-// matches tells whether a list's item has that value, or those keys.
-func matches(kind, rest string, item any) bool {
+// itemMatchesKey tells whether a list's item has that value, or those keys.
+func itemMatchesKey(kind, rest string, item any) bool {
 	var want any
 	if json.Unmarshal([]byte(rest), &want) != nil {
 		return false

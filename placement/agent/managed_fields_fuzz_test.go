@@ -39,39 +39,39 @@ func FuzzManagedFields(f *testing.F) {
 		delete(live.Object, "metadata")
 		live.SetAPIVersion("v1")
 		live.SetKind("Thing")
-		live.SetManagedFields([]metav1.ManagedFieldsEntry{entry(v1alpha1.AgentManager)})
+		live.SetManagedFields([]metav1.ManagedFieldsEntry{entry(v1alpha1.AgentFieldManager)})
 
-		set := owned(live)
+		set := agentFields(live)
 		copied := live.DeepCopy()
 		copied.Object["patchbayFuzz"] = "not in the set"
-		if _, named := set["f:patchbayFuzz"]; !named && len(set) > 0 && digest(live, set) != digest(copied, set) {
+		if _, named := set["f:patchbayFuzz"]; !named && len(set) > 0 && fieldsDigest(live, set) != fieldsDigest(copied, set) {
 			t.Errorf("%s of %s: a field that is not in the set changes the digest", fields, object)
 		}
-		c, err := cede(live, v1alpha1.ApplyPolicy{CreateOnly: []v1alpha1.FieldPath{v1alpha1.FieldPath(path)}})
+		c, err := findCededFields(live, v1alpha1.ApplyPolicy{CreateOnly: []v1alpha1.FieldPath{v1alpha1.FieldPath(path)}})
 		if err != nil {
 			return
 		}
-		if len(c.drop) != 1 {
-			t.Errorf("%q: drops %v, want one path", path, c.drop)
+		if len(c.omitted) != 1 {
+			t.Errorf("%q: drops %v, want one path", path, c.omitted)
 		}
 		before := live.DeepCopy()
-		if _, err := c.handover(live); err == nil && !slices.Equal(slices.Sorted(maps.Keys(before.Object)), slices.Sorted(maps.Keys(live.Object))) {
+		if _, err := c.transferManifest(live); err == nil && !slices.Equal(slices.Sorted(maps.Keys(before.Object)), slices.Sorted(maps.Keys(live.Object))) {
 			t.Errorf("%q: the handover changes the object", path)
 		}
 	})
 }
 
 // Field paths come from the hub. Names without dots, brackets and quotes are read back.
-func FuzzSplitPath(f *testing.F) {
+func FuzzParseFieldPath(f *testing.F) {
 	for _, seed := range []string{"spec.replicas", `metadata.annotations["example.com/a"]`, `a["b"].c`, "a..b", ".", `["`, `[""]`, "a.", "a[0]"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		parts, err := splitPath(v1alpha1.FieldPath(path))
+		parts, err := parseFieldPath(v1alpha1.FieldPath(path))
 		if err != nil || slices.ContainsFunc(parts, func(p string) bool { return p == "" || strings.ContainsAny(p, `.["]`) }) {
 			return
 		}
-		again, err := splitPath(v1alpha1.FieldPath(strings.Join(parts, ".")))
+		again, err := parseFieldPath(v1alpha1.FieldPath(strings.Join(parts, ".")))
 		if err != nil || !slices.Equal(parts, again) {
 			t.Errorf("%q: read as %q, and these as %q, %v", path, parts, again, err)
 		}

@@ -23,7 +23,7 @@ func decode(t *testing.T, text string) map[string]any {
 }
 
 // What is ours of an object, and so what another's change of it looks like.
-func TestProject(t *testing.T) {
+func TestProjectFields(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason, set, object, want string
@@ -44,7 +44,7 @@ func TestProject(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := project(decode(t, tc.set), decode(t, tc.object))
+			got := projectFields(decode(t, tc.set), decode(t, tc.object))
 			if diff := cmp.Diff(any(decode(t, tc.want)), got); diff != "" {
 				t.Errorf("%s\n-want +got\n%s", tc.reason, diff)
 			}
@@ -70,8 +70,8 @@ func managed(t *testing.T, object string, owners map[string]string) *unstructure
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	sum := func(object, ours string) string {
-		o := managed(t, object, map[string]string{v1alpha1.AgentManager: ours, "other": `{"f:b":{}}`})
-		return digest(o, owned(o))
+		o := managed(t, object, map[string]string{v1alpha1.AgentFieldManager: ours, "other": `{"f:b":{}}`})
+		return fieldsDigest(o, agentFields(o))
 	}
 	base := sum(`{"metadata":{},"a":1,"b":2}`, `{"f:a":{}}`)
 	if got := sum(`{"metadata":{},"a":1,"b":3}`, `{"f:a":{}}`); got != base {
@@ -86,7 +86,7 @@ func TestDigest(t *testing.T) {
 }
 
 // Which fields are left to others.
-func TestCede(t *testing.T) {
+func TestFindCededFields(t *testing.T) {
 	t.Parallel()
 	const object = `{"metadata":{},"spec":{"replicas":3}}`
 	ours, theirs := `{"f:spec":{"f:replicas":{}}}`, `{"f:spec":{"f:replicas":{}}}`
@@ -97,25 +97,25 @@ func TestCede(t *testing.T) {
 		policy     v1alpha1.ApplyPolicy
 		drop, hand int
 	}{
-		"Nothing":          {"No policy, nothing left.", map[string]string{v1alpha1.AgentManager: ours, "hpa": theirs}, v1alpha1.ApplyPolicy{}, 0, 0},
-		"YieldUnowned":     {"Nobody else has it: we keep it.", map[string]string{v1alpha1.AgentManager: ours}, v1alpha1.ApplyPolicy{Yield: replicas}, 0, 0},
-		"YieldOwned":       {"Another has it: we leave it.", map[string]string{v1alpha1.AgentManager: ours, "hpa": theirs}, v1alpha1.ApplyPolicy{Yield: replicas}, 1, 0},
-		"CreateOnly":       {"Nobody else has it: it is handed over first, else it were reset.", map[string]string{v1alpha1.AgentManager: ours}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 1},
+		"Nothing":          {"No policy, nothing left.", map[string]string{v1alpha1.AgentFieldManager: ours, "hpa": theirs}, v1alpha1.ApplyPolicy{}, 0, 0},
+		"YieldUnowned":     {"Nobody else has it: we keep it.", map[string]string{v1alpha1.AgentFieldManager: ours}, v1alpha1.ApplyPolicy{Yield: replicas}, 0, 0},
+		"YieldOwned":       {"Another has it: we leave it.", map[string]string{v1alpha1.AgentFieldManager: ours, "hpa": theirs}, v1alpha1.ApplyPolicy{Yield: replicas}, 1, 0},
+		"CreateOnly":       {"Nobody else has it: it is handed over first, else it were reset.", map[string]string{v1alpha1.AgentFieldManager: ours}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 1},
 		"CreateOnlyCeded":  {"Handed over already.", map[string]string{cededManager: theirs}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
-		"CreateOnlyTheirs": {"Taken by another.", map[string]string{v1alpha1.AgentManager: ours, "hpa": theirs}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
+		"CreateOnlyTheirs": {"Taken by another.", map[string]string{v1alpha1.AgentFieldManager: ours, "hpa": theirs}, v1alpha1.ApplyPolicy{CreateOnly: replicas}, 1, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, err := cede(managed(t, object, tc.owners), tc.policy)
-			if err != nil || len(c.drop) != tc.drop || len(c.hand) != tc.hand {
+			c, err := findCededFields(managed(t, object, tc.owners), tc.policy)
+			if err != nil || len(c.omitted) != tc.drop || len(c.transferred) != tc.hand {
 				t.Errorf("%s\ngot %+v, %v; want %d dropped, %d handed over", tc.reason, c, err, tc.drop, tc.hand)
 			}
 		})
 	}
 }
 
-func TestSplitPath(t *testing.T) {
+func TestParseFieldPath(t *testing.T) {
 	t.Parallel()
 	cases := map[v1alpha1.FieldPath][]string{
 		"spec.replicas": {"spec", "replicas"},
@@ -127,7 +127,7 @@ func TestSplitPath(t *testing.T) {
 		"a[b]":        nil,
 	}
 	for path, want := range cases {
-		got, err := splitPath(path)
+		got, err := parseFieldPath(path)
 		if (err != nil) != (want == nil) {
 			t.Errorf("%s: error %v", path, err)
 		} else if want != nil && !cmp.Equal(got, want) {

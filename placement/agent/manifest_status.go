@@ -17,10 +17,10 @@ import (
 	danm "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// exactStatus is the object's status as it is. Of our own networks only what does not
+// reportedStatus is the object's status as it is. Of our own networks only what does not
 // change with every address that a Pod gets: else each claim were a write at the hub. Of a
 // status that is too large come conditions and counts.
-func exactStatus(live *unstructured.Unstructured) (status *runtime.RawExtension, truncated bool) {
+func reportedStatus(live *unstructured.Unstructured) (status *runtime.RawExtension, truncated bool) {
 	value, _ := live.Object["status"].(map[string]any)
 	if len(value) == 0 {
 		return nil, false
@@ -34,8 +34,8 @@ func exactStatus(live *unstructured.Unstructured) (status *runtime.RawExtension,
 		}
 		value = kept
 	}
-	if size(value) > v1alpha1.MaxStatusBytes {
-		truncated, value = true, truncate(value, v1alpha1.MaxStatusBytes)
+	if jsonSize(value) > v1alpha1.MaxStatusBytes {
+		truncated, value = true, truncateStatus(value, v1alpha1.MaxStatusBytes)
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -44,16 +44,16 @@ func exactStatus(live *unstructured.Unstructured) (status *runtime.RawExtension,
 	return &runtime.RawExtension{Raw: raw}, truncated
 }
 
-// truncate keeps of a status the observedGeneration, the other numbers and the conditions with
+// truncateStatus keeps of a status the observedGeneration, the other numbers and the conditions with
 // short messages, in this order, as far as they fit.
-func truncate(status map[string]any, limit int) map[string]any {
-	kept, left := map[string]any{}, limit-size(map[string]any{"conditions": []any{}})
+func truncateStatus(status map[string]any, limit int) map[string]any {
+	kept, left := map[string]any{}, limit-jsonSize(map[string]any{"conditions": []any{}})
 	take := func(field string, value any) bool {
-		left -= size(map[string]any{field: value})
+		left -= jsonSize(map[string]any{field: value})
 		return left >= 0
 	}
 	fields := slices.Sorted(maps.Keys(status))
-	slices.SortStableFunc(fields, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(fields, func(a, b string) int { return cmp.Compare(fieldRank(a), fieldRank(b)) })
 	for _, field := range fields {
 		switch value := status[field].(type) {
 		case int64, float64:
@@ -70,7 +70,7 @@ func truncate(status map[string]any, limit int) map[string]any {
 		for _, field := range []string{"type", "status", "reason", "message", "lastTransitionTime", "observedGeneration"} {
 			switch value := c[field].(type) {
 			case string:
-				short[field] = shorten(value)
+				short[field] = truncateMessage(value)
 			case int64:
 				short[field] = value
 			}
@@ -85,19 +85,19 @@ func truncate(status map[string]any, limit int) map[string]any {
 	return kept
 }
 
-// rank puts observedGeneration before all other fields.
-func rank(field string) int {
+// fieldRank puts observedGeneration before all other fields.
+func fieldRank(field string) int {
 	if field == "observedGeneration" {
 		return 0
 	}
 	return 1
 }
 
-// reserved is what is left in MaxObjectBytes for the metadata that API servers add.
-const reserved = 16 << 10
+// reservedBytes is what is left in MaxObjectBytes for the metadata that API servers add.
+const reservedBytes = 16 << 10
 
-// size is how many bytes a value has as JSON.
-func size(value any) int {
+// jsonSize is how many bytes a value has as JSON.
+func jsonSize(value any) int {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return 0 // cannot be: it was decoded from JSON, or is a type of ours
@@ -105,8 +105,8 @@ func size(value any) int {
 	return len(raw)
 }
 
-// ready is kstatus' answer.
-func ready(live *unstructured.Unstructured) bool {
+// isReady is kstatus' answer.
+func isReady(live *unstructured.Unstructured) bool {
 	result, err := status.Compute(live)
 	return err == nil && result.Status == status.CurrentStatus
 }

@@ -88,7 +88,7 @@ func (b *bench) widgets(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "widgets", Labels: map[string]string{"placement.patchbay.io/aggregate-to-agent": "true"}},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"example.com"}, Resources: []string{"widgets"}, Verbs: []string{"*"}}},
 	}
-	if err := errors.Join(b.Create(t.Context(), crd), b.Create(t.Context(), role), bed.Aggregate(t.Context(), b)); err != nil {
+	if err := errors.Join(b.Create(t.Context(), crd), b.Create(t.Context(), role), bed.AggregateAgentRole(t.Context(), b)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "widgets are served", func() error {

@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	// accessLife is how long the access to a namespace is taken for granted. Withdrawing it
+	// accessTTL is how long the access to a namespace is taken for granted. Withdrawing it
 	// takes effect at once: the ValidatingAdmissionPolicy in deployments/placement/agent
 	// refuses the agent's writes.
-	accessLife = 10 * time.Second
-	// bindingLife is how long a new RoleBinding may take until every API server heeds it.
-	bindingLife = 10 * time.Second
+	accessTTL = 10 * time.Second
+	// bindingPropagationDelay is how long a new RoleBinding may take until every API server heeds it.
+	bindingPropagationDelay = 10 * time.Second
 	// workloadRole is the ClusterRole that the agent has in each namespace that it may write
 	// in, and bindingName the RoleBinding to it.
 	workloadRole, bindingName = "patchbay-agent-placeable", "patchbay-agent"
@@ -41,39 +41,39 @@ const (
 
 // access is what the hub may do in a namespace of the cluster.
 type access struct {
-	// may is a value of AccessLabel; empty: nothing.
-	may string
+	// allowed is a value of AccessLabel; empty: nothing.
+	allowed string
 	// missing tells that there is no such namespace: the agent makes it.
 	missing bool
 
-	level v1alpha1.PodSecurityLevel // that it enforces
-	asked time.Time
-	bound time.Time
-	// created tells that the agent had no rights there until now.
-	created bool
+	enforcedLevel v1alpha1.PodSecurityLevel // that it enforces
+	checkedAt     time.Time
+	boundAt       time.Time
+	// newlyBound tells that the agent had no rights there until now.
+	newlyBound bool
 }
 
-// namespaces knows in which namespaces the hub may write, and makes those that are missing.
+// namespaceAccess knows in which namespaces the hub may write, and makes those that are missing.
 // In each the agent gives itself the rights to write there; it has none elsewhere.
-type namespaces struct {
-	client  client.Client
-	least   v1alpha1.PodSecurityLevel
-	account types.NamespacedName // the agent's ServiceAccount
+type namespaceAccess struct {
+	client         client.Client
+	minPodSecurity v1alpha1.PodSecurityLevel
+	account        types.NamespacedName // the agent's ServiceAccount
 
-	mu    sync.Mutex
-	known map[string]access
+	mu          sync.Mutex
+	byNamespace map[string]access
 }
 
-// find returns the access of a Work's hub to a namespace. Cluster-scoped objects, of no
+// accessTo returns the access of a Work's hub to a namespace. Cluster-scoped objects, of no
 // namespace, RBAC decides on.
-func (n *namespaces) find(ctx context.Context, name string, spec *v1alpha1.WorkSpec) (access, error) {
+func (n *namespaceAccess) accessTo(ctx context.Context, name string, spec *v1alpha1.WorkSpec) (access, error) {
 	if name == "" {
-		return access{may: v1alpha1.AccessCreate}, nil
+		return access{allowed: v1alpha1.AccessCreate}, nil
 	}
 	n.mu.Lock()
-	before := n.known[name]
+	before := n.byNamespace[name]
 	n.mu.Unlock()
-	if before.may != "" && time.Since(before.asked) < accessLife && !n.tighter(before, spec) {
+	if before.allowed != "" && time.Since(before.checkedAt) < accessTTL && !n.needsStricterLevel(before, spec) {
 		return before, nil
 	}
 	ns := &corev1.Namespace{}
@@ -81,33 +81,33 @@ func (n *namespaces) find(ctx context.Context, name string, spec *v1alpha1.WorkS
 	switch {
 	case apierrors.IsNotFound(err):
 		n.forget(name)
-		return access{may: v1alpha1.AccessMade, missing: true}, nil
+		return access{allowed: v1alpha1.AccessOwned, missing: true}, nil
 	case err != nil:
 		return access{}, fmt.Errorf("get namespace %s: %w", name, err)
 	case ns.DeletionTimestamp != nil:
 		n.forget(name)
-		return access{}, &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("namespace %s is being deleted in this cluster", name)}
+		return access{}, &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("namespace %s is being deleted in this cluster", name)}
 	}
-	now := access{may: mayIn(ns, spec), level: levelOf(ns.Labels[enforceLabel]), asked: time.Now(), bound: before.bound}
-	if now.may == "" {
+	now := access{allowed: allowedAccess(ns, spec), enforcedLevel: podSecurityLevel(ns.Labels[enforceLabel]), checkedAt: time.Now(), boundAt: before.boundAt}
+	if now.allowed == "" {
 		n.forget(name)
 		return now, nil
 	}
-	if n.tighter(now, spec) {
-		if now.level, err = n.tighten(ctx, ns, spec); err != nil {
+	if n.needsStricterLevel(now, spec) {
+		if now.enforcedLevel, err = n.raisePodSecurity(ctx, ns, spec); err != nil {
 			return access{}, err
 		}
 	}
-	return n.bind(ctx, name, now)
+	return n.bindRole(ctx, name, now)
 }
 
-// mayIn reads what a namespace allows. One that the agent made for another hub is as any
+// allowedAccess reads what a namespace allows. One that the agent made for another hub is as any
 // other.
-func mayIn(ns *corev1.Namespace, spec *v1alpha1.WorkSpec) string {
+func allowedAccess(ns *corev1.Namespace, spec *v1alpha1.WorkSpec) string {
 	switch may := ns.Labels[v1alpha1.AccessLabel]; may {
 	case v1alpha1.AccessCreate, v1alpha1.AccessAdopt:
 		return may
-	case v1alpha1.AccessMade:
+	case v1alpha1.AccessOwned:
 		if ns.Annotations[v1alpha1.HubUIDAnnotation] == string(spec.HubUID) {
 			return may
 		}
@@ -115,14 +115,14 @@ func mayIn(ns *corev1.Namespace, spec *v1alpha1.WorkSpec) string {
 	return ""
 }
 
-// tighter tells whether the hub asks for a stricter level than a namespace has that the agent
+// needsStricterLevel tells whether the hub asks for a stricter level than a namespace has that the agent
 // made. It is never loosened: only the cluster's own people do that.
-func (n *namespaces) tighter(now access, spec *v1alpha1.WorkSpec) bool {
-	return now.may == v1alpha1.AccessMade && strictness(spec.PodSecurity["enforce"]) > strictness(now.level)
+func (n *namespaceAccess) needsStricterLevel(now access, spec *v1alpha1.WorkSpec) bool {
+	return now.allowed == v1alpha1.AccessOwned && strictness(spec.PodSecurity["enforce"]) > strictness(now.enforcedLevel)
 }
 
-// tighten gives a namespace the hub's level.
-func (n *namespaces) tighten(ctx context.Context, ns *corev1.Namespace, spec *v1alpha1.WorkSpec) (v1alpha1.PodSecurityLevel, error) {
+// raisePodSecurity gives a namespace the hub's level.
+func (n *namespaceAccess) raisePodSecurity(ctx context.Context, ns *corev1.Namespace, spec *v1alpha1.WorkSpec) (v1alpha1.PodSecurityLevel, error) {
 	before, level := ns.DeepCopy(), spec.PodSecurity["enforce"]
 	ns.Labels[enforceLabel] = string(level)
 	if err := n.client.Patch(ctx, ns, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
@@ -131,90 +131,90 @@ func (n *namespaces) tighten(ctx context.Context, ns *corev1.Namespace, spec *v1
 	return level, nil
 }
 
-// bind gives the agent its rights in the namespace, once, and remembers the access.
-func (n *namespaces) bind(ctx context.Context, name string, now access) (access, error) {
+// bindRole gives the agent its rights in the namespace, once, and remembers the access.
+func (n *namespaceAccess) bindRole(ctx context.Context, name string, now access) (access, error) {
 	known := now
-	if now.bound.IsZero() {
+	if now.boundAt.IsZero() {
 		err := n.client.Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: bindingName, Labels: map[string]string{v1alpha1.ManagedLabel: "true"}},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: workloadRole},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: n.account.Namespace, Name: n.account.Name}},
 		})
-		known.bound = time.Now() // one that exists already may be as new: other Works are carried out beside this one
-		now.bound, now.created = known.bound, err == nil
+		known.boundAt = time.Now() // one that exists already may be as new: other Works are carried out beside this one
+		now.boundAt, now.newlyBound = known.boundAt, err == nil
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return access{}, fmt.Errorf("create RoleBinding %s in namespace %s: %w", bindingName, name, err)
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.known[name] = known
+	n.byNamespace[name] = known
 	return now, nil
 }
 
-// create makes a namespace that is missing. When another client made it meanwhile, what it
+// createNamespace makes a namespace that is missing. When another client made it meanwhile, what it
 // allows is found next time.
-func (n *namespaces) create(ctx context.Context, name string, spec *v1alpha1.WorkSpec) error {
-	labels := map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessMade}
-	maps.Copy(labels, podSecurity(spec, n.least))
+func (n *namespaceAccess) createNamespace(ctx context.Context, name string, spec *v1alpha1.WorkSpec) error {
+	labels := map[string]string{v1alpha1.AccessLabel: v1alpha1.AccessOwned}
+	maps.Copy(labels, podSecurityLabels(spec, n.minPodSecurity))
 	err := n.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: labels, Annotations: map[string]string{v1alpha1.HubUIDAnnotation: string(spec.HubUID)},
 	}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create namespace %s: %w", name, err)
 	}
-	found, err := n.find(ctx, name, spec)
-	if err == nil && (found.may == "" || found.missing) {
-		err = &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("namespace %s has changed hands in this cluster", name)}
+	found, err := n.accessTo(ctx, name, spec)
+	if err == nil && (found.allowed == "" || found.missing) {
+		err = &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("namespace %s has changed hands in this cluster", name)}
 	}
 	return err
 }
 
-// podSecurity returns the labels of a namespace that the agent makes: the hub's levels, and
+// podSecurityLabels returns the labels of a namespace that the agent makes: the hub's levels, and
 // at least the cluster's own. Versions do not travel: an old one would be weaker.
-func podSecurity(spec *v1alpha1.WorkSpec, least v1alpha1.PodSecurityLevel) map[string]string {
+func podSecurityLabels(spec *v1alpha1.WorkSpec, least v1alpha1.PodSecurityLevel) map[string]string {
 	labels := map[string]string{}
 	for mode, level := range spec.PodSecurity {
 		if mode == "enforce" || mode == "warn" || mode == "audit" {
 			labels[podSecurityPrefix+mode] = string(level)
 		}
 	}
-	if strictness(levelOf(labels[enforceLabel])) < strictness(least) {
+	if strictness(podSecurityLevel(labels[enforceLabel])) < strictness(least) {
 		labels[enforceLabel] = string(least)
 	}
 	return labels
 }
 
-// regain makes sure of the agent's rights in a namespace where it was refused to read. Settled
+// restoreAccess makes sure of the agent's rights in a namespace where it was refused to read. Settled
 // tells that it had them for a while: then it was refused for another reason.
-func (n *namespaces) regain(ctx context.Context, name string, spec *v1alpha1.WorkSpec) (found access, settled bool, err error) {
+func (n *namespaceAccess) restoreAccess(ctx context.Context, name string, spec *v1alpha1.WorkSpec) (found access, settled bool, err error) {
 	n.mu.Lock()
-	before := n.known[name]
-	if time.Since(before.bound) >= bindingLife {
-		delete(n.known, name) // the RoleBinding may be gone
+	before := n.byNamespace[name]
+	if time.Since(before.boundAt) >= bindingPropagationDelay {
+		delete(n.byNamespace, name) // the RoleBinding may be gone
 	}
 	n.mu.Unlock()
-	if found, err = n.find(ctx, name, spec); err != nil || found.may == "" || found.missing {
+	if found, err = n.accessTo(ctx, name, spec); err != nil || found.allowed == "" || found.missing {
 		return found, false, err
 	}
-	settled = !before.bound.IsZero() && time.Since(before.bound) >= bindingLife && !found.created
+	settled = !before.boundAt.IsZero() && time.Since(before.boundAt) >= bindingPropagationDelay && !found.newlyBound
 	if settled {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		found.bound = before.bound // the next refusal is known at once
-		n.known[name] = found
+		found.boundAt = before.boundAt // the next refusal is known at once
+		n.byNamespace[name] = found
 	}
 	return found, settled, nil
 }
 
-// handOver makes the namespaces that the agent made for a record's hub those of another one, to
+// transferToHub makes the namespaces that the agent made for a record's hub those of another one, to
 // which a person has said that the record belongs now.
-func (n *namespaces) handOver(ctx context.Context, from, to *v1alpha1.WorkSpec) error {
+func (n *namespaceAccess) transferToHub(ctx context.Context, from, to *v1alpha1.WorkSpec) error {
 	if from.HubUID == to.HubUID {
 		return nil
 	}
 	for _, m := range slices.Concat(from.Manifests, to.Manifests) {
-		t, err := readManifest(*to, m)
+		t, err := parseManifest(*to, m)
 		if err != nil || t.object.GetNamespace() == "" {
 			continue
 		}
@@ -225,7 +225,7 @@ func (n *namespaces) handOver(ctx context.Context, from, to *v1alpha1.WorkSpec) 
 			continue
 		case err != nil:
 			return fmt.Errorf("get namespace %s: %w", t.object.GetNamespace(), err)
-		case ns.Labels[v1alpha1.AccessLabel] != v1alpha1.AccessMade, ns.Annotations[v1alpha1.HubUIDAnnotation] != string(from.HubUID):
+		case ns.Labels[v1alpha1.AccessLabel] != v1alpha1.AccessOwned, ns.Annotations[v1alpha1.HubUIDAnnotation] != string(from.HubUID):
 			continue
 		}
 		before := ns.DeepCopy()
@@ -238,24 +238,24 @@ func (n *namespaces) handOver(ctx context.Context, from, to *v1alpha1.WorkSpec) 
 	return nil
 }
 
-// settling tells whether the agent's rights in a namespace are so new that an API server may
+// isBindingRecent tells whether the agent's rights in a namespace are so new that an API server may
 // not know of them.
-func (n *namespaces) settling(name string) bool {
+func (n *namespaceAccess) isBindingRecent(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return time.Since(n.known[name].bound) < bindingLife
+	return time.Since(n.byNamespace[name].boundAt) < bindingPropagationDelay
 }
 
-// gone tells whether there is no such namespace. Its RoleBinding is gone with it, so what was
+// isGone tells whether there is no such namespace. Its RoleBinding is gone with it, so what was
 // in it can no longer be asked for.
-func (n *namespaces) gone(ctx context.Context, name string) bool {
+func (n *namespaceAccess) isGone(ctx context.Context, name string) bool {
 	return name != "" && apierrors.IsNotFound(n.client.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
 }
 
-func (n *namespaces) forget(name string) {
+func (n *namespaceAccess) forget(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.known, name)
+	delete(n.byNamespace, name)
 }
 
 // strictness orders the levels of Pod Security.
@@ -269,7 +269,7 @@ func strictness(level v1alpha1.PodSecurityLevel) int {
 	return 0
 }
 
-// levelOf reads a label; what is no level enforces nothing.
-func levelOf(label string) v1alpha1.PodSecurityLevel {
+// podSecurityLevel reads a label; what is no level enforces nothing.
+func podSecurityLevel(label string) v1alpha1.PodSecurityLevel {
 	return cmp.Or(v1alpha1.PodSecurityLevel(label), v1alpha1.PodSecurityPrivileged)
 }

@@ -21,47 +21,47 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// applier writes objects in the cluster.
-type applier struct {
+// objectApplier writes objects in the cluster.
+type objectApplier struct {
 	dynamic    dynamic.Interface
 	discovery  discovery.DiscoveryInterface
 	guard      Guard
-	namespaces *namespaces
-	pods       *pods
+	namespaces *namespaceAccess
+	pods       *podIndex
 
-	gone sync.Map // by UID: since when an object is gone that has left Pods
+	goneSince sync.Map // by UID: since when an object is gone that has left Pods
 }
 
-// known is what the agent knows of an object from before.
-type known struct {
+// priorState is what the agent knows of an object from before.
+type priorState struct {
 	// uid of the object that it made; empty when it made none, or does not know.
 	uid types.UID
 	// digest of our fields after the last apply of this very manifest; "" when it
 	// must be applied in any case.
 	digest string
-	// told is whether the hub has heard of the object: records are lost when a cluster
+	// reported is whether the hub has heard of the object: records are lost when a cluster
 	// leaves its hub, and joins again.
-	told bool
+	reported bool
 }
 
-// outcome is what ensure found and did.
-type outcome struct {
+// applyResult is what ensure found and did.
+type applyResult struct {
 	// live is the object as it is now; nil when there is none, or it is not ours.
 	live *unstructured.Unstructured
 	// applied tells that it has been written.
 	applied bool
 }
 
-func (a *applier) resource(t target) dynamic.ResourceInterface {
+func (a *objectApplier) resourceClient(t desiredObject) dynamic.ResourceInterface {
 	if ns := t.object.GetNamespace(); ns != "" {
 		return a.dynamic.Resource(t.gvr).Namespace(ns)
 	}
 	return a.dynamic.Resource(t.gvr)
 }
 
-// read returns the live object; nil when there is none.
-func (a *applier) read(ctx context.Context, t target) (*unstructured.Unstructured, error) {
-	live, err := a.resource(t).Get(ctx, t.object.GetName(), metav1.GetOptions{})
+// readLive returns the live object; nil when there is none.
+func (a *objectApplier) readLive(ctx context.Context, t desiredObject) (*unstructured.Unstructured, error) {
+	live, err := a.resourceClient(t).Get(ctx, t.object.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -71,32 +71,32 @@ func (a *applier) read(ctx context.Context, t target) (*unstructured.Unstructure
 	return live, nil
 }
 
-// noClaim tells whether a PersistentVolumeClaim, named namespace/name, is known not to be there.
-func (a *applier) noClaim(ctx context.Context, claim string) bool {
+// isVolumeClaimMissing tells whether a PersistentVolumeClaim, named namespace/name, is known not to be there.
+func (a *objectApplier) isVolumeClaimMissing(ctx context.Context, claim string) bool {
 	ns, name, _ := strings.Cut(claim, "/")
 	_, err := a.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
 	return apierrors.IsNotFound(err)
 }
 
-// ensure brings the object to what the target says. A refusal is an error whose cause
+// apply brings the object to what the target says. A refusal is an error whose cause
 // a person must mend.
-func (a *applier) ensure(ctx context.Context, t target, spec *v1alpha1.WorkSpec, k known) (outcome, error) {
-	if why := a.guard.refuses(t); why != "" {
-		return outcome{}, &refusal{reason: v1alpha1.ReasonRefused, message: why}
+func (a *objectApplier) apply(ctx context.Context, t desiredObject, spec *v1alpha1.WorkSpec, k priorState) (applyResult, error) {
+	if why := a.guard.refusalMessage(t); why != "" {
+		return applyResult{}, &conditionError{reason: v1alpha1.ReasonRefused, message: why}
 	}
 	ns := t.object.GetNamespace()
-	access, err := a.namespaces.find(ctx, ns, spec)
+	access, err := a.namespaces.accessTo(ctx, ns, spec)
 	switch {
 	case err != nil:
-		return outcome{}, refused(t, err)
-	case access.may == "":
-		return outcome{}, &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: metadata.namespace: the agent did not make namespace %s of this cluster, "+
+		return applyResult{}, asConditionError(t, err)
+	case access.allowed == "":
+		return applyResult{}, &conditionError{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: metadata.namespace: the agent did not make namespace %s of this cluster, "+
 			"so the cluster's admin must allow it: kubectl label namespace %s %s=%s", t, ns, ns, v1alpha1.AccessLabel, v1alpha1.AccessCreate)}
 	}
-	out, err := a.bring(ctx, t, spec, k, access)
-	if r, ok := errors.AsType[*refusal](err); ok && r.forbidden {
-		if a.namespaces.settling(ns) {
-			err = &refusal{reason: v1alpha1.ReasonProgressing, message: r.message}
+	out, err := a.applyAllowed(ctx, t, spec, k, access)
+	if r, ok := errors.AsType[*conditionError](err); ok && r.forbidden {
+		if a.namespaces.isBindingRecent(ns) {
+			err = &conditionError{reason: v1alpha1.ReasonProgressing, message: r.message}
 		} else {
 			a.namespaces.forget(ns) // its RoleBinding may be gone: the next attempt looks
 		}
@@ -104,74 +104,74 @@ func (a *applier) ensure(ctx context.Context, t target, spec *v1alpha1.WorkSpec,
 	return out, err
 }
 
-// bring is ensure where the object may be written.
-func (a *applier) bring(ctx context.Context, t target, spec *v1alpha1.WorkSpec, k known, access access) (outcome, error) {
+// applyAllowed is ensure where the object may be written.
+func (a *objectApplier) applyAllowed(ctx context.Context, t desiredObject, spec *v1alpha1.WorkSpec, k priorState, access access) (applyResult, error) {
 	var live *unstructured.Unstructured
 	if !access.missing {
 		var err error
-		if live, err = a.read(ctx, t); err != nil {
-			return outcome{}, refused(t, err)
+		if live, err = a.readLive(ctx, t); err != nil {
+			return applyResult{}, asConditionError(t, err)
 		}
 	}
 	policy := spec.Apply
 	switch {
-	case live == nil && (k.uid != "" || k.told) && t.runsOnce():
-		return outcome{}, &refusal{reason: v1alpha1.ReasonGone, message: fmt.Sprintf("%s: it is gone, not by an order, and never runs twice", t)}
+	case live == nil && (k.uid != "" || k.reported) && t.runsOnce():
+		return applyResult{}, &conditionError{reason: v1alpha1.ReasonDeletedInCluster, message: fmt.Sprintf("%s: it is gone, not by an order, and never runs twice", t)}
 	case live == nil:
 		if access.missing {
-			if err := a.namespaces.create(ctx, t.object.GetNamespace(), spec); err != nil {
-				return outcome{}, refused(t, err)
+			if err := a.namespaces.createNamespace(ctx, t.object.GetNamespace(), spec); err != nil {
+				return applyResult{}, asConditionError(t, err)
 			}
 		}
-		if err := a.mayRunAs(ctx, t, spec); err != nil {
-			return outcome{}, err
+		if err := a.checkServiceAccounts(ctx, t, spec); err != nil {
+			return applyResult{}, err
 		}
 		return a.create(ctx, t, policy)
 	case live.GetDeletionTimestamp() != nil:
-		return outcome{live: live}, &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: it is being deleted", t)}
+		return applyResult{live: live}, &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: it is being deleted", t)}
 	}
-	if err := mayTake(t, live, policy, k, access); err != nil {
-		return outcome{}, err
+	if err := checkAdoption(t, live, policy, k, access); err != nil {
+		return applyResult{}, err
 	}
-	if k.uid == live.GetUID() && k.digest != "" && k.digest == digest(live, owned(live)) && !a.mustCede(live, policy) {
-		return outcome{live: live}, nil
+	if k.uid == live.GetUID() && k.digest != "" && k.digest == fieldsDigest(live, agentFields(live)) && !a.mustCede(live, policy) {
+		return applyResult{live: live}, nil
 	}
-	if err := a.mayRunAs(ctx, t, spec); err != nil {
-		return outcome{live: live}, err
+	if err := a.checkServiceAccounts(ctx, t, spec); err != nil {
+		return applyResult{live: live}, err
 	}
 	return a.update(ctx, t, live, policy)
 }
 
-// mayTake refuses an object that the agent did not make, unless the Placement and the
+// checkAdoption refuses an object that the agent did not make, unless the Placement and the
 // cluster's admin both want it to be taken over.
-func mayTake(t target, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy, k known, access access) error {
+func checkAdoption(t desiredObject, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy, k priorState, access access) error {
 	switch {
-	case live.GetUID() == k.uid, t.ours(live):
+	case live.GetUID() == k.uid, t.isOurs(live):
 		return nil
 	case policy.Conflict != v1alpha1.ConflictAdopt && policy.Conflict != v1alpha1.ConflictForce:
-		return &refusal{reason: v1alpha1.ReasonConflict, message: fmt.Sprintf("%s: it was there before and is not the agent's; "+
+		return &conditionError{reason: v1alpha1.ReasonConflict, message: fmt.Sprintf("%s: it was there before and is not the agent's; "+
 			"apply.conflict Adopt in the Placement takes it over, where the cluster's admin allows that", t)}
-	case access.may != v1alpha1.AccessAdopt && live.GetLabels()[v1alpha1.AccessLabel] != v1alpha1.AccessAdopt:
-		return &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: apply.conflict %s: it was there before and is not the agent's, "+
-			"so the cluster's admin must allow to take it over: kubectl label %s %s=%s", t, policy.Conflict, t.argument(), v1alpha1.AccessLabel, v1alpha1.AccessAdopt)}
+	case access.allowed != v1alpha1.AccessAdopt && live.GetLabels()[v1alpha1.AccessLabel] != v1alpha1.AccessAdopt:
+		return &conditionError{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: apply.conflict %s: it was there before and is not the agent's, "+
+			"so the cluster's admin must allow to take it over: kubectl label %s %s=%s", t, policy.Conflict, t.kubectlArgs(), v1alpha1.AccessLabel, v1alpha1.AccessAdopt)}
 	}
 	return nil
 }
 
-// mayRunAs refuses Pods that would run as a ServiceAccount which is the cluster's own: with
+// checkServiceAccounts refuses Pods that would run as a ServiceAccount which is the cluster's own: with
 // that they had rights there that the hub was not given.
-func (a *applier) mayRunAs(ctx context.Context, t target, spec *v1alpha1.WorkSpec) error {
-	for _, named := range accounts(t) {
+func (a *objectApplier) checkServiceAccounts(ctx context.Context, t desiredObject, spec *v1alpha1.WorkSpec) error {
+	for _, named := range accountReferences(t) {
 		o, err := a.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("serviceaccounts")).
 			Namespace(t.object.GetNamespace()).Get(ctx, named.name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf(
+			return &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf(
 				"%s: %s: ServiceAccount %s must be here before the Pods that run as it: place it with them", t, named.field, named.name)}
 		case err != nil:
-			return refused(t, err)
-		case !usable(o, string(spec.HubUID)):
-			return &refusal{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: %s: ServiceAccount %s must come from the hub, or the cluster's admin must allow it: "+
+			return asConditionError(t, err)
+		case !isUsableAccount(o, string(spec.HubUID)):
+			return &conditionError{reason: v1alpha1.ReasonRefused, message: fmt.Sprintf("%s: %s: ServiceAccount %s must come from the hub, or the cluster's admin must allow it: "+
 				"kubectl label serviceaccount %s %s=%s", t, named.field, named.name, named.name, v1alpha1.AccessLabel, v1alpha1.AccessUse)}
 		}
 	}
@@ -179,80 +179,80 @@ func (a *applier) mayRunAs(ctx context.Context, t target, spec *v1alpha1.WorkSpe
 }
 
 // mustCede tells whether others own by now what the policy yields, and we do still.
-func (a *applier) mustCede(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) bool {
-	c, err := cede(live, policy)
+func (a *objectApplier) mustCede(live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) bool {
+	c, err := findCededFields(live, policy)
 	if err != nil {
 		return true
 	}
-	return slices.ContainsFunc(c.drop, owned(live).has)
+	return slices.ContainsFunc(c.omitted, agentFields(live).has)
 }
 
 // create makes the object.
-func (a *applier) create(ctx context.Context, t target, policy v1alpha1.ApplyPolicy) (outcome, error) {
-	live, err := a.write(ctx, t, t.object, v1alpha1.AgentManager, false)
+func (a *objectApplier) create(ctx context.Context, t desiredObject, policy v1alpha1.ApplyPolicy) (applyResult, error) {
+	live, err := a.serverSideApply(ctx, t, t.object, v1alpha1.AgentFieldManager, false)
 	if err != nil {
-		if ns := t.object.GetNamespace(); apierrors.IsNotFound(err) && a.namespaces.gone(ctx, ns) {
+		if ns := t.object.GetNamespace(); apierrors.IsNotFound(err) && a.namespaces.isGone(ctx, ns) {
 			a.namespaces.forget(ns)
-			err = &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: its namespace was deleted", t)}
+			err = &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: its namespace was deleted", t)}
 		}
-		return outcome{}, refused(t, err)
+		return applyResult{}, asConditionError(t, err)
 	}
 	if len(policy.CreateOnly) == 0 {
-		return outcome{live: live, applied: true}, nil
+		return applyResult{live: live, applied: true}, nil
 	}
 	return a.update(ctx, t, live, policy)
 }
 
 // update applies the manifest to an object that is there, this very one, less what is
 // left to others.
-func (a *applier) update(ctx context.Context, t target, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (outcome, error) {
-	c, err := cede(live, policy)
+func (a *objectApplier) update(ctx context.Context, t desiredObject, live *unstructured.Unstructured, policy v1alpha1.ApplyPolicy) (applyResult, error) {
+	c, err := findCededFields(live, policy)
 	if err != nil {
-		return outcome{live: live}, &refusal{reason: v1alpha1.ReasonRefused, message: err.Error()}
+		return applyResult{live: live}, &conditionError{reason: v1alpha1.ReasonRefused, message: err.Error()}
 	}
-	hand, err := c.handover(live)
+	hand, err := c.transferManifest(live)
 	if err != nil {
-		return outcome{live: live}, err
+		return applyResult{live: live}, err
 	}
 	if hand != nil {
-		if _, err := a.write(ctx, t, hand, cededManager, true); err != nil {
-			return outcome{live: live}, refused(t, err)
+		if _, err := a.serverSideApply(ctx, t, hand, cededManager, true); err != nil {
+			return applyResult{live: live}, asConditionError(t, err)
 		}
 	}
-	if live, err = a.turn(ctx, t, live, c); err != nil {
-		return outcome{live: live}, err
+	if live, err = a.scaleCededReplicas(ctx, t, live, c); err != nil {
+		return applyResult{live: live}, err
 	}
 	o := t.object.DeepCopy()
-	for _, path := range c.drop {
+	for _, path := range c.omitted {
 		unstructured.RemoveNestedField(o.Object, path...)
 	}
 	o.SetUID(live.GetUID())
-	now, err := a.write(ctx, t, o, v1alpha1.AgentManager, policy.Conflict == v1alpha1.ConflictForce)
+	now, err := a.serverSideApply(ctx, t, o, v1alpha1.AgentFieldManager, policy.Conflict == v1alpha1.ConflictForce)
 	if err != nil {
-		return outcome{live: live}, refused(t, err)
+		return applyResult{live: live}, asConditionError(t, err)
 	}
-	return outcome{live: now, applied: true}, nil
+	return applyResult{live: now, applied: true}, nil
 }
 
-// turn sets replicas that are left to others to 0 and back, when the hub asks for that:
+// scaleCededReplicas sets replicas that are left to others to 0 and back, when the hub asks for that:
 // how many there are is an autoscaler's to say, whether there are any the hub's, which
 // empties a cluster before it leaves it.
-func (a *applier) turn(ctx context.Context, t target, live *unstructured.Unstructured, c cession) (*unstructured.Unstructured, error) {
+func (a *objectApplier) scaleCededReplicas(ctx context.Context, t desiredObject, live *unstructured.Unstructured, c cededFields) (*unstructured.Unstructured, error) {
 	path := []string{"spec", "replicas"}
 	asked, said, _ := unstructured.NestedInt64(t.object.Object, path...)
 	has, there, _ := unstructured.NestedInt64(live.Object, path...)
-	ceded := slices.ContainsFunc(c.drop, func(p []string) bool { return slices.Equal(p, path) })
+	ceded := slices.ContainsFunc(c.omitted, func(p []string) bool { return slices.Equal(p, path) })
 	if !ceded || !said || !there || (asked == 0) == (has == 0) {
 		return live, nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"replicas":%d}}`, live.GetUID(), asked)
-	now, err := a.resource(t).Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cededManager})
+	now, err := a.resourceClient(t).Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cededManager})
 	if err != nil {
-		return live, refused(t, err)
+		return live, asConditionError(t, err)
 	}
 	return now, nil
 }
 
-func (a *applier) write(ctx context.Context, t target, o *unstructured.Unstructured, manager string, force bool) (*unstructured.Unstructured, error) {
-	return a.resource(t).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: manager, Force: force})
+func (a *objectApplier) serverSideApply(ctx context.Context, t desiredObject, o *unstructured.Unstructured, manager string, force bool) (*unstructured.Unstructured, error) {
+	return a.resourceClient(t).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: manager, Force: force})
 }

@@ -22,7 +22,7 @@ func deleted(meta metav1.ObjectMeta, ends time.Time, grace int64, finalizers ...
 }
 
 // (Safety 5) What is under way is no reason for a Warning; what holds a removal is said.
-func TestEnding(t *testing.T) {
+func TestDeletionProgress(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const foreground, other = metav1.FinalizerDeleteDependents, "example.com/held"
@@ -62,9 +62,9 @@ func TestEnding(t *testing.T) {
 			t.Parallel()
 			p := emptyPods()
 			for _, o := range tc.below {
-				into, slim := p.pods, toolscache.TransformFunc(slimPod)
+				into, slim := p.pods, toolscache.TransformFunc(trimPod)
 				if _, ok := o.(*corev1.Pod); !ok {
-					into, slim = p.owners[0], slimMeta
+					into, slim = p.owners[0], trimMetadata
 				}
 				less, err := slim(o) // as the agent's caches have it
 				if err == nil {
@@ -81,46 +81,46 @@ func TestEnding(t *testing.T) {
 			live.SetFinalizers(tc.live.Finalizers)
 			live.SetDeletionTimestamp(tc.live.DeletionTimestamp)
 			live.SetDeletionGracePeriodSeconds(tc.live.DeletionGracePeriodSeconds)
-			at := ending(target{object: live}, live, p, now)
-			if at.done || (tc.held == "") != (at.held == "") || (at.held == "") != (at.waits != "") || !strings.Contains(at.held, tc.held) {
+			at := deletionProgress(desiredObject{object: live}, live, p, now)
+			if at.done || (tc.held == "") != (at.blocked == "") || (at.blocked == "") != (at.pending != "") || !strings.Contains(at.blocked, tc.held) {
 				t.Errorf("%s\ngot %+v, want that it is held: %q", tc.reason, at, tc.held)
 			}
 		})
 	}
 }
 
-func emptyPods() *pods {
+func emptyPods() *podIndex {
 	index := func() toolscache.Indexer {
-		return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{byOwner: ownerIndex})
+		return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{ownerUIDIndex: indexByOwnerUID})
 	}
-	return &pods{pods: index(), owners: []toolscache.Indexer{index(), index()}}
+	return &podIndex{pods: index(), owners: []toolscache.Indexer{index(), index()}}
 }
 
 // (Safety 5) An object that somebody has deleted in the background is removed when its Pods are.
-func TestLeft(t *testing.T) {
+func TestPodsProgress(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	a := &applier{pods: emptyPods()}
-	o := target{object: &unstructured.Unstructured{Object: map[string]any{}}}
+	a := &objectApplier{pods: emptyPods()}
+	o := desiredObject{object: &unstructured.Unstructured{Object: map[string]any{}}}
 	pod := &corev1.Pod{ObjectMeta: child("p", "web")}
 	if err := a.pods.pods.Add(pod); err != nil {
 		t.Fatal(err)
 	}
-	if at := a.left(o, "web", now); at.done || at.held != "" || at.waits == "" {
+	if at := a.podsProgress(o, "web", now); at.done || at.blocked != "" || at.pending == "" {
 		t.Errorf("with a Pod: got %+v, want that it waits", at)
 	}
-	if at := a.left(o, "web", now.Add(podsPatience)); at.done || at.held == "" {
-		t.Errorf("with a Pod, after %s: got %+v, want that it is held", podsPatience, at)
+	if at := a.podsProgress(o, "web", now.Add(podsEndTimeout)); at.done || at.blocked == "" {
+		t.Errorf("with a Pod, after %s: got %+v, want that it is held", podsEndTimeout, at)
 	}
 	for _, uid := range []types.UID{"", "other"} {
-		if at := a.left(o, uid, now); !at.done {
+		if at := a.podsProgress(o, uid, now); !at.done {
 			t.Errorf("UID %q: got %+v, want that it is done", uid, at)
 		}
 	}
 	if err := a.pods.pods.Delete(pod); err != nil {
 		t.Fatal(err)
 	}
-	if at := a.left(o, "web", now); !at.done {
+	if at := a.podsProgress(o, "web", now); !at.done {
 		t.Errorf("without a Pod: got %+v, want that it is done", at)
 	}
 }

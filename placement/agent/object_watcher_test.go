@@ -36,7 +36,7 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 	}
 	var exists atomic.Bool
 	exists.Store(true)
-	w := newWatcher(client, func(string, metav1.Object) {}, func(context.Context, string) bool { return !exists.Load() })
+	w := newObjectWatcher(client, func(string, metav1.Object) {}, func(context.Context, string) bool { return !exists.Load() })
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	pass, endPass := context.WithCancel(ctx)
@@ -44,7 +44,7 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 	running := func() int {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return len(w.started)
+		return len(w.watches)
 	}
 	await := func(what string, so func() bool) {
 		t.Helper()
@@ -55,8 +55,8 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	w.watch(pass, gvr, "team")
-	w.watch(pass, gvr, "") // nothing of the cluster goes with a namespace
+	w.ensureWatch(pass, gvr, "team")
+	w.ensureWatch(pass, gvr, "") // nothing of the cluster goes with a namespace
 	await("both to be refused twice", func() bool { return asked.Load() >= 4 })
 	if got := running(); got != 2 {
 		t.Errorf("%d watches while the namespace exists, want 2", got)
@@ -64,15 +64,15 @@ func TestWatchesEndWithTheirNamespace(t *testing.T) {
 	exists.Store(false)
 	await("the watch to end", func() bool { return running() == 1 })
 	exists.Store(true)
-	w.watch(pass, gvr, "team")
+	w.ensureWatch(pass, gvr, "team")
 	if got := running(); got != 2 {
 		t.Errorf("%d watches after the namespace came back, want 2", got)
 	}
 	before := asked.Load()
 	endPass()
 	await("the watches to go on after their pass", func() bool { return asked.Load() >= before+2 })
-	w.end()
-	w.watch(ctx, gvr, "other")
+	w.stop()
+	w.ensureWatch(ctx, gvr, "other")
 	if got := running(); got != 2 {
 		t.Errorf("%d watches after the end, want none begun", got)
 	}

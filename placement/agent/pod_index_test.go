@@ -18,7 +18,7 @@ func waiting(reason, message string) []corev1.ContainerStatus {
 	return []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
 }
 
-func TestCondense(t *testing.T) {
+func TestPodReason(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		why    string
@@ -39,7 +39,7 @@ func TestCondense(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			slim, err := slimPod(&corev1.Pod{Status: tc.status})
+			slim, err := trimPod(&corev1.Pod{Status: tc.status})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestCondense(t *testing.T) {
 				t.Fatalf("got %T", slim)
 			}
 			for _, pod := range []*corev1.Pod{{Status: tc.status}, less} {
-				if reason, _, broken := condense(pod); reason != tc.reason || broken != tc.broken {
+				if reason, _, broken := podReason(pod); reason != tc.reason || broken != tc.broken {
 					t.Errorf("%s\ngot %s, broken %t; want %s, %t", tc.why, reason, broken, tc.reason, tc.broken)
 				}
 			}
@@ -66,9 +66,9 @@ func child(name, owner string) metav1.ObjectMeta {
 // Pods are found below their workload, however many controllers stand between.
 func TestPodsBelow(t *testing.T) {
 	t.Parallel()
-	indexers := toolscache.Indexers{byOwner: ownerIndex}
+	indexers := toolscache.Indexers{ownerUIDIndex: indexByOwnerUID}
 	index := func() toolscache.Indexer { return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers) }
-	p := &pods{pods: index(), owners: []toolscache.Indexer{index(), index()}}
+	p := &podIndex{pods: index(), owners: []toolscache.Indexer{index(), index()}}
 	keep := func(i toolscache.Indexer, o any) {
 		if err := i.Add(o); err != nil {
 			t.Fatal(err)
@@ -83,18 +83,18 @@ func TestPodsBelow(t *testing.T) {
 	}
 	keep(p.pods, &corev1.Pod{ObjectMeta: child("other", "job"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}})
 
-	a := p.of("deployment")
-	if a.Pods["CrashLoopBackOff"] != 30 || len(a.Pods) != 1 || len(a.Broken) != maxBroken || a.Broken[0].Name != "pod-00" || len(a.Broken[0].Message) != maxMessage {
+	a := p.associated("deployment")
+	if a.Pods["CrashLoopBackOff"] != 30 || len(a.Pods) != 1 || len(a.Broken) != maxBrokenPods || a.Broken[0].Name != "pod-00" || len(a.Broken[0].Message) != maxMessageBytes {
 		t.Errorf("Deployment: got %+v", a)
 	}
-	if a := p.of("cronjob"); a == nil || a.Pods["Succeeded"] != 1 {
+	if a := p.associated("cronjob"); a == nil || a.Pods["Succeeded"] != 1 {
 		t.Errorf("CronJob: got %+v, want 1 Succeeded", a)
 	}
-	if a := p.of("nobody"); a != nil {
+	if a := p.associated("nobody"); a != nil {
 		t.Errorf("nobody: got %+v", a)
 	}
 	pod := &corev1.Pod{ObjectMeta: child("pod-00", "rs")}
-	if got := fmt.Sprint(p.roots(pod)); got != "[pod-00 rs deployment]" {
+	if got := fmt.Sprint(p.ownerChain(pod)); got != "[pod-00 rs deployment]" {
 		t.Errorf("roots: got %s", got)
 	}
 }
@@ -136,7 +136,7 @@ func TestMostFrequent(t *testing.T) {
 		pods[fmt.Sprintf("Reason%03d", i)] = 1
 	}
 	got := mostFrequent(pods)
-	if len(got) != maxReasons || got["Running"] != 1000 || got["Reason029"] != 1 || got["Other"] != 70 {
+	if len(got) != maxPodReasons || got["Running"] != 1000 || got["Reason029"] != 1 || got["Other"] != 70 {
 		t.Errorf("got %d reasons: %v", len(got), got)
 	}
 }

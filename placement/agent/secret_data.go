@@ -17,13 +17,13 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// secrets has the data of placed Secrets. They come from the hub, where they are in a Secret
+// secretDataCache has the data of placed Secrets. They come from the hub, where they are in a Secret
 // beside their Work, and are copied to a Secret of the agent's in the cluster, so that it can
 // repair while its hub is away. No record has them.
-type secrets struct {
-	hub   *hub
-	local client.Client
-	known sync.Map // secretData by Work
+type secretDataCache struct {
+	hub    *hubClient
+	local  client.Client
+	byWork sync.Map // secretData by Work
 }
 
 // secretData are the data of one Secret.
@@ -34,22 +34,22 @@ type secretData struct {
 	copied bool
 }
 
-// dataOf reads the data that a Secret of the hub's, or a copy, has.
-func dataOf(o *corev1.Secret) secretData {
-	return secretData{version: o.Annotations[v1alpha1.VersionAnnotation], data: o.Data}
+// secretDataFrom reads the data that a Secret of the hub's, or a copy, has.
+func secretDataFrom(o *corev1.Secret) secretData {
+	return secretData{version: o.Annotations[v1alpha1.DataVersionAnnotation], data: o.Data}
 }
 
-// fill puts the data of a Secret, in the version that a manifest wants, into its target.
-func (s *secrets) fill(ctx context.Context, name string, t target, want *v1alpha1.SecretData) error {
+// inject puts the data of a Secret, in the version that a manifest wants, into its target.
+func (s *secretDataCache) inject(ctx context.Context, name string, t desiredObject, want *v1alpha1.SecretData) error {
 	if want == nil {
 		return nil
 	}
-	found, err := s.find(ctx, name, want.Version)
+	found, err := s.lookup(ctx, name, want.Version)
 	if err != nil {
 		return err
 	}
 	if found.version != want.Version {
-		return &refusal{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: its data of this revision are not to be had from the hub yet, or no more", t)}
+		return &conditionError{reason: v1alpha1.ReasonProgressing, message: fmt.Sprintf("%s: its data of this revision are not to be had from the hub yet, or no more", t)}
 	}
 	if len(found.data) > 0 {
 		data := make(map[string]any, len(found.data))
@@ -61,36 +61,36 @@ func (s *secrets) fill(ctx context.Context, name string, t target, want *v1alpha
 	return nil
 }
 
-// find looks for data of a version: in memory, at the hub, in the copy. What it returns is of
+// lookup looks for data of a version: in memory, at the hub, in the copy. What it returns is of
 // another version when none of these has them.
-func (s *secrets) find(ctx context.Context, name, version string) (secretData, error) {
-	if stored, ok := s.known.Load(name); ok {
+func (s *secretDataCache) lookup(ctx context.Context, name, version string) (secretData, error) {
+	if stored, ok := s.byWork.Load(name); ok {
 		if known, ok := stored.(secretData); ok && known.version == version {
 			return known, nil
 		}
 	}
-	found, err := s.hub.secret(ctx, name)
+	found, err := s.hub.fetchSecretData(ctx, name)
 	if err != nil || found.version != version {
 		copied := &corev1.Secret{}
-		copyErr := s.local.Get(ctx, client.ObjectKey{Namespace: v1alpha1.CopyNamespace, Name: name}, copied)
+		copyErr := s.local.Get(ctx, client.ObjectKey{Namespace: v1alpha1.SecretCopyNamespace, Name: name}, copied)
 		if client.IgnoreNotFound(copyErr) != nil {
-			return secretData{}, errors.Join(err, fmt.Errorf("get the copy of a Secret's data %s/%s: %w", v1alpha1.CopyNamespace, name, copyErr))
+			return secretData{}, errors.Join(err, fmt.Errorf("get the copy of a Secret's data %s/%s: %w", v1alpha1.SecretCopyNamespace, name, copyErr))
 		}
-		if of := dataOf(copied); of.version == version {
+		if of := secretDataFrom(copied); of.version == version {
 			found, err = of, nil
 			found.copied = true
 		}
 	}
 	if err == nil && found.version == version {
-		s.known.Store(name, found)
+		s.byWork.Store(name, found)
 	}
 	return found, err
 }
 
-// copy brings the copy to the data that a record's object was applied with. It goes with the
+// saveCopy brings the copy to the data that a record's object was applied with. It goes with the
 // record: the cluster's garbage collector deletes it.
-func (s *secrets) copy(ctx context.Context, rec *v1alpha1.AppliedWork) error {
-	stored, _ := s.known.Load(rec.Name)
+func (s *secretDataCache) saveCopy(ctx context.Context, rec *v1alpha1.AppliedWork) error {
+	stored, _ := s.byWork.Load(rec.Name)
 	known, ok := stored.(secretData)
 	wanted := slices.ContainsFunc(rec.Spec.Work.Manifests, func(m v1alpha1.Manifest) bool {
 		return m.Secret != nil && m.Secret.Version == known.version
@@ -99,18 +99,18 @@ func (s *secrets) copy(ctx context.Context, rec *v1alpha1.AppliedWork) error {
 		return nil
 	}
 	o := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: v1alpha1.CopyNamespace, Name: rec.Name}
+	key := client.ObjectKey{Namespace: v1alpha1.SecretCopyNamespace, Name: rec.Name}
 	err := s.local.Get(ctx, key, o)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get the copy of a Secret's data %s: %w", key, err)
 	}
 	missing := err != nil
-	if missing || dataOf(o).version != known.version || !metav1.IsControlledBy(o, rec) {
+	if missing || secretDataFrom(o).version != known.version || !metav1.IsControlledBy(o, rec) {
 		o.Namespace, o.Name, o.Data = key.Namespace, key.Name, known.data
 		o.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rec, v1alpha1.SchemeGroupVersion().WithKind("AppliedWork"))}
 		o.OwnerReferences[0].BlockOwnerDeletion = nil // which would take a right over AppliedWorks' finalizers
 		metav1.SetMetaDataLabel(&o.ObjectMeta, v1alpha1.ManagedLabel, "true")
-		metav1.SetMetaDataAnnotation(&o.ObjectMeta, v1alpha1.VersionAnnotation, known.version)
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, v1alpha1.DataVersionAnnotation, known.version)
 		if missing {
 			err = s.local.Create(ctx, o)
 		} else {
@@ -121,6 +121,6 @@ func (s *secrets) copy(ctx context.Context, rec *v1alpha1.AppliedWork) error {
 		}
 	}
 	known.copied = true
-	s.known.Store(rec.Name, known)
+	s.byWork.Store(rec.Name, known)
 	return nil
 }

@@ -16,108 +16,108 @@ import (
 )
 
 const (
-	// recheck is how soon objects are looked for that are being deleted; their watch says
+	// removalCheckInterval is how soon objects are looked for that are being deleted; their watch says
 	// so earlier, as a rule.
-	recheck = 2 * time.Second
-	// slowRecheck is how soon a Work is looked at again that waits for a person.
-	slowRecheck = 15 * time.Second
+	removalCheckInterval = 2 * time.Second
+	// blockedCheckInterval is how soon a Work is looked at again that waits for a person.
+	blockedCheckInterval = 15 * time.Second
 )
 
-// removal takes over an order, if it is for what the record has.
-func (w *worker) removal(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (time.Duration, error) {
+// acceptRemoval takes over an order, if it is for what the record has.
+func (w *workReconciler) acceptRemoval(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (time.Duration, error) {
 	if halted := w.anyHalted(ctx); halted != "" {
-		return w.wait(ctx, work, "removals wait", halted)
+		return w.reportWaiting(ctx, work, "removals wait", halted)
 	}
 	if rec == nil {
-		return w.unrecorded(ctx, work)
+		return w.removeWithoutRecord(ctx, work)
 	}
 	order := work.Spec.Removal
 	if source := rec.Spec.Work.Source.UID; order.SourceUID != source {
-		return w.reportApplied(ctx, work, condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRefused, fmt.Sprintf(
+		return w.reportNotApplied(ctx, work, newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRefused, fmt.Sprintf(
 			"the order is for source %s, but what is here was made from source %s", order.SourceUID, source)), nil)
 	}
-	if !same(rec.Spec.Work, work.Spec) {
+	if !equalAsJSON(rec.Spec.Work, work.Spec) {
 		var err error
-		if rec, err = w.records.putSpec(ctx, work.Name, work.Spec, ""); err != nil {
-			return w.rejected(ctx, work, err)
+		if rec, err = w.records.saveSpec(ctx, work.Name, work.Spec, ""); err != nil {
+			return w.reportRejected(ctx, work, err)
 		}
 	}
-	return w.carryOut(ctx, work, rec)
+	return w.executeRemoval(ctx, work, rec)
 }
 
-// carryOut removes what an order in the record names, and reports when all is gone.
-func (w *worker) carryOut(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (time.Duration, error) {
-	at, err := w.applier.remove(ctx, rec, rec.Spec.Work.Removal.Policy)
+// executeRemoval removes what an order in the record names, and reports when all is gone.
+func (w *workReconciler) executeRemoval(ctx context.Context, work *v1alpha1.Work, rec *v1alpha1.AppliedWork) (time.Duration, error) {
+	at, err := w.applier.removeRecorded(ctx, rec, rec.Spec.Work.Removal.Policy)
 	if err != nil || !at.done {
-		return w.unfinished(ctx, work, at, err)
+		return w.reportRemovalProgress(ctx, work, at, err)
 	}
-	if err := w.records.remove(ctx, rec); err != nil {
+	if err := w.records.deleteRecord(ctx, rec); err != nil {
 		return 0, err
 	}
 	w.digests.Delete(rec.Name)
-	w.secrets.known.Delete(rec.Name)
+	w.secrets.byWork.Delete(rec.Name)
 	log(ctx).Info("Removed what the hub ordered", "work", rec.Name, "policy", rec.Spec.Work.Removal.Policy)
 	if work == nil {
 		return 0, nil
 	}
-	return w.ordered(ctx, work)
+	return w.reportRemoved(ctx, work)
 }
 
-// unrecorded carries out an order that there is no record for: the record was lost, or nothing
+// removeWithoutRecord carries out an order that there is no record for: the record was lost, or nothing
 // was ever made. Only what is known to be the object of the order is removed.
-func (w *worker) unrecorded(ctx context.Context, work *v1alpha1.Work) (time.Duration, error) {
-	at := progress{done: true}
+func (w *workReconciler) removeWithoutRecord(ctx context.Context, work *v1alpha1.Work) (time.Duration, error) {
+	at := removalProgress{done: true}
 	for i, m := range slices.Backward(work.Spec.Manifests) {
-		t, err := readManifest(work.Spec, m)
+		t, err := parseManifest(work.Spec, m)
 		if err != nil {
 			continue // what cannot be read was not made
 		}
-		one, err := w.applier.removeUnrecorded(ctx, t, &work.Spec, orderedUID(&work.Spec, i))
+		one, err := w.applier.removeUnrecorded(ctx, t, &work.Spec, removalUID(&work.Spec, i))
 		if err != nil {
-			return w.unfinished(ctx, work, progress{}, err)
+			return w.reportRemovalProgress(ctx, work, removalProgress{}, err)
 		}
-		at = at.and(one)
+		at = at.combine(one)
 	}
 	if !at.done {
-		return w.unfinished(ctx, work, at, nil)
+		return w.reportRemovalProgress(ctx, work, at, nil)
 	}
-	return w.ordered(ctx, work)
+	return w.reportRemoved(ctx, work)
 }
 
-// ordered reports that an order is carried out.
-func (w *worker) ordered(ctx context.Context, work *v1alpha1.Work) (time.Duration, error) {
-	return w.hub.report(ctx, work, v1alpha1.WorkStatus{Term: work.Spec.Term, Revision: work.Spec.Revision, Conditions: []metav1.Condition{
-		condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonOrdered, "the hub ordered the removal, and it is done"),
+// reportRemoved reports that an order is carried out.
+func (w *workReconciler) reportRemoved(ctx context.Context, work *v1alpha1.Work) (time.Duration, error) {
+	return w.hub.reportStatus(ctx, work, v1alpha1.WorkStatus{Term: work.Spec.Term, Revision: work.Spec.Revision, Conditions: []metav1.Condition{
+		newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRemoved, "the hub ordered the removal, and it is done"),
 	}})
 }
 
-// unfinished reports what keeps an order from being carried out, and says when to look again. What is
+// reportRemovalProgress reports what keeps an order from being carried out, and says when to look again. What is
 // under way is reported only in place of an earlier complaint, which is no longer true.
-func (w *worker) unfinished(ctx context.Context, work *v1alpha1.Work, at progress, err error) (time.Duration, error) {
-	why := condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRemovalBlocked, at.held)
+func (w *workReconciler) reportRemovalProgress(ctx context.Context, work *v1alpha1.Work, at removalProgress, err error) (time.Duration, error) {
+	why := newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonRemovalBlocked, at.blocked)
 	switch {
 	case err != nil:
 		why = manifestCondition(err)
-	case at.held == "" && work != nil && complains(work):
-		why = condition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonProgressing, at.waits)
+	case at.blocked == "" && work != nil && reportsProblem(work):
+		why = newCondition(v1alpha1.ConditionApplied, false, v1alpha1.ReasonProgressing, at.pending)
 	}
 	if work == nil || why.Message == "" {
-		return recheck, err
+		return removalCheckInterval, err
 	}
-	later, reportErr := w.reportApplied(ctx, work, why, nil)
+	later, reportErr := w.reportNotApplied(ctx, work, why, nil)
 	switch {
 	case reportErr != nil:
-		return recheck, errors.Join(err, reportErr)
+		return removalCheckInterval, errors.Join(err, reportErr)
 	case later > 0: // it is too early for another report
-		return min(later, recheck), err
+		return min(later, removalCheckInterval), err
 	case why.Reason == v1alpha1.ReasonRecordLost: // a person must look
-		return slowRecheck, nil
+		return blockedCheckInterval, nil
 	}
-	return recheck, err
+	return removalCheckInterval, err
 }
 
-// complains tells whether a Work's status says that somebody has to act.
-func complains(work *v1alpha1.Work) bool {
+// reportsProblem tells whether a Work's status says that somebody has to act.
+func reportsProblem(work *v1alpha1.Work) bool {
 	c := meta.FindStatusCondition(work.Status.Conditions, v1alpha1.ConditionApplied)
-	return c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonOrdered
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonRemoved
 }

@@ -19,8 +19,8 @@ const (
 	MaxWeight = 1_000_000
 )
 
-// Row is one cluster.
-type Row struct {
+// Cluster is one cluster.
+type Cluster struct {
 	// Name is the cluster's, unique among the rows.
 	Name string
 	// Weight is its part of what is divided, relative to the others'. With 0 it gets
@@ -59,10 +59,10 @@ type Share struct {
 	Name string
 	// Replicas are what it gets, between 0 and the total.
 	Replicas int64
-	// Short is how many replicas are missing to its Min.
-	Short int64
-	// Full is what keeps it from having more, if anything does.
-	Full Bound
+	// Shortfall is how many replicas are missing to its Min.
+	Shortfall int64
+	// LimitedBy is what keeps it from having more, if anything does.
+	LimitedBy Bound
 }
 
 // Result is a division.
@@ -76,14 +76,14 @@ type Result struct {
 // Divide splits total replicas between the rows. Too little room is no error: the
 // result says what is missing and where. The errors name the cluster and the field
 // that make no sense.
-func Divide(total int64, rows []Row) (Result, error) {
-	if err := check(total, rows); err != nil {
+func Divide(total int64, rows []Cluster) (Result, error) {
+	if err := validate(total, rows); err != nil {
 		return Result{}, fmt.Errorf("divide: %w", err)
 	}
-	all := make([]*seats, 0, len(rows))
+	all := make([]*allocation, 0, len(rows))
 	var floors int64
 	for _, r := range rows {
-		s := newSeats(r, total)
+		s := newAllocation(r, total)
 		floors += s.floor
 		all = append(all, s)
 	}
@@ -93,14 +93,14 @@ func Divide(total int64, rows []Row) (Result, error) {
 		}
 	}
 	for _, s := range all {
-		s.has = min(max(s.Current, s.floor), s.ceiling)
-		total -= s.has
+		s.assigned = min(max(s.Current, s.floor), s.ceiling)
+		total -= s.assigned
 	}
-	return result(all, settle(all, total)), nil
+	return newResult(all, distribute(all, total)), nil
 }
 
-// check says what is wrong with the input, all at once.
-func check(total int64, rows []Row) error {
+// validate says what is wrong with the input, all at once.
+func validate(total int64, rows []Cluster) error {
 	var errs []error
 	if total < 0 || total > MaxTotal {
 		errs = append(errs, fmt.Errorf("replicas %d: want 0 to %d", total, MaxTotal))
@@ -111,13 +111,13 @@ func check(total int64, rows []Row) error {
 			errs = append(errs, fmt.Errorf("cluster %q: want a name that no other has", r.Name))
 		}
 		seen[r.Name] = true
-		errs = append(errs, r.check()...)
+		errs = append(errs, r.validate()...)
 	}
 	return errors.Join(errs...)
 }
 
-// check says what is wrong with one row.
-func (r Row) check() (errs []error) {
+// validate says what is wrong with one row.
+func (r Cluster) validate() (errs []error) {
 	wrong := func(field string, value int64, want string) {
 		errs = append(errs, fmt.Errorf("cluster %q: %s %d: want %s", r.Name, field, value, want))
 	}
@@ -139,20 +139,20 @@ func (r Row) check() (errs []error) {
 	return errs
 }
 
-// seats are a row with what it is given.
-type seats struct {
-	Row
-	floor, ceiling, has int64
-	full                Bound
-	limit               int64 // the ceiling that the row's own bounds make
+// allocation are a row with what it is given.
+type allocation struct {
+	Cluster
+	floor, ceiling, assigned int64
+	limitedBy                Bound
+	limit                    int64 // the ceiling that the row's own bounds make
 }
 
-// newSeats brings a row's bounds down to a floor and a ceiling of at most total.
-func newSeats(r Row, total int64) *seats {
-	s := &seats{Row: r, ceiling: total, limit: MaxTotal + 1}
+// newAllocation brings a row's bounds down to a floor and a ceiling of at most total.
+func newAllocation(r Cluster, total int64) *allocation {
+	s := &allocation{Cluster: r, ceiling: total, limit: MaxTotal + 1}
 	lower := func(to int64, why Bound) {
 		if to < s.limit {
-			s.limit, s.full = to, why
+			s.limit, s.limitedBy = to, why
 		}
 	}
 	if r.Max != nil {
@@ -169,24 +169,24 @@ func newSeats(r Row, total int64) *seats {
 	return s
 }
 
-// settle gives out rest replicas one by one, or takes -rest back in the opposite
+// distribute gives out rest replicas one by one, or takes -rest back in the opposite
 // order, and returns those for which there is no room.
-func settle(all []*seats, rest int64) int64 {
+func distribute(all []*allocation, rest int64) int64 {
 	step := int64(1)
 	if rest < 0 {
 		step = -1
 	}
-	q := &queue{step: step}
+	q := &allocationHeap{step: step}
 	for _, s := range all {
-		if s.room(step) {
-			q.rows = append(q.rows, s)
+		if s.hasRoom(step) {
+			q.allocations = append(q.allocations, s)
 		}
 	}
 	heap.Init(q)
-	for ; rest != 0 && len(q.rows) > 0; rest -= step {
-		s := q.rows[0]
-		s.has += step
-		if s.room(step) {
+	for ; rest != 0 && len(q.allocations) > 0; rest -= step {
+		s := q.allocations[0]
+		s.assigned += step
+		if s.hasRoom(step) {
 			heap.Fix(q, 0)
 		} else {
 			heap.Pop(q)
@@ -195,50 +195,52 @@ func settle(all []*seats, rest int64) int64 {
 	return rest
 }
 
-// room tells whether one more replica may be given (step 1) or taken (step -1).
-func (s *seats) room(step int64) bool {
+// hasRoom tells whether one more replica may be given (step 1) or taken (step -1).
+func (s *allocation) hasRoom(step int64) bool {
 	if step > 0 {
-		return s.has < s.ceiling
+		return s.assigned < s.ceiling
 	}
-	return s.has > s.floor
+	return s.assigned > s.floor
 }
 
-// queue is a heap of the rows that can be given a replica (step 1), the first to get
+// allocationHeap is a heap of the rows that can be given a replica (step 1), the first to get
 // one on top, or that can lose one (step -1), the last to have got theirs on top.
-type queue struct {
-	step int64
-	rows []*seats
+type allocationHeap struct {
+	step        int64
+	allocations []*allocation
 }
 
-func (q *queue) Len() int { return len(q.rows) }
+func (q *allocationHeap) Len() int { return len(q.allocations) }
 
-func (q *queue) Swap(i, j int) { q.rows[i], q.rows[j] = q.rows[j], q.rows[i] }
+func (q *allocationHeap) Swap(i, j int) {
+	q.allocations[i], q.allocations[j] = q.allocations[j], q.allocations[i]
+}
 
-func (q *queue) Less(i, j int) bool {
-	a, b := q.rows[i], q.rows[j]
+func (q *allocationHeap) Less(i, j int) bool {
+	a, b := q.allocations[i], q.allocations[j]
 	if q.step > 0 {
-		return before(a, a.has, b, b.has)
+		return precedes(a, a.assigned, b, b.assigned)
 	}
-	return before(b, b.has-1, a, a.has-1)
+	return precedes(b, b.assigned-1, a, a.assigned-1)
 }
 
 // Push is never used: rows only leave. It makes the queue a heap.
-func (q *queue) Push(x any) {
-	if s, ok := x.(*seats); ok {
-		q.rows = append(q.rows, s)
+func (q *allocationHeap) Push(x any) {
+	if s, ok := x.(*allocation); ok {
+		q.allocations = append(q.allocations, s)
 	}
 }
 
 // Pop takes the last row out.
-func (q *queue) Pop() any {
-	last := len(q.rows) - 1
-	s := q.rows[last]
-	q.rows = q.rows[:last]
+func (q *allocationHeap) Pop() any {
+	last := len(q.allocations) - 1
+	s := q.allocations[last]
+	q.allocations = q.allocations[:last]
 	return s
 }
 
-// before tells whether a's replica number i (from 0) is given before b's number j.
-func before(a *seats, i int64, b *seats, j int64) bool {
+// precedes tells whether a's replica number i (from 0) is given before b's number j.
+func precedes(a *allocation, i int64, b *allocation, j int64) bool {
 	if x, y := a.Weight*(2*j+1), b.Weight*(2*i+1); x != y {
 		return x > y
 	}
@@ -248,14 +250,14 @@ func before(a *seats, i int64, b *seats, j int64) bool {
 	return a.Name < b.Name
 }
 
-// result says what each row was given.
-func result(all []*seats, unplaced int64) Result {
+// newResult says what each row was given.
+func newResult(all []*allocation, unplaced int64) Result {
 	res := Result{Unplaced: unplaced}
-	slices.SortFunc(all, func(a, b *seats) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b *allocation) int { return cmp.Compare(a.Name, b.Name) })
 	for _, s := range all {
-		share := Share{Name: s.Name, Replicas: s.has, Short: max(0, s.Min-s.has)}
-		if s.has >= s.limit {
-			share.Full = s.full
+		share := Share{Name: s.Name, Replicas: s.assigned, Shortfall: max(0, s.Min-s.assigned)}
+		if s.assigned >= s.limit {
+			share.LimitedBy = s.limitedBy
 		}
 		res.Shares = append(res.Shares, share)
 	}

@@ -11,8 +11,8 @@ import (
 
 // largestRemainder is what peers do, for the comparison only: the whole part of each
 // quota, and what is left to the largest remainders.
-func largestRemainder(total int64, rows []Row, _ map[string]int64) map[string]int64 {
-	rows = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Capacity != nil && *r.Capacity == 0 })
+func largestRemainder(total int64, rows []Cluster, _ map[string]int64) map[string]int64 {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r Cluster) bool { return r.Capacity != nil && *r.Capacity == 0 })
 	var sum int64
 	for _, r := range rows {
 		sum += r.Weight
@@ -22,7 +22,7 @@ func largestRemainder(total int64, rows []Row, _ map[string]int64) map[string]in
 		shares[r.Name] = total * r.Weight / sum
 		left -= shares[r.Name]
 	}
-	slices.SortFunc(rows, func(a, b Row) int {
+	slices.SortFunc(rows, func(a, b Cluster) int {
 		return cmp.Or(cmp.Compare(total*b.Weight%sum, total*a.Weight%sum), cmp.Compare(a.Name, b.Name))
 	})
 	for _, r := range rows[:left] {
@@ -34,8 +34,8 @@ func largestRemainder(total int64, rows []Row, _ map[string]int64) map[string]in
 // BenchmarkTaken prints in what part of random cases a cluster loses a replica when
 // the total grows, or when another cluster is drained: ours and largest remainder.
 func BenchmarkTaken(b *testing.B) {
-	ways := map[string]func(int64, []Row, map[string]int64) map[string]int64{
-		"webster": func(total int64, rows []Row, now map[string]int64) map[string]int64 {
+	ways := map[string]func(int64, []Cluster, map[string]int64) map[string]int64{
+		"webster": func(total int64, rows []Cluster, now map[string]int64) map[string]int64 {
 			return divided(b, total, with(rows, now))
 		},
 		"largest-remainder": largestRemainder,
@@ -58,9 +58,9 @@ func BenchmarkDivide(b *testing.B) {
 		clusters int
 		total    int64
 	}{{3, 12}, {100, 1_000}, {1_000, 100_000}, {1_000, MaxTotal}} {
-		rows := make([]Row, size.clusters)
+		rows := make([]Cluster, size.clusters)
 		for i := range rows {
-			rows[i] = Row{Name: fmt.Sprint(i), Weight: int64(1 + i%7)}
+			rows[i] = Cluster{Name: fmt.Sprint(i), Weight: int64(1 + i%7)}
 		}
 		b.Run(fmt.Sprintf("%d-clusters-%d-replicas", size.clusters, size.total), func(b *testing.B) {
 			for b.Loop() {

@@ -12,11 +12,11 @@ import (
 )
 
 // anyRows draws up to 12 clusters with all kinds of bounds.
-func anyRows(t *rapid.T) []Row {
+func anyRows(t *rapid.T) []Cluster {
 	bound := rapid.Ptr(rapid.Int64Range(0, 60), true)
-	rows := make([]Row, rapid.IntRange(1, 12).Draw(t, "clusters"))
+	rows := make([]Cluster, rapid.IntRange(1, 12).Draw(t, "clusters"))
 	for i := range rows {
-		rows[i] = Row{
+		rows[i] = Cluster{
 			Name: string(rune('a' + i)), Weight: rapid.Int64Range(0, 20).Draw(t, "weight"),
 			Min: rapid.Int64Range(0, 6).Draw(t, "min"), Max: bound.Draw(t, "max"), Capacity: bound.Draw(t, "capacity"),
 		}
@@ -28,7 +28,7 @@ func anyRows(t *rapid.T) []Row {
 }
 
 // divided divides, and returns the shares by name.
-func divided(t rapid.TB, total int64, rows []Row) map[string]int64 {
+func divided(t rapid.TB, total int64, rows []Cluster) map[string]int64 {
 	t.Helper()
 	res, err := Divide(total, rows)
 	if err != nil {
@@ -42,7 +42,7 @@ func divided(t rapid.TB, total int64, rows []Row) map[string]int64 {
 }
 
 // with are the rows with what the clusters have.
-func with(rows []Row, current map[string]int64) []Row {
+func with(rows []Cluster, current map[string]int64) []Cluster {
 	rows = slices.Clone(rows)
 	for i := range rows {
 		rows[i].Current = current[rows[i].Name]
@@ -74,10 +74,10 @@ func TestSharesFit(t *testing.T) {
 				need = min(need, *r.Capacity)
 			}
 			minima += need
-			if s.Short != max(0, r.Min-s.Replicas) {
-				t.Fatalf("%s is told to be short of %d with %d of %d", s.Name, s.Short, s.Replicas, r.Min)
+			if s.Shortfall != max(0, r.Min-s.Replicas) {
+				t.Fatalf("%s is told to be short of %d with %d of %d", s.Name, s.Shortfall, s.Replicas, r.Min)
 			}
-			if res.Unplaced > 0 && s.Full == BoundNone {
+			if res.Unplaced > 0 && s.LimitedBy == BoundNone {
 				t.Fatalf("%d unplaced, and %s is not full", res.Unplaced, s.Name)
 			}
 		}
@@ -85,8 +85,8 @@ func TestSharesFit(t *testing.T) {
 			t.Fatalf("gave out %d of %d", sum, total)
 		}
 		for i, s := range res.Shares {
-			if room := rows[i].Capacity; minima <= total && s.Short > 0 && (room == nil || *room > s.Replicas) {
-				t.Fatalf("%s lacks %d of its minimum, although all minima fit", s.Name, s.Short)
+			if room := rows[i].Capacity; minima <= total && s.Shortfall > 0 && (room == nil || *room > s.Replicas) {
+				t.Fatalf("%s lacks %d of its minimum, although all minima fit", s.Name, s.Shortfall)
 			}
 		}
 	})
@@ -154,7 +154,7 @@ func TestNobodyLosesForOthers(t *testing.T) {
 // The figures of the reach: 3,000 random cases, each a scale-up and a drain.
 func TestRandomCasesTakeNothing(t *testing.T) {
 	t.Parallel()
-	taken := study(3000, func(total int64, rows []Row, now map[string]int64) map[string]int64 {
+	taken := study(3000, func(total int64, rows []Cluster, now map[string]int64) map[string]int64 {
 		return divided(t, total, with(rows, now))
 	})
 	if taken != (losses{cases: 3000}) {
@@ -167,13 +167,13 @@ type losses struct{ cases, up, drain int }
 
 // study makes random cases for a way to divide: 2 to 10 clusters with weights, first
 // one more replica, then one cluster drained.
-func study(cases int, divide func(int64, []Row, map[string]int64) map[string]int64) losses {
+func study(cases int, divide func(int64, []Cluster, map[string]int64) map[string]int64) losses {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	l := losses{cases: cases}
 	for range cases {
-		rows := make([]Row, 2+rnd.IntN(9))
+		rows := make([]Cluster, 2+rnd.IntN(9))
 		for i := range rows {
-			rows[i] = Row{Name: string(rune('a' + i)), Weight: 1 + rnd.Int64N(10)}
+			rows[i] = Cluster{Name: string(rune('a' + i)), Weight: 1 + rnd.Int64N(10)}
 		}
 		total := 1 + rnd.Int64N(100)
 		first := divide(total, rows, nil)
@@ -190,7 +190,7 @@ func study(cases int, divide func(int64, []Row, map[string]int64) map[string]int
 }
 
 // lost is 1 when any of the rows has less than before.
-func lost(rows []Row, before, after map[string]int64) int {
+func lost(rows []Cluster, before, after map[string]int64) int {
 	for _, r := range rows {
 		if after[r.Name] < before[r.Name] {
 			return 1

@@ -237,5 +237,5 @@ func TestDeletedNamespaceComesAgain(t *testing.T) {
 		return nil
 	})
 	b.runs(key, map[string]int32{name: 0})
-	b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonSettled, "")
+	b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonAsExpected, "")
 }

@@ -38,13 +38,13 @@ func (p *pass) adopt(a *v1alpha1.Assignment) {
 		}
 		t := v1alpha1.Target{
 			Cluster: v1alpha1.ClusterName(cluster), State: v1alpha1.TargetActive,
-			Since: &metav1.MicroTime{Time: w.CreationTimestamp.Time},
+			LastTransitionTime: &metav1.MicroTime{Time: w.CreationTimestamp.Time},
 		}
 		if w.Spec.Removal != nil {
 			t.State = v1alpha1.TargetRemoving
 		}
 		if n, ok := replicasIn(w); ok {
-			t.Replicas, t.Asked = new(n), new(n)
+			t.Replicas, t.RequestedReplicas = new(n), new(n)
 		}
 		a.Spec.Targets = append(a.Spec.Targets, t)
 		if a.Spec.Object.Name == "" {
@@ -109,7 +109,7 @@ func claimOf(a *v1alpha1.Assignment) claim {
 		if t.Replicas != nil {
 			c.each = perReplica(a.Spec.Decision.Requests)
 		}
-		c.replicas[string(t.Cluster)] = max(deref(t.Replicas), deref(t.Asked))
+		c.replicas[string(t.Cluster)] = max(deref(t.Replicas), deref(t.RequestedReplicas))
 	}
 	return c
 }

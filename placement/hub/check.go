@@ -46,7 +46,7 @@ func (h *hub) checkRules(ctx context.Context, c *v1alpha1.Customization) (*polic
 	if err := h.cached.List(ctx, &list, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Customizations in %s: %w", c.Namespace, err)
 	}
-	if err := render.Check(c, list.Items); err != nil {
+	if err := render.ValidateCustomization(c, list.Items); err != nil {
 		return &policy.Error{Reason: v1alpha1.ReasonInvalidRule, Message: err.Error()}, nil
 	}
 	return nil, nil

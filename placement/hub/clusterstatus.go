@@ -110,7 +110,7 @@ func (c *clusters) write(ctx context.Context, before *v1alpha1.Cluster, conditio
 	next.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind("Cluster"))
 	next.SetName(before.Name)
 	if err := c.direct.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(next),
-		client.FieldOwner(v1alpha1.HubManager), client.ForceOwnership); err != nil {
+		client.FieldOwner(v1alpha1.HubFieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write status of Cluster %s: %w", before.Name, err)
 	}
 	return nil

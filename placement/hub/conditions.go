@@ -70,7 +70,7 @@ func (p *pass) saidPlaced(mistake error, w wanted) {
 	case len(w.replicas) == 0:
 		p.said.add(v1alpha1.ConditionPlaced, true, v1alpha1.ReasonNoClustersRequested, "no cluster is asked for")
 	default:
-		p.said.add(v1alpha1.ConditionPlaced, true, v1alpha1.ReasonSettled, "by "+w.source)
+		p.said.add(v1alpha1.ConditionPlaced, true, v1alpha1.ReasonAsExpected, "by "+w.source)
 	}
 }
 
@@ -88,7 +88,7 @@ func (p *pass) saidBlocked(why string, since time.Time) {
 	case why != "" && left <= 0:
 		p.said.add(v1alpha1.ConditionMoveBlocked, true, "Waiting", why)
 	case p.done:
-		p.said.add(v1alpha1.ConditionMoveBlocked, false, v1alpha1.ReasonSettled, "")
+		p.said.add(v1alpha1.ConditionMoveBlocked, false, v1alpha1.ReasonAsExpected, "")
 	default:
 		p.said.add(v1alpha1.ConditionMoveBlocked, false, v1alpha1.ReasonProgressing, "")
 	}
@@ -99,7 +99,7 @@ func (p *pass) saidRendered(mistake error) {
 	stays, isPolicy := errors.AsType[*policy.Error](mistake)
 	switch {
 	case mistake == nil:
-		p.said.add(v1alpha1.ConditionRendered, true, v1alpha1.ReasonSettled, "")
+		p.said.add(v1alpha1.ConditionRendered, true, v1alpha1.ReasonAsExpected, "")
 	case isPolicy:
 		p.said.add(v1alpha1.ConditionRendered, false, stays.Reason, mistake.Error())
 	case errors.Is(mistake, render.ErrTooLarge):
@@ -159,8 +159,8 @@ func inShort(targets []v1alpha1.Target) string {
 			break
 		}
 		part := string(t.Cluster)
-		if t.Asked != nil {
-			part += fmt.Sprintf("=%d", *t.Asked)
+		if t.RequestedReplicas != nil {
+			part += fmt.Sprintf("=%d", *t.RequestedReplicas)
 		}
 		if t.State != v1alpha1.TargetActive {
 			part += " (" + string(t.State) + ")"

@@ -31,7 +31,7 @@ func TestInShort(t *testing.T) {
 		"Nowhere": {reason: "There is nothing to say."},
 		"Whole":   {"Kinds without replicas.", []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetActive}, {Cluster: "west", State: v1alpha1.TargetActive}}, "east, west"},
 		"Moving": {"What is under way is said.", []v1alpha1.Target{
-			{Cluster: "east", State: v1alpha1.TargetDraining, Asked: new(int32(1))}, {Cluster: "west", State: v1alpha1.TargetActive, Asked: new(int32(3))},
+			{Cluster: "east", State: v1alpha1.TargetDraining, RequestedReplicas: new(int32(1))}, {Cluster: "west", State: v1alpha1.TargetActive, RequestedReplicas: new(int32(3))},
 		}, "east=1 (Draining), west=3"},
 		"Many": {"A line stays a line.", many, "c, c, c, c, c, c, c, c, 2 more"},
 	} {

@@ -26,7 +26,7 @@ func (p *pass) decide(ctx context.Context, mistake error) (*v1alpha1.Assignment,
 	before := slices.Clone(next.Spec.Targets)
 	if p.object != nil {
 		next.Spec.Object = p.reference()
-		next.Spec.Decision.Requests = render.Requests(p.object)
+		next.Spec.Decision.Requests = render.PodRequests(p.object)
 	}
 	followed, err := p.followedTo(ctx)
 	if err != nil {
@@ -84,9 +84,9 @@ func (p *pass) note(a *v1alpha1.Assignment, w wanted) {
 	if d.OnDelete == "" {
 		d.OnDelete = policy.DefaultOnDelete(p.key.GroupKind)
 	}
-	if changed || d.Since == nil {
+	if changed || d.LastChangeTime == nil {
 		d.Number++
-		d.Since = &metav1.MicroTime{Time: p.now()}
+		d.LastChangeTime = &metav1.MicroTime{Time: p.now()}
 	}
 }
 
@@ -98,7 +98,7 @@ func (p *pass) leaves(a *v1alpha1.Assignment, cluster string) bool {
 
 // leaves says that a target loses the object, or replicas of it.
 func leaves(t v1alpha1.Target) bool {
-	return t.State != v1alpha1.TargetActive || deref(t.Asked) > deref(t.Replicas)
+	return t.State != v1alpha1.TargetActive || deref(t.RequestedReplicas) > deref(t.Replicas)
 }
 
 // isIn says of a target whether it is of a cluster.

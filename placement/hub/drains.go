@@ -140,18 +140,18 @@ func (p *pass) waits(c *v1alpha1.Cluster) bool {
 }
 
 // full says that a plan left an object in a cluster until another one has left it.
-func full(s policy.Situation, cluster string) bool {
-	return slices.ContainsFunc(s.Clusters, func(c policy.Cluster) bool { return c.Name == cluster && c.Full })
+func full(s policy.PlanInput, cluster string) bool {
+	return slices.ContainsFunc(s.Clusters, func(c policy.Cluster) bool { return c.Name == cluster && c.DrainLimitReached })
 }
 
 // startDrains lets the object leave clusters that are being drained. Others may have filled
 // them since the plan was made: then it is made again.
-func (p *pass) startDrains(s policy.Situation, w wanted) error {
-	for _, name := range slices.Sorted(maps.Keys(s.Has)) {
+func (p *pass) startDrains(s policy.PlanInput, w wanted) error {
+	for _, name := range slices.Sorted(maps.Keys(s.Assigned)) {
 		c := p.clusters[name]
 		switch {
 		case !drained(c):
-		case w.has(name) && w.replicas[name] >= s.Has[name]:
+		case w.has(name) && w.replicas[name] >= s.Assigned[name]:
 			if !full(s, name) {
 				p.drains.stay(name, p.key)
 			}

@@ -52,7 +52,7 @@ func factsOf(gk schema.GroupKind, w *v1alpha1.Work) facts {
 	f.replicas = m.Replicas
 	// An order to remove is answered for the Work; the manifest keeps what was said of it before.
 	if c := meta.FindStatusCondition(m.Conditions, v1alpha1.ConditionApplied); w.Spec.Removal == nil && c != nil && c.Status != metav1.ConditionTrue {
-		f.message, f.refused, f.gone = c.Message, refusal(c.Reason), c.Reason == v1alpha1.ReasonGone
+		f.message, f.refused, f.gone = c.Message, refusal(c.Reason), c.Reason == v1alpha1.ReasonDeletedInCluster
 	}
 	f.associated, f.generation, f.claims = m.Associated, m.Generation, m.VolumeClaims
 	f.observed = m.SourceGeneration
@@ -66,7 +66,7 @@ func factsOf(gk schema.GroupKind, w *v1alpha1.Work) facts {
 		f.current, f.observed = false, max(0, m.SourceGeneration-1)
 	}
 	f.ready = f.current && m.Ready
-	f.counts = summary.Counts(gk, f.status)
+	f.counts = summary.ReplicaCounts(gk, f.status)
 	return f
 }
 
@@ -74,7 +74,7 @@ func factsOf(gk schema.GroupKind, w *v1alpha1.Work) facts {
 // something about it.
 func refusal(reason string) string {
 	switch reason {
-	case v1alpha1.ReasonProgressing, v1alpha1.ReasonOrdered, v1alpha1.ReasonGone:
+	case v1alpha1.ReasonProgressing, v1alpha1.ReasonRemoved, v1alpha1.ReasonDeletedInCluster:
 		return ""
 	}
 	return reason

@@ -27,8 +27,8 @@ import (
 // namespaces: about 20 s each, and 30 s for each subject whose request hangs.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	for _, trouble := range append(apitest.Troubles(),
-		apitest.Behind("assignments", forget+time.Second), apitest.Behind("works", forget+time.Second)) {
+	for _, trouble := range append(apitest.FailureModes(),
+		apitest.LaggingCache("assignments", forget+time.Second), apitest.LaggingCache("works", forget+time.Second)) {
 		t.Run(trouble.Name, func(t *testing.T) {
 			t.Parallel()
 			t.Log(trouble.Reason)
@@ -37,7 +37,7 @@ func TestFaults(t *testing.T) {
 			if err := bed.Install(t.Context(), env.Config, "placement", "CustomResourceDefinition"); err != nil {
 				t.Fatal(err)
 			}
-			config, tally := trouble.MeetEach(env.Config, subject)
+			config, tally := trouble.InjectPerSubject(env.Config, subject)
 			runHub(t, config)
 			b.live()
 			for _, name := range struck(trouble.Name) {
@@ -51,7 +51,7 @@ func TestFaults(t *testing.T) {
 
 // subject is what of placement a request is for; "other" is what is not placement of an object.
 func subject(r *http.Request) string {
-	ns, resource := apitest.Resource(r)
+	ns, resource := apitest.RequestResource(r)
 	_, of := clusterOf(ns)
 	switch {
 	case resource == "works" || resource == "assignments":

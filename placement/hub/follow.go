@@ -38,7 +38,7 @@ func followKeys(o client.Object) []string {
 		return nil
 	}
 	var keys []string
-	for _, f := range a.Spec.Follows {
+	for _, f := range a.Spec.Dependencies {
 		keys = append(keys, followKey(f.Group, f.Kind, f.Name))
 	}
 	return keys
@@ -93,10 +93,10 @@ func (p *pass) needed(ctx context.Context, leader *v1alpha1.Assignment) (bool, e
 	if err != nil {
 		return false, fmt.Errorf("read %s: %w", keyOf(leader.Spec.Object), err)
 	}
-	named := slices.ContainsFunc(render.Follow(o), func(r render.Reference) bool {
+	named := slices.ContainsFunc(render.Dependencies(o), func(r render.Reference) bool {
 		return r.Group == p.key.Group && r.Kind == p.key.Kind && r.Namespace == p.key.Namespace && r.Name == p.key.Name
 	})
-	return named || o.GetDeletionTimestamp() != nil || render.GoesAlong(p.object, o), nil
+	return named || o.GetDeletionTimestamp() != nil || render.IsCompanionOf(p.object, o), nil
 }
 
 // annotations are those of the object; none if it is gone.
@@ -115,7 +115,7 @@ const leaderWait = time.Second
 // somebody, and takes along what nobody knows until the hub has made it again.
 func (p *pass) losesLeader(ctx context.Context) error {
 	for _, k := range p.kinds.all() {
-		if !k.namespaced || !render.CanLead(k.GroupKind()) {
+		if !k.namespaced || !render.MayHaveDependencies(k.GroupKind()) {
 			continue
 		}
 		if !p.listed(ctx, k) {
@@ -155,12 +155,12 @@ func (p *pass) follow(ctx context.Context, a *v1alpha1.Assignment) error {
 	if !p.alive() || p.wish == nil && p.record.UID != "" {
 		return nil // what it needs goes after it, or stays
 	}
-	found := map[v1alpha1.FollowReference]bool{}
-	if p.wish == nil || p.wish.Follows() {
-		for _, r := range render.Follow(p.object) {
+	found := map[v1alpha1.DependencyReference]bool{}
+	if p.wish == nil || p.wish.IncludesDependencies() {
+		for _, r := range render.Dependencies(p.object) {
 			gk := schema.GroupKind{Group: r.Group, Kind: r.Kind}
 			if r.Namespace == p.key.Namespace && policy.PlaceableObject(gk, r.Namespace, r.Name) {
-				found[v1alpha1.FollowReference{Group: r.Group, Kind: r.Kind, Name: r.Name}] = true
+				found[v1alpha1.DependencyReference{Group: r.Group, Kind: r.Kind, Name: r.Name}] = true
 			}
 		}
 		if err := p.along(ctx, found); err != nil {
@@ -173,22 +173,22 @@ func (p *pass) follow(ctx context.Context, a *v1alpha1.Assignment) error {
 		return err
 	}
 	follows = append(follows, before...) // what was named last comes first
-	a.Spec.Follows = follows[:min(len(follows), maxFollows)]
+	a.Spec.Dependencies = follows[:min(len(follows), maxFollows)]
 	return nil
 }
 
-func byKey(a, b v1alpha1.FollowReference) int {
+func byKey(a, b v1alpha1.DependencyReference) int {
 	return strings.Compare(followKey(a.Group, a.Kind, a.Name), followKey(b.Group, b.Kind, b.Name))
 }
 
 // taken is what the object has taken along and no longer names. It stays until the object leaves,
 // it is deleted, or it is placed itself: then a person may remove it.
-func (p *pass) taken(ctx context.Context, a *v1alpha1.Assignment, named map[v1alpha1.FollowReference]bool) ([]v1alpha1.FollowReference, error) {
-	var stay []v1alpha1.FollowReference
+func (p *pass) taken(ctx context.Context, a *v1alpha1.Assignment, named map[v1alpha1.DependencyReference]bool) ([]v1alpha1.DependencyReference, error) {
+	var stay []v1alpha1.DependencyReference
 	if len(a.Spec.Targets) == 0 {
 		return nil, nil
 	}
-	for _, f := range a.Spec.Follows {
+	for _, f := range a.Spec.Dependencies {
 		if named[f] || f.Kind == scaler && !p.yields() {
 			continue
 		}
@@ -218,8 +218,8 @@ func (p *pass) yields() bool {
 
 // along finds what says itself that it is for the object. What scales the object goes
 // along where the policy leaves spec.replicas to it, or the two would contend.
-func (p *pass) along(ctx context.Context, found map[v1alpha1.FollowReference]bool) error {
-	for _, gvk := range render.Along() {
+func (p *pass) along(ctx context.Context, found map[v1alpha1.DependencyReference]bool) error {
+	for _, gvk := range render.CompanionKinds() {
 		if gvk.Kind == scaler && !p.yields() {
 			continue
 		}
@@ -229,8 +229,8 @@ func (p *pass) along(ctx context.Context, found map[v1alpha1.FollowReference]boo
 			return fmt.Errorf("list %ss in %s: %w", gvk.Kind, p.key.Namespace, err)
 		}
 		for i := range list.Items {
-			if o := &list.Items[i]; render.GoesAlong(o, p.object) {
-				found[v1alpha1.FollowReference{Group: gvk.Group, Kind: gvk.Kind, Name: o.GetName()}] = true
+			if o := &list.Items[i]; render.IsCompanionOf(o, p.object) {
+				found[v1alpha1.DependencyReference{Group: gvk.Group, Kind: gvk.Kind, Name: o.GetName()}] = true
 			}
 		}
 	}

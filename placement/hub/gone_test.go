@@ -46,8 +46,8 @@ func TestGoneCanLeave(t *testing.T) {
 	t.Parallel()
 	p := gonePass(schema.GroupKind{Group: "batch", Kind: "Job"}, "now")
 	p.facts = map[string]facts{"east": {gone: true, counts: v1alpha1.ReplicaCounts{Total: 2, Available: 2}}}
-	r := p.row(t.Context(), v1alpha1.Target{Cluster: "east", State: v1alpha1.TargetDraining, Asked: new(int32(0))}, wanted{counted: true})
-	if !r.Current || r.Total != 0 || r.Available != 0 {
+	r := p.row(t.Context(), v1alpha1.Target{Cluster: "east", State: v1alpha1.TargetDraining, RequestedReplicas: new(int32(0))}, wanted{counted: true})
+	if !r.ReportCurrent || r.Total != 0 || r.Available != 0 {
 		t.Errorf("row: got %+v, want it current and empty", r)
 	}
 }
@@ -73,13 +73,13 @@ func TestRemoved(t *testing.T) {
 		status v1alpha1.WorkStatus
 		want   bool
 	}{
-		"ordered":   {"It is done.", status(7, 5, metav1.ConditionFalse, v1alpha1.ReasonOrdered), true},
-		"earlier":   {"Another order was carried out.", status(7, 4, metav1.ConditionFalse, v1alpha1.ReasonOrdered), false},
+		"ordered":   {"It is done.", status(7, 5, metav1.ConditionFalse, v1alpha1.ReasonRemoved), true},
+		"earlier":   {"Another order was carried out.", status(7, 4, metav1.ConditionFalse, v1alpha1.ReasonRemoved), false},
 		"held":      {"Something holds it.", status(7, 5, metav1.ConditionFalse, v1alpha1.ReasonRemovalBlocked), false},
 		"lost":      {"It cannot be told to be the one.", status(7, 5, metav1.ConditionFalse, v1alpha1.ReasonRecordLost), false},
-		"not heard": {"The agent has not seen the order.", status(7, 4, metav1.ConditionTrue, v1alpha1.ReasonSettled), false},
-		"kept":      {"A person has answered that it stays.", status(7, 5, metav1.ConditionTrue, v1alpha1.ReasonSettled), true},
-		"halted":    {"The record is ahead of a restored hub.", status(6, 5, metav1.ConditionTrue, v1alpha1.ReasonSettled), false},
+		"not heard": {"The agent has not seen the order.", status(7, 4, metav1.ConditionTrue, v1alpha1.ReasonAsExpected), false},
+		"kept":      {"A person has answered that it stays.", status(7, 5, metav1.ConditionTrue, v1alpha1.ReasonAsExpected), true},
+		"halted":    {"The record is ahead of a restored hub.", status(6, 5, metav1.ConditionTrue, v1alpha1.ReasonAsExpected), false},
 		"nothing":   {"Nothing is reported.", v1alpha1.WorkStatus{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func (k Key) object() client.ObjectKey {
 }
 
 // record is the name that Assignment and Works have.
-func (k Key) record() string { return render.Name(k.Group, k.Kind, k.Namespace, k.Name) }
+func (k Key) record() string { return render.WorkName(k.Group, k.Kind, k.Namespace, k.Name) }
 
 // assignment is where the object's Assignment is.
 func (k Key) assignment() client.ObjectKey {

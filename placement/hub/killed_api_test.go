@@ -179,7 +179,7 @@ func (b *bench) has(k Key, value string, clusters ...string) {
 			if err := b.client.Get(ctx, client.ObjectKeyFromObject(data), work); err != nil {
 				return err
 			}
-			version, ref := data.Annotations[v1alpha1.VersionAnnotation], work.Spec.Manifests[0].Secret
+			version, ref := data.Annotations[v1alpha1.DataVersionAnnotation], work.Spec.Manifests[0].Secret
 			if string(data.Data["password"]) != value || ref == nil || ref.Version != version {
 				return fmt.Errorf("%w: %s has data of version %s, and its Work names %v", errNotYet, data.Namespace, version, ref)
 			}

@@ -89,7 +89,7 @@ func TestSilentClusterKeepsWhatItHas(t *testing.T) {
 	act()
 	b.unreachable("back-east")
 	b.annotate(objects[configKey(ns, "moved")], "back-west")
-	b.says(configKey(ns, "moved"), v1alpha1.ConditionPlaced, v1alpha1.ReasonSettled, "")
+	b.says(configKey(ns, "moved"), v1alpha1.ConditionPlaced, v1alpha1.ReasonAsExpected, "")
 	for _, key := range []Key{configKey(ns, "web"), setKey(ns)} {
 		b.annotate(objects[key], "")
 		b.work(key, "back-east", "ordered removed", isOrdered)
@@ -139,7 +139,7 @@ func TestLostPlacementDoesNotFallBack(t *testing.T) {
 	b.delete(p)
 	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonNoPolicy, "ClusterPlacement fallback would take it from where it runs: it stays in fallback-east")
 	b.create(own())
-	b.states(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonSettled, "")
+	b.states(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonAsExpected, "")
 	check()
 	b.annotate(o, "fallback-south")
 	b.runs(key, map[string]int32{"fallback-south": 0})
@@ -175,7 +175,7 @@ func TestLostPolicyBeneathAnAnnotation(t *testing.T) {
 		t.Errorf("Work: got %+v, want it as it was: %+v", after, before)
 	}
 	b.create(rest())
-	b.states(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonSettled, "")
+	b.states(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonAsExpected, "")
 	check()
 	b.annotate(d, "beneath-west")
 	b.runs(key, map[string]int32{"beneath-west": 2})
@@ -190,7 +190,7 @@ func TestLostWorkIsOrderedAgain(t *testing.T) {
 	b.create(o)
 	b.work(key, "lost-work-east", "sent", notOrdered)
 	act()
-	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonSettled, "")
+	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonAsExpected, "")
 	b.eventually("the Assignment to say what was sent", func(ctx context.Context) error {
 		a := &v1alpha1.Assignment{}
 		if err := b.client.Get(ctx, key.assignment(), a); err != nil || len(a.Status.Clusters) == 0 || a.Status.Clusters[0].Revision == 0 {
@@ -297,5 +297,5 @@ func TestClaimFollowsToEachCluster(t *testing.T) {
 	key := Key{GroupKind: schema.GroupKind{Kind: "PersistentVolumeClaim"}, Namespace: ns, Name: "data"}
 	b.runs(key, map[string]int32{"claims-east": 0, "claims-west": 0})
 	b.runs(deploymentKey(ns, "web"), map[string]int32{"claims-east": 1, "claims-west": 1})
-	b.states(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonSettled, "")
+	b.states(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonAsExpected, "")
 }

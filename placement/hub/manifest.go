@@ -29,12 +29,12 @@ func (p *pass) manifest(t *v1alpha1.Target, cluster *v1alpha1.Cluster, rules *ru
 	if p.key.isSecret() && (o.Object["data"] != nil || o.Object["stringData"] != nil) {
 		return nil, nil, fmt.Errorf("%s: Customizations must not set data or stringData of a Secret: change the Secret itself", p.key)
 	}
-	if t.Asked != nil { // last: replicas are the mover's
-		if err := render.SetReplicas(o, *t.Asked); err != nil {
+	if t.RequestedReplicas != nil { // last: replicas are the mover's
+		if err := render.SetReplicas(o, *t.RequestedReplicas); err != nil {
 			return nil, nil, fmt.Errorf("ask for replicas: %w", err)
 		}
 	}
-	raw, err = render.Manifest(o)
+	raw, err = render.MarshalManifest(o)
 	return raw, data, err
 }
 
@@ -49,7 +49,7 @@ func lastGood(w *v1alpha1.Work, asked *int32) ([]byte, error) {
 			return nil, fmt.Errorf("ask for replicas: %w", err)
 		}
 	}
-	return render.Manifest(o)
+	return render.MarshalManifest(o)
 }
 
 // manifestOf reads the manifest of a Work; nil when it has none.

@@ -25,7 +25,7 @@ import (
 func (b *bench) says(k Key, kind, reason, text string) {
 	b.t.Helper()
 	b.states(k, kind, reason, text)
-	if reason != v1alpha1.ReasonSettled {
+	if reason != v1alpha1.ReasonAsExpected {
 		b.tells(k.Namespace, k.Kind, k.Name, reason, text)
 	}
 }
@@ -171,7 +171,7 @@ func TestBadRules(t *testing.T) {
 			if err := b.client.Delete(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
-			b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonSettled, "")
+			b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonAsExpected, "")
 		})
 	}
 }
@@ -196,7 +196,7 @@ func TestMistakesLeaveTheLastGoodState(t *testing.T) {
 	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonInvalidAnnotation, "annotations[placement.patchbay.io/clusters]")
 	b.runs(key, good)
 	b.annotate(d, "wrong-east")
-	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonSettled, "by annotation")
+	b.says(key, v1alpha1.ConditionPlaced, v1alpha1.ReasonAsExpected, "by annotation")
 
 	rule := &v1alpha1.Customization{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "broken"},
@@ -212,7 +212,7 @@ func TestMistakesLeaveTheLastGoodState(t *testing.T) {
 	if err := b.client.Delete(t.Context(), rule); err != nil {
 		t.Fatal(err)
 	}
-	b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonSettled, "")
+	b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonAsExpected, "")
 
 	for _, name := range []string{"a", "b"} {
 		b.create(&v1alpha1.Placement{

@@ -195,7 +195,7 @@ func played(w *v1alpha1.Work) v1alpha1.WorkStatus {
 		if _, held := o.GetAnnotations()[holdKey]; held {
 			return w.Status
 		}
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonOrdered})
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: "Applied", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRemoved})
 		return s
 	}
 	if text := o.GetAnnotations()[refuseKey]; text != "" {

@@ -112,7 +112,7 @@ func TestNewLeaderPlansWithFreshHeartbeats(t *testing.T) {
 	if err := p.inventory(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]policy.Reach{"died": policy.Silent, "alive": policy.Reachable, "back": policy.Reachable} {
+	for name, want := range map[string]policy.Reachability{"died": policy.NotReporting, "alive": policy.Reachable, "back": policy.Reachable} {
 		if got := reach(p.clusters[name]); got != want {
 			t.Errorf("%s: got %v, want %v: %+v", name, got, want, p.clusters[name].Status.Conditions)
 		}

@@ -46,11 +46,11 @@ type pass struct {
 	works    map[string]*v1alpha1.Work    // by cluster
 	facts    map[string]facts             // by cluster: what the Works report
 	clusters map[string]*v1alpha1.Cluster // all that exist
-	wish     *policy.Wish                 // nil: no policy and no annotation is for it
+	wish     *policy.EffectivePolicy      // nil: no policy and no annotation is for it
 	policies string                       // what they say, also of their mistakes
 	// fallback is a policy of a lower rank that is not followed, since it would take the object from
 	// where a lost one has placed it.
-	fallback *policy.Wish
+	fallback *policy.EffectivePolicy
 	// restLost says that the object is annotated, and has lost the policy that said the rest.
 	restLost bool
 	// unselected says that the policy which placed it no longer selects it, and that this is an

@@ -117,9 +117,9 @@ func (p *pass) sync(ctx context.Context, t *v1alpha1.Target, w *v1alpha1.Work, r
 	}
 	// Nothing else of a Job changes when it is paused: the API server would refuse other
 	// completions than its part had.
-	if mistake != nil || w != nil && t.Asked != nil && render.Pauses(p.object, *t.Asked) {
+	if mistake != nil || w != nil && t.RequestedReplicas != nil && render.Pauses(p.object, *t.RequestedReplicas) {
 		generation = w.Spec.SourceGeneration
-		if raw, err = lastGood(w, t.Asked); err != nil {
+		if raw, err = lastGood(w, t.RequestedReplicas); err != nil {
 			return mistake, err
 		}
 	}

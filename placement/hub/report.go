@@ -19,7 +19,7 @@ func (p *pass) report(ctx context.Context) error {
 	if p.record.UID == "" {
 		return nil
 	}
-	var rows []summary.Row
+	var rows []summary.Report
 	status := v1alpha1.AssignmentStatus{ObservedGeneration: p.record.Generation, Summary: inShort(p.record.Spec.Targets)}
 	gone := false
 	for i := range p.record.Spec.Targets {
@@ -94,14 +94,14 @@ func (p *pass) clusterReport(t *v1alpha1.Target) v1alpha1.ClusterReport {
 }
 
 // summaryRow is what the summary knows of one cluster.
-func (p *pass) summaryRow(t *v1alpha1.Target, f facts) summary.Row {
+func (p *pass) summaryRow(t *v1alpha1.Target, f facts) summary.Report {
 	c := p.clusters[string(t.Cluster)]
-	row := summary.Row{
-		Cluster: string(t.Cluster), Observed: f.observed, Generation: f.generation,
-		Asked: t.Asked, Wanted: t.Replicas, Ready: f.ready, Status: f.status, Reachable: c != nil && reachable(c),
+	row := summary.Report{
+		Cluster: string(t.Cluster), ObservedGeneration: f.observed, Generation: f.generation,
+		Requested: t.RequestedReplicas, Desired: t.Replicas, Ready: f.ready, Status: f.status, Reachable: c != nil && reachable(c),
 	}
-	if row.Asked == nil {
-		row.Asked = t.Replicas
+	if row.Requested == nil {
+		row.Requested = t.Replicas
 	}
 	return row
 }
@@ -118,7 +118,7 @@ func (p *pass) writeReport(ctx context.Context, status v1alpha1.AssignmentStatus
 }
 
 // summarise writes the object's own status.
-func (p *pass) summarise(ctx context.Context, rows []summary.Row) error {
+func (p *pass) summarise(ctx context.Context, rows []summary.Report) error {
 	mode := v1alpha1.StatusAuto
 	if p.wish != nil {
 		mode = p.wish.Spec.Status.Mode
@@ -129,8 +129,8 @@ func (p *pass) summarise(ctx context.Context, rows []summary.Row) error {
 	var status map[string]any
 	var err error
 	if len(rows) == 1 && mode == v1alpha1.StatusAuto {
-		status = summary.Exact(p.object, rows[0])
-	} else if status, err = summary.Sum(p.object, rows, p.now()); err != nil {
+		status = summary.TranslateStatus(p.object, rows[0])
+	} else if status, err = summary.SumStatuses(p.object, rows, p.now()); err != nil {
 		return err
 	}
 	if status == nil || same(status, p.object.Object["status"]) {

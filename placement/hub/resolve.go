@@ -47,7 +47,7 @@ func (p *pass) resolve(ctx context.Context) (err error) {
 }
 
 // saidBy tells what policies say apart, and their mistakes.
-func saidBy(w *policy.Wish, err error) string {
+func saidBy(w *policy.EffectivePolicy, err error) string {
 	mistake, ok := errors.AsType[*policy.Error](err)
 	switch {
 	case ok:
@@ -105,7 +105,7 @@ func leftBy(before, next []v1alpha1.Target) (names []string) {
 }
 
 // find asks the policies.
-func (p *pass) find(ctx context.Context, from client.Reader, o metav1.Object) (*policy.Wish, error) {
+func (p *pass) find(ctx context.Context, from client.Reader, o metav1.Object) (*policy.EffectivePolicy, error) {
 	namespace, err := p.namespaceLabels(ctx, from)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (p *pass) find(ctx context.Context, from client.Reader, o metav1.Object) (*
 	if p.record != nil {
 		p.unselected = policy.RemovesUnselected(p.record.Spec.Decision.PolicyUID, local.Items, global.Items)
 	}
-	return policy.Find(policy.Object{
+	return policy.Resolve(policy.Object{
 		Kind: p.key.GroupKind, Namespace: p.key.Namespace, Name: p.key.Name, Namespaced: p.kind.namespaced,
 		Labels: o.GetLabels(), Annotations: o.GetAnnotations(), NamespaceLabels: namespace,
 	}, local.Items, global.Items)
@@ -154,13 +154,13 @@ func (p *pass) inventory(ctx context.Context) error {
 }
 
 // reach says whether a cluster reports.
-func reach(c *v1alpha1.Cluster) policy.Reach {
+func reach(c *v1alpha1.Cluster) policy.Reachability {
 	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReachable)
 	switch {
 	case condition == nil || condition.Reason == reasonNeverSeen:
-		return policy.NeverSeen
+		return policy.NeverReported
 	case condition.Status != metav1.ConditionTrue:
-		return policy.Silent
+		return policy.NotReporting
 	}
 	return policy.Reachable
 }

@@ -650,7 +650,7 @@ func TestFollowersStayWithoutAnAssignment(t *testing.T) {
 	}
 	b.eventually("the Assignment to be there again", func(ctx context.Context) error {
 		a := &v1alpha1.Assignment{}
-		if err := b.client.Get(ctx, key.assignment(), a); err != nil || len(a.Spec.Follows) == 0 {
+		if err := b.client.Get(ctx, key.assignment(), a); err != nil || len(a.Spec.Dependencies) == 0 {
 			return fmt.Errorf("%w: %w", errNotYet, err)
 		}
 		return nil

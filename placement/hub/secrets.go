@@ -60,12 +60,12 @@ func (p *pass) sendData(ctx context.Context, cluster string, data map[string][]b
 		return nil, fmt.Errorf("read Secret %s: %w", key, err)
 	}
 	missing := err != nil
-	if version := stored.Annotations[v1alpha1.VersionAnnotation]; version != "" && maps.EqualFunc(stored.Data, data, bytes.Equal) {
+	if version := stored.Annotations[v1alpha1.DataVersionAnnotation]; version != "" && maps.EqualFunc(stored.Data, data, bytes.Equal) {
 		return &v1alpha1.SecretData{Version: version}, nil
 	}
 	version := string(uuid.NewUUID())
 	stored.Data = data
-	metav1.SetMetaDataAnnotation(&stored.ObjectMeta, v1alpha1.VersionAnnotation, version)
+	metav1.SetMetaDataAnnotation(&stored.ObjectMeta, v1alpha1.DataVersionAnnotation, version)
 	metav1.SetMetaDataLabel(&stored.ObjectMeta, v1alpha1.SourceUIDLabel, string(p.object.GetUID()))
 	if missing {
 		stored.Namespace, stored.Name = key.Namespace, key.Name

@@ -68,7 +68,7 @@ func TestSecretsTravelAsSecrets(t *testing.T) {
 			if err := b.client.Get(ctx, key.work("secrets-east"), beside); err != nil {
 				return err
 			}
-			version := beside.Annotations[v1alpha1.VersionAnnotation]
+			version := beside.Annotations[v1alpha1.DataVersionAnnotation]
 			if ref := work.Spec.Manifests[0].Secret; string(beside.Data["password"]) != value || version == not || ref == nil || ref.Version != version {
 				return fmt.Errorf("%w: version %s, Work %s", errNotYet, version, work.Spec.Manifests[0].Object.Raw)
 			}
@@ -76,7 +76,7 @@ func TestSecretsTravelAsSecrets(t *testing.T) {
 		})
 	}
 	sent(password, "")
-	first, revision := beside.Annotations[v1alpha1.VersionAnnotation], work.Spec.Revision
+	first, revision := beside.Annotations[v1alpha1.DataVersionAnnotation], work.Spec.Revision
 	b.mark(secret, "example.com/note", "other data are the same")
 	b.eventually("the note in the Work", func(ctx context.Context) error {
 		if err := b.client.Get(ctx, key.work("secrets-east"), work); err != nil || work.Spec.Revision == revision {
@@ -84,7 +84,7 @@ func TestSecretsTravelAsSecrets(t *testing.T) {
 		}
 		return nil
 	})
-	if sent(password, ""); beside.Annotations[v1alpha1.VersionAnnotation] != first {
+	if sent(password, ""); beside.Annotations[v1alpha1.DataVersionAnnotation] != first {
 		t.Error("the same data have another version")
 	}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"stringData":{"password":"`+password+`!"}}`))
@@ -114,7 +114,7 @@ func TestSecretsTravelAsSecrets(t *testing.T) {
 		if err := b.client.Delete(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonSettled, "")
+		b.says(key, v1alpha1.ConditionRendered, v1alpha1.ReasonAsExpected, "")
 	}
 
 	// A hub that ended between the data and their Work has left this.

@@ -26,73 +26,73 @@ func (p *pass) step(ctx context.Context, a *v1alpha1.Assignment, w wanted) {
 		}
 	}
 	in := p.moverInput(w)
-	if d := a.Spec.Decision; d.Since != nil {
-		in.Since = d.Since.Time
+	if d := a.Spec.Decision; d.LastChangeTime != nil {
+		in.DesiredSince = d.LastChangeTime.Time
 	}
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		in.Rows = append(in.Rows, p.row(ctx, targets[name], w))
+		in.Targets = append(in.Targets, p.row(ctx, targets[name], w))
 	}
 	out := mover.Step(in)
-	if p.done = out.Done; out.After > 0 {
-		p.again(out.After)
+	if p.done = out.Done; out.RequeueAfter > 0 {
+		p.again(out.RequeueAfter)
 	}
 	a.Spec.Targets = nil
-	for _, m := range out.Moves {
+	for _, m := range out.Transitions {
 		if m.State != mover.None {
 			a.Spec.Targets = append(a.Spec.Targets, p.target(m, w))
 		}
 	}
-	last := in.Since // the last step
+	last := in.DesiredSince // the last step
 	for _, t := range a.Spec.Targets {
-		if t.Since.After(last) {
-			last = t.Since.Time
+		if t.LastTransitionTime.After(last) {
+			last = t.LastTransitionTime.Time
 		}
 	}
 	p.saidBlocked(out.Blocked, last)
 }
 
 // target is a row of the Assignment.
-func (p *pass) target(m mover.Move, w wanted) v1alpha1.Target {
+func (p *pass) target(m mover.Transition, w wanted) v1alpha1.Target {
 	t := v1alpha1.Target{Cluster: v1alpha1.ClusterName(m.Cluster), State: v1alpha1.TargetState(m.State)}
-	t.Since = &metav1.MicroTime{Time: m.Since}
+	t.LastTransitionTime = &metav1.MicroTime{Time: m.Since}
 	if p.replicated() {
 		t.Replicas = new(int32(w.replicas[m.Cluster]))
 	}
 	if w.counted {
-		t.Asked = new(m.Asked)
+		t.RequestedReplicas = new(m.Requested)
 	}
 	return t
 }
 
 // row is what the mover knows of one cluster.
-func (p *pass) row(ctx context.Context, t v1alpha1.Target, w wanted) mover.Row {
+func (p *pass) row(ctx context.Context, t v1alpha1.Target, w wanted) mover.Target {
 	name := string(t.Cluster)
 	c := p.clusters[name]
 	want, isWanted := w.replicas[name]
-	r := mover.Row{ // the states of package mover and of the API have the same names
-		Cluster: name, Wanted: isWanted, State: mover.State(t.State), Asked: int32(deref(t.Asked)),
-		Reachable: c != nil && reachable(c), Absent: c == nil,
+	r := mover.Target{ // the states of package mover and of the API have the same names
+		Cluster: name, Wanted: isWanted, State: mover.State(t.State), Requested: int32(deref(t.RequestedReplicas)),
+		Reachable: c != nil && reachable(c), NotInInventory: c == nil,
 	}
 	if w.counted {
-		r.Want = int32(want)
-		if t.Asked == nil && t.State == v1alpha1.TargetActive { // it was whole, and is divided now
-			r.Asked = int32(deref(t.Replicas))
+		r.Desired = int32(want)
+		if t.RequestedReplicas == nil && t.State == v1alpha1.TargetActive { // it was whole, and is divided now
+			r.Requested = int32(deref(t.Replicas))
 		}
 	}
-	if t.Since != nil {
-		r.Since = t.Since.Time
+	if t.LastTransitionTime != nil {
+		r.Since = t.LastTransitionTime.Time
 	}
 	if work := p.works[name]; work != nil {
 		f := p.facts[name]
 		r.Ready, r.Available, r.Total = f.ready, f.counts.Available, f.counts.Total
 		// A hub that was killed may have stored what is asked and not sent it.
-		r.Current = f.current && (t.Asked == nil || asks(work, *t.Asked))
+		r.ReportCurrent = f.current && (t.RequestedReplicas == nil || asks(work, *t.RequestedReplicas))
 		if f.gone { // it is never made again there, whatever is asked
-			r.Current, r.Available, r.Total = true, 0, 0
+			r.ReportCurrent, r.Available, r.Total = true, 0, 0
 		}
-		r.Gone = t.State == v1alpha1.TargetRemoving && removed(work)
+		r.Removed = t.State == v1alpha1.TargetRemoving && removed(work)
 	} else if t.State == v1alpha1.TargetRemoving && !p.sent(name) || c == nil && t.State != "" {
-		r.Gone = p.gone(ctx, name)
+		r.Removed = p.gone(ctx, name)
 	}
 	return r
 }
@@ -103,27 +103,27 @@ func (p *pass) sent(cluster string) bool { return p.lastPosition(cluster).Revisi
 
 // moverInput is what the policy says of moves.
 func (p *pass) moverInput(w wanted) mover.Input {
-	in := mover.Input{Counted: w.counted, Now: p.now()}
+	in := mover.Input{Divided: w.counted, Now: p.now()}
 	var total int32
 	for _, n := range w.replicas {
 		total += int32(n)
 	}
-	in.Surge = total
+	in.MaxSurge = total
 	if p.wish == nil {
 		in.NoPolicy = true
 		return in
 	}
 	move := p.wish.Spec.Move
-	in.BreakFirst = move.Mode == v1alpha1.BreakBeforeMake
-	in.Proceed = move.OnDeadline == v1alpha1.DeadlineProceed
+	in.BreakBeforeMake = move.Mode == v1alpha1.BreakBeforeMake
+	in.ProceedAtDeadline = move.OnDeadline == v1alpha1.DeadlineProceed
 	if move.Settle != nil {
 		in.Settle = move.Settle.Duration
 	}
 	if move.Deadline != nil {
 		in.Deadline = move.Deadline.Duration
 	}
-	in.Surge = scaled(move.Surge, total, total, true)
-	in.Unavailable = scaled(move.Unavailable, total, 0, false)
+	in.MaxSurge = scaled(move.Surge, total, total, true)
+	in.MaxUnavailable = scaled(move.Unavailable, total, 0, false)
 	return in
 }
 

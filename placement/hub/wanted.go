@@ -36,7 +36,7 @@ func (w *wanted) has(cluster string) bool {
 func (p *pass) wantedBefore(a *v1alpha1.Assignment) wanted {
 	w := wanted{replicas: map[string]int64{}, source: a.Spec.Decision.Source, digest: a.Spec.Decision.Digest}
 	for _, t := range a.Spec.Targets {
-		w.counted = w.counted || t.Asked != nil
+		w.counted = w.counted || t.RequestedReplicas != nil
 	}
 	if p.alive() {
 		w.replicas = decided(a)
@@ -73,30 +73,30 @@ func (p *pass) plan(ctx context.Context, a *v1alpha1.Assignment, followed map[st
 	}
 	s := p.situation(a)
 	for name := range followed { // it stays there with what takes it along
-		delete(s.Volumes, name)
+		delete(s.VolumeClaims, name)
 	}
 	each := usage{}
 	if s.Replicas != nil {
 		each = perReplica(a.Spec.Decision.Requests)
 	}
 	err := p.ledger.decide(p.key, func(l *ledger) (claim, error) {
-		s.Room = func(name string) (*int64, string) { return l.room(p.key, each, name, p.clusters[name].Spec.Limits) }
+		s.Capacity = func(name string) (*int64, string) { return l.room(p.key, each, name, p.clusters[name].Spec.Limits) }
 		plan, err := p.wish.Plan(s)
 		if err != nil {
 			return claim{}, err
 		}
-		result.counted, result.short, result.reason = plan.Counted, plan.Short, plan.Reason
+		result.counted, result.short, result.reason = plan.Divided, plan.Message, plan.Reason
 		result.source, result.digest = p.wish.Source, p.wish.Digest()
 		c := claim{each: each, replicas: map[string]int64{}}
-		for name, n := range plan.Wanted {
-			if !plan.Counted && s.Replicas != nil {
+		for name, n := range plan.Targets {
+			if !plan.Divided && s.Replicas != nil {
 				n = *s.Replicas
 			}
 			result.replicas[name], c.replicas[name] = n, n
 		}
 		for _, t := range a.Spec.Targets { // what leaves uses its room until it has left
 			name := string(t.Cluster)
-			c.replicas[name] = max(c.replicas[name], deref(t.Asked))
+			c.replicas[name] = max(c.replicas[name], deref(t.RequestedReplicas))
 		}
 		return c, nil
 	})
@@ -188,7 +188,7 @@ func (p *pass) withoutPolicy(ctx context.Context, a *v1alpha1.Assignment, follow
 	switch {
 	case p.unselected, !placed && len(missing) == 0:
 		return followed, nil
-	case !placed && !policy.IsClaim(p.key.GroupKind):
+	case !placed && !policy.IsVolumeClaim(p.key.GroupKind):
 		return followed, p.losesLeader(ctx)
 	}
 	where := slices.Sorted(maps.Keys(before.replicas))
@@ -214,10 +214,10 @@ func (p *pass) withoutPolicy(ctx context.Context, a *v1alpha1.Assignment, follow
 }
 
 // situation is what the plan depends on beside the wish.
-func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
-	s := policy.Situation{
-		Has: map[string]int64{}, Unconfirmed: map[string]bool{}, Returning: map[string]bool{},
-		Same: sameWish(a, p.wish), Volumes: p.volumes(a),
+func (p *pass) situation(a *v1alpha1.Assignment) policy.PlanInput {
+	s := policy.PlanInput{
+		Assigned: map[string]int64{}, Unconfirmed: map[string]bool{}, BeingRemoved: map[string]bool{},
+		PolicyUnchanged: sameWish(a, p.wish), VolumeClaims: p.volumes(a),
 	}
 	if n, ok := replicasOf(p.object); ok {
 		s.Replicas = new(int64(n))
@@ -227,13 +227,13 @@ func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
 		switch c := p.clusters[string(t.Cluster)]; t.State {
 		case v1alpha1.TargetPending:
 			if c != nil && reach(c) == policy.Reachable { // nothing was sent yet
-				s.Has[string(t.Cluster)] = p.has(t)
+				s.Assigned[string(t.Cluster)] = p.has(t)
 			}
 		case v1alpha1.TargetActive:
 			s.Unconfirmed[string(t.Cluster)] = !p.facts[string(t.Cluster)].applied
-			s.Has[string(t.Cluster)] = p.has(t)
+			s.Assigned[string(t.Cluster)] = p.has(t)
 		case v1alpha1.TargetDraining:
-			s.Has[string(t.Cluster)] = deref(t.Asked)
+			s.Assigned[string(t.Cluster)] = deref(t.RequestedReplicas)
 		case v1alpha1.TargetRemoving:
 			if w := p.works[string(t.Cluster)]; w != nil && !removed(w) {
 				n, _ := replicasIn(w)
@@ -241,17 +241,17 @@ func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
 			}
 		}
 	}
-	if len(s.Has) == 0 || p.wish.Spec.Replicas.Mode != v1alpha1.ReplicasSingle { // of Single only one is to have it
-		maps.Copy(s.Has, returning)
+	if len(s.Assigned) == 0 || p.wish.Spec.Replicas.Mode != v1alpha1.ReplicasSingle { // of Single only one is to have it
+		maps.Copy(s.Assigned, returning)
 		for name := range returning {
-			s.Returning[name] = true
+			s.BeingRemoved[name] = true
 		}
 	}
 	for _, c := range p.clusters {
-		_, has := s.Has[c.Name]
+		_, has := s.Assigned[c.Name]
 		s.Clusters = append(s.Clusters, policy.Cluster{
-			Name: c.Name, Labels: c.Labels, Spec: &c.Spec, Reach: reach(c),
-			Deleting: c.DeletionTimestamp != nil, Lost: p.lost(c), Full: has && p.waits(c),
+			Name: c.Name, Labels: c.Labels, Spec: &c.Spec, Reachability: reach(c),
+			Deleting: c.DeletionTimestamp != nil, Lost: p.lost(c), DrainLimitReached: has && p.waits(c),
 		})
 	}
 	return s
@@ -259,7 +259,7 @@ func (p *pass) situation(a *v1alpha1.Assignment) policy.Situation {
 
 // sameWish says that the targets of an Assignment are of this wish. Those of one that was lost have no
 // wish: they stay as they are.
-func sameWish(a *v1alpha1.Assignment, w *policy.Wish) bool {
+func sameWish(a *v1alpha1.Assignment, w *policy.EffectivePolicy) bool {
 	digest := a.Spec.Decision.Digest
 	return digest == w.Digest() || digest == "" && a.UID == "" && len(a.Spec.Targets) > 0
 }
@@ -278,8 +278,8 @@ func (p *pass) has(t v1alpha1.Target) int64 {
 // volumes names, by cluster, a volume claim that the object has there: one that its Pod template
 // names, or one that its agent reports for Pods which an operator makes for the object.
 func (p *pass) volumes(a *v1alpha1.Assignment) map[string]string {
-	claims := render.Claims(p.object)
-	if policy.IsClaim(p.key.GroupKind) {
+	claims := render.VolumeClaimNames(p.object)
+	if policy.IsVolumeClaim(p.key.GroupKind) {
 		claims = []string{p.key.Name}
 	}
 	found := map[string]string{}

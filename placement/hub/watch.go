@@ -55,7 +55,7 @@ func (h *hub) watch(ctl controller.TypedController[Key]) error {
 			return h.all(ctx, n.Name)
 		}),
 	}
-	for _, gvk := range render.Along() { // the workloads that it may be for
+	for _, gvk := range render.CompanionKinds() { // the workloads that it may be for
 		sources[gvk.Kind] = queues(h, empty(gvk), respecified, func(ctx context.Context, o *unstructured.Unstructured) []Key {
 			return h.assigned(ctx, o.GetNamespace())
 		})
@@ -86,7 +86,7 @@ func onWork(w *v1alpha1.Work, q queue) { q.AddAfter(keyOf(w.Spec.Source), gather
 // concerned are the object, and what follows it and may have to go elsewhere.
 func concerned(_ context.Context, a *v1alpha1.Assignment) []Key {
 	keys := []Key{keyOf(a.Spec.Object)}
-	for _, f := range a.Spec.Follows {
+	for _, f := range a.Spec.Dependencies {
 		keys = append(keys, Key{GroupKind: schema.GroupKind{Group: f.Group, Kind: f.Kind}, Namespace: a.Namespace, Name: f.Name})
 	}
 	return keys

@@ -64,7 +64,7 @@ func removed(w *v1alpha1.Work) bool {
 		return false
 	}
 	kept := c.Status == metav1.ConditionTrue && w.Status.Term == w.Spec.Term && w.Spec.Term > 0 && w.Status.Revision == w.Spec.Revision
-	return kept || c.Reason == v1alpha1.ReasonOrdered && w.Status.Revision >= w.Spec.Revision
+	return kept || c.Reason == v1alpha1.ReasonRemoved && w.Status.Revision >= w.Spec.Revision
 }
 
 // remove orders the removal, and deletes the Work when that is done.

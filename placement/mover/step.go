@@ -9,54 +9,54 @@ import (
 
 // Step says what to ask of each cluster next.
 func Step(in Input) Output {
-	s := newStep(in)
+	s := newStepState(in)
 	switch {
 	case !s.anyWanted():
 		s.removeAll()
-	case in.BreakFirst:
-		s.breakFirst()
+	case in.BreakBeforeMake:
+		s.breakBeforeMake()
 	default:
-		s.makeFirst()
+		s.makeBeforeBreak()
 	}
-	return s.output()
+	return s.result()
 }
 
-// step is a step in the making.
-type step struct {
+// stepState is a step in the making.
+type stepState struct {
 	Input
-	moves   []Move
-	blocked string
-	after   time.Duration
+	transitions  []Transition
+	blocked      string
+	requeueAfter time.Duration
 }
 
-func newStep(in Input) *step {
-	s := &step{Input: in, moves: make([]Move, len(in.Rows))}
-	for i, r := range in.Rows {
-		m := Move{Cluster: r.Cluster, State: r.State, Asked: r.Asked, Since: r.Since}
+func newStepState(in Input) *stepState {
+	s := &stepState{Input: in, transitions: make([]Transition, len(in.Targets))}
+	for i, r := range in.Targets {
+		m := Transition{Cluster: r.Cluster, State: r.State, Requested: r.Requested, Since: r.Since}
 		switch {
-		case r.State == Removing && !r.Gone:
-			if m.Asked = 0; r.Wanted { // the order is taken back
+		case r.State == Removing && !r.Removed:
+			if m.Requested = 0; r.Wanted { // the order is taken back
 				m.State = Active
 			}
-		case r.Gone, r.State == None:
-			m.State, m.Asked = None, 0
+		case r.Removed, r.State == None:
+			m.State, m.Requested = None, 0
 			if r.Wanted {
 				m.State = Pending
 			}
 		case r.State == Pending && !r.Wanted:
-			m.State, m.Asked = None, 0
+			m.State, m.Requested = None, 0
 		case !r.Wanted:
 			m.State = Draining
 		case r.State == Draining:
 			m.State = Active
 		}
-		s.moves[i] = m
+		s.transitions[i] = m
 	}
 	return s
 }
 
-func (s *step) anyWanted() bool {
-	for _, r := range s.Rows {
+func (s *stepState) anyWanted() bool {
+	for _, r := range s.Targets {
 		if r.Wanted {
 			return true
 		}
@@ -65,126 +65,126 @@ func (s *step) anyWanted() bool {
 }
 
 // removeAll gives the order everywhere: nothing is wanted, so nothing is to be kept.
-func (s *step) removeAll() {
-	for i := range s.moves {
-		if s.moves[i].State == Draining || s.moves[i].State == Active {
-			s.moves[i].State, s.moves[i].Asked = Removing, 0
+func (s *stepState) removeAll() {
+	for i := range s.transitions {
+		if s.transitions[i].State == Draining || s.transitions[i].State == Active {
+			s.transitions[i].State, s.transitions[i].Requested = Removing, 0
 		}
 	}
 }
 
-// makeFirst grows, then shrinks what is covered, then removes.
-func (s *step) makeFirst() {
-	if !s.Counted {
-		s.start()
-		if s.covered() {
-			s.remove()
+// makeBeforeBreak grows, then shrinks what is covered, then removes.
+func (s *stepState) makeBeforeBreak() {
+	if !s.Divided {
+		s.activatePending()
+		if s.replacementsReady() {
+			s.removeDrained()
 		}
 		return
 	}
 	s.grow()
 	s.shrink()
-	s.remove()
+	s.removeDrained()
 }
 
-// breakFirst shrinks and removes, and grows only when that is done.
-func (s *step) breakFirst() {
-	if away := s.away(); away != "" && s.leaving() && !s.late() {
+// breakBeforeMake shrinks and removes, and grows only when that is done.
+func (s *stepState) breakBeforeMake() {
+	if away := s.unreachablePending(); away != "" && s.anyDraining() && !s.isDeadlinePassed() {
 		s.blockf("%s cannot be reached: what is elsewhere stays there", away)
 		return
 	}
 	busy := ""
-	for i, r := range s.Rows {
-		m := &s.moves[i]
+	for i, r := range s.Targets {
+		m := &s.transitions[i]
 		if m.State == Active || m.State == Draining {
-			m.Asked = min(m.Asked, r.Want)
+			m.Requested = min(m.Requested, r.Desired)
 		}
-		fewer := m.Asked < r.Asked || !r.Current || r.Total > m.Asked
-		if m.State == Removing || m.State == Draining || s.Counted && m.State == Active && r.Want < r.Total && fewer {
+		fewer := m.Requested < r.Requested || !r.ReportCurrent || r.Total > m.Requested
+		if m.State == Removing || m.State == Draining || s.Divided && m.State == Active && r.Desired < r.Total && fewer {
 			busy = r.Cluster
 		}
 	}
-	s.remove()
+	s.removeDrained()
 	if busy != "" {
-		if s.waiting() {
+		if s.hasUnmetDemand() {
 			s.blockf("%s must be done first: what is there must not run twice", busy)
 		}
 		return
 	}
-	if s.Counted {
+	if s.Divided {
 		s.grow()
 		return
 	}
-	s.start()
+	s.activatePending()
 }
 
-// away is a cluster that is to get the object next and cannot be reached.
-func (s *step) away() string {
-	for i, r := range s.Rows {
-		if r.Wanted && s.moves[i].State == Pending && (r.Absent || !r.Reachable) {
+// unreachablePending is a cluster that is to get the object next and cannot be reached.
+func (s *stepState) unreachablePending() string {
+	for i, r := range s.Targets {
+		if r.Wanted && s.transitions[i].State == Pending && (r.NotInInventory || !r.Reachable) {
 			return r.Cluster
 		}
 	}
 	return ""
 }
 
-// waiting says that a cluster is to have more than it has.
-func (s *step) waiting() bool {
-	for i, r := range s.Rows {
-		if r.Wanted && (s.moves[i].State == Pending || s.Counted && s.moves[i].Asked < r.Want) {
+// hasUnmetDemand says that a cluster is to have more than it has.
+func (s *stepState) hasUnmetDemand() bool {
+	for i, r := range s.Targets {
+		if r.Wanted && (s.transitions[i].State == Pending || s.Divided && s.transitions[i].Requested < r.Desired) {
 			return true
 		}
 	}
 	return false
 }
 
-// start gives the object to all clusters that are to have it.
-func (s *step) start() {
+// activatePending gives the object to all clusters that are to have it.
+func (s *stepState) activatePending() {
 	if s.waitsForPolicy() {
 		return
 	}
-	for i := range s.moves {
-		if s.moves[i].State == Pending {
-			s.moves[i].State = Active
+	for i := range s.transitions {
+		if s.transitions[i].State == Pending {
+			s.transitions[i].State = Active
 		}
 	}
 }
 
 // grow asks for more where less is asked than wanted, as far as the surge allows.
-func (s *step) grow() {
-	room := s.desired() + s.surge()
-	for _, m := range s.moves {
-		room -= m.Asked
+func (s *stepState) grow() {
+	room := s.totalDesired() + s.effectiveSurge()
+	for _, m := range s.transitions {
+		room -= m.Requested
 	}
-	for i, r := range s.Rows {
-		m := &s.moves[i]
+	for i, r := range s.Targets {
+		m := &s.transitions[i]
 		if !r.Wanted || m.State == Removing || m.State == Pending && s.waitsForPolicy() {
 			continue
 		}
-		more := max(0, min(r.Want-m.Asked, room))
-		m.Asked += more
+		more := max(0, min(r.Desired-m.Requested, room))
+		m.Requested += more
 		room -= more
-		if m.State == Pending && (more > 0 || r.Want == 0) {
+		if m.State == Pending && (more > 0 || r.Desired == 0) {
 			m.State = Active
 		}
 	}
 }
 
-// surge is at least one where nothing may be missing, or no move could ever begin.
-func (s *step) surge() int32 {
-	if s.Unavailable == 0 {
-		return max(1, s.Surge)
+// effectiveSurge is at least one where nothing may be missing, or no move could ever begin.
+func (s *stepState) effectiveSurge() int32 {
+	if s.MaxUnavailable == 0 {
+		return max(1, s.MaxSurge)
 	}
-	return s.Surge
+	return s.MaxSurge
 }
 
 // waitsForPolicy says that what has not started waits for a policy: what leaves may have to be gone
 // before.
-func (s *step) waitsForPolicy() bool {
+func (s *stepState) waitsForPolicy() bool {
 	if !s.NoPolicy {
 		return false
 	}
-	for _, m := range s.moves {
+	for _, m := range s.transitions {
 		if m.State == Draining || m.State == Removing {
 			return true
 		}
@@ -194,129 +194,129 @@ func (s *step) waitsForPolicy() bool {
 
 // shrink asks for less where more is asked than wanted, as far as what stays
 // available allows.
-func (s *step) shrink() {
-	need := max(0, s.desired()-s.Unavailable)
-	if s.late() {
+func (s *stepState) shrink() {
+	need := max(0, s.totalDesired()-s.MaxUnavailable)
+	if s.isDeadlinePassed() {
 		need = 0
 	}
-	spare := s.available() - need
-	for i, r := range s.Rows {
-		m := &s.moves[i]
-		over := m.Asked - r.Want
+	spare := s.totalAvailable() - need
+	for i, r := range s.Targets {
+		m := &s.transitions[i]
+		over := m.Requested - r.Desired
 		if over <= 0 || m.State == Removing {
 			continue
 		}
 		if !r.Reachable && need > 0 {
-			s.blockf("%s cannot be reached: its %d replicas stay as they are", r.Cluster, m.Asked)
+			s.blockf("%s cannot be reached: its %d replicas stay as they are", r.Cluster, m.Requested)
 			continue
 		}
-		counted := s.counts(i)
-		idle := m.Asked - counted // asked and not there: to give them up costs nothing
-		if spare < 0 && !s.scalesDown() {
+		counted := s.availableIn(i)
+		idle := m.Requested - counted // asked and not there: to give them up costs nothing
+		if spare < 0 && !s.isScaleDown() {
 			idle = 0
 		}
 		less := min(over, idle+max(0, spare))
-		if s.only(i) { // one cluster scales down as a Deployment does
+		if s.isOnlyTarget(i) { // one cluster scales down as a Deployment does
 			less = over
 		}
 		spare -= max(0, less-idle)
-		m.Asked -= less
+		m.Requested -= less
 		if less < over {
-			s.blockf("%d replicas stay in %s until more are available: %d of %d are", over-less, r.Cluster, s.available(), need)
+			s.blockf("%d replicas stay in %s until more are available: %d of %d are", over-less, r.Cluster, s.totalAvailable(), need)
 		}
 	}
 }
 
-// scalesDown says that nothing moves and nothing is there to be kept: fewer replicas
+// isScaleDown says that nothing moves and nothing is there to be kept: fewer replicas
 // are wanted of what does not run anyway.
-func (s *step) scalesDown() bool {
-	for i, r := range s.Rows {
-		if !r.Wanted || !r.Current || s.moves[i].Asked < r.Want {
+func (s *stepState) isScaleDown() bool {
+	for i, r := range s.Targets {
+		if !r.Wanted || !r.ReportCurrent || s.transitions[i].Requested < r.Desired {
 			return false
 		}
 	}
-	return s.available() == 0
+	return s.totalAvailable() == 0
 }
 
-// only says that all that is asked is asked of this cluster, and it is wanted there:
+// isOnlyTarget says that all that is asked is asked of this cluster, and it is wanted there:
 // its own controller then keeps available what is wanted.
-func (s *step) only(i int) bool {
-	for j, m := range s.moves {
-		if j != i && (m.Asked > 0 || s.Rows[j].Want > 0) {
+func (s *stepState) isOnlyTarget(i int) bool {
+	for j, m := range s.transitions {
+		if j != i && (m.Requested > 0 || s.Targets[j].Desired > 0) {
 			return false
 		}
 	}
-	return s.Rows[i].Wanted
+	return s.Targets[i].Wanted
 }
 
-// counts is how many replicas of a cluster can be relied on: none while its report speaks
+// availableIn is how many replicas of a cluster can be relied on: none while its report speaks
 // of what was asked before, as fewer may have been asked in between.
-func (s *step) counts(i int) int32 {
-	r := s.Rows[i]
-	if !r.Reachable || !r.Current || s.moves[i].State == Removing {
+func (s *stepState) availableIn(i int) int32 {
+	r := s.Targets[i]
+	if !r.Reachable || !r.ReportCurrent || s.transitions[i].State == Removing {
 		return 0
 	}
-	return max(0, min(r.Available, r.Asked))
+	return max(0, min(r.Available, r.Requested))
 }
 
-// available is the sum of what can be relied on.
-func (s *step) available() (sum int32) {
-	for i := range s.Rows {
-		sum += min(s.counts(i), s.moves[i].Asked)
+// totalAvailable is the sum of what can be relied on.
+func (s *stepState) totalAvailable() (sum int32) {
+	for i := range s.Targets {
+		sum += min(s.availableIn(i), s.transitions[i].Requested)
 	}
 	return sum
 }
 
-// desired is how many replicas are wanted in all.
-func (s *step) desired() (sum int32) {
-	for _, r := range s.Rows {
-		sum += r.Want
+// totalDesired is how many replicas are wanted in all.
+func (s *stepState) totalDesired() (sum int32) {
+	for _, r := range s.Targets {
+		sum += r.Desired
 	}
 	return sum
 }
 
-// remove gives the order to clusters that report, are empty and have settled.
-func (s *step) remove() {
-	for i, r := range s.Rows {
-		m := &s.moves[i]
+// removeDrained gives the order to clusters that report, are empty and have settled.
+func (s *stepState) removeDrained() {
+	for i, r := range s.Targets {
+		m := &s.transitions[i]
 		if m.State != Draining || r.Wanted {
 			continue
 		}
-		if r.Absent {
+		if r.NotInInventory {
 			s.blockf("%s is not in the inventory: what it has stays there", r.Cluster)
 			continue
 		}
-		if !r.Reachable && !s.late() { // an order that waits there could not be taken back in time
+		if !r.Reachable && !s.isDeadlinePassed() { // an order that waits there could not be taken back in time
 			s.blockf("%s cannot be reached: what it has stays there", r.Cluster)
 			continue
 		}
-		if r.State != Draining || m.Asked != r.Asked { // stored first, so that Since is right
-			if s.Settle > 0 || s.Counted && r.Asked > 0 {
-				s.after = soonest(s.after, s.Settle)
+		if r.State != Draining || m.Requested != r.Requested { // stored first, so that Since is right
+			if s.Settle > 0 || s.Divided && r.Requested > 0 {
+				s.requeueAfter = shortest(s.requeueAfter, s.Settle)
 				continue
 			}
 		}
-		if s.Counted && !s.late() && (m.Asked > 0 || r.Asked > 0 || !r.Current || r.Total > 0) {
-			if m.Asked == 0 {
+		if s.Divided && !s.isDeadlinePassed() && (m.Requested > 0 || r.Requested > 0 || !r.ReportCurrent || r.Total > 0) {
+			if m.Requested == 0 {
 				s.blockf("%d replicas are still in %s", r.Total, r.Cluster)
 			}
 			continue
 		}
-		if s.left(m.Since, s.Settle) == 0 {
-			m.State, m.Asked = Removing, 0
+		if s.remaining(m.Since, s.Settle) == 0 {
+			m.State, m.Requested = Removing, 0
 		}
 	}
 }
 
-// covered says that the wanted clusters have taken over what the others are to lose.
-func (s *step) covered() bool {
-	if s.late() {
+// replacementsReady says that the wanted clusters have taken over what the others are to lose.
+func (s *stepState) replacementsReady() bool {
+	if s.isDeadlinePassed() {
 		return true
 	}
-	for i, r := range s.Rows {
-		if r.Wanted && (!r.Ready || !r.Current || !r.Reachable || r.State != Active) {
-			if s.leaving() {
-				s.blockf("%s is not ready (%s)", r.Cluster, s.moves[i].State)
+	for i, r := range s.Targets {
+		if r.Wanted && (!r.Ready || !r.ReportCurrent || !r.Reachable || r.State != Active) {
+			if s.anyDraining() {
+				s.blockf("%s is not ready (%s)", r.Cluster, s.transitions[i].State)
 			}
 			return false
 		}
@@ -324,9 +324,9 @@ func (s *step) covered() bool {
 	return true
 }
 
-// leaving says that some cluster is to lose the object.
-func (s *step) leaving() bool {
-	for _, m := range s.moves {
+// anyDraining says that some cluster is to lose the object.
+func (s *stepState) anyDraining() bool {
+	for _, m := range s.transitions {
 		if m.State == Draining {
 			return true
 		}
@@ -334,22 +334,22 @@ func (s *step) leaving() bool {
 	return false
 }
 
-// late says that the deadline has passed and is not to be waited for.
-func (s *step) late() bool {
-	return s.Proceed && s.Deadline > 0 && s.left(s.Since, s.Deadline) == 0
+// isDeadlinePassed says that the deadline has passed and is not to be waited for.
+func (s *stepState) isDeadlinePassed() bool {
+	return s.ProceedAtDeadline && s.Deadline > 0 && s.remaining(s.DesiredSince, s.Deadline) == 0
 }
 
-// left is how much is left of a time that began at since; it is looked at again then.
-func (s *step) left(since time.Time, of time.Duration) time.Duration {
+// remaining is how much is left of a time that began at since; it is looked at again then.
+func (s *stepState) remaining(since time.Time, of time.Duration) time.Duration {
 	left := max(0, of-s.Now.Sub(since))
-	if left > 0 && (s.after == 0 || left < s.after) {
-		s.after = left
+	if left > 0 && (s.requeueAfter == 0 || left < s.requeueAfter) {
+		s.requeueAfter = left
 	}
 	return left
 }
 
-// soonest is the shorter of two times; 0 is none.
-func soonest(a, b time.Duration) time.Duration {
+// shortest is the shorter of two times; 0 is none.
+func shortest(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
 	}
@@ -357,32 +357,32 @@ func soonest(a, b time.Duration) time.Duration {
 }
 
 // blockf keeps the first reason.
-func (s *step) blockf(format string, args ...any) {
+func (s *stepState) blockf(format string, args ...any) {
 	if s.blocked == "" {
 		s.blocked = fmt.Sprintf(format, args...)
 	}
 }
 
-// output compares with what is stored.
-func (s *step) output() Output {
-	out := Output{Moves: s.moves, Blocked: s.blocked, After: s.after, Done: true}
-	for i := range s.moves {
-		m, r := &s.moves[i], s.Rows[i]
-		if !s.Counted {
-			m.Asked = 0
+// result compares with what is stored.
+func (s *stepState) result() Output {
+	out := Output{Transitions: s.transitions, Blocked: s.blocked, RequeueAfter: s.requeueAfter, Done: true}
+	for i := range s.transitions {
+		m, r := &s.transitions[i], s.Targets[i]
+		if !s.Divided {
+			m.Requested = 0
 		}
-		if m.State != r.State || m.Asked != r.Asked {
+		if m.State != r.State || m.Requested != r.Requested {
 			m.Since = s.Now
 		}
-		settled := m.State == None || m.State == Active && m.Asked == wantOf(s.Counted, r)
+		settled := m.State == None || m.State == Active && m.Requested == desiredReplicas(s.Divided, r)
 		out.Done = out.Done && settled
 	}
 	return out
 }
 
-func wantOf(counted bool, r Row) int32 {
+func desiredReplicas(counted bool, r Target) int32 {
 	if counted {
-		return r.Want
+		return r.Desired
 	}
 	return 0
 }

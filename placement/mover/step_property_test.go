@@ -10,14 +10,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// cloud is clusters as they really are: what is asked takes a while to be there, and
+// simulation is clusters as they really are: what is asked takes a while to be there, and
 // reports are older than what they tell of.
-type cloud struct {
+type simulation struct {
 	in    Input
-	there map[string]*site
+	there map[string]*simulatedCluster
 }
 
-type site struct {
+type simulatedCluster struct {
 	exists           bool
 	asked, available int32 // now
 	told, toldOnes   int32 // as last reported
@@ -25,23 +25,23 @@ type site struct {
 	broken           bool
 }
 
-func newCloud(t *rapid.T) *cloud {
-	c := &cloud{there: map[string]*site{}}
+func newSimulation(t *rapid.T) *simulation {
+	c := &simulation{there: map[string]*simulatedCluster{}}
 	c.in.Now = time.Unix(1000, 0)
-	c.in.Surge = rapid.Int32Range(0, 8).Draw(t, "surge")
-	c.in.Unavailable = rapid.Int32Range(0, 2).Draw(t, "unavailable")
-	c.in.Counted = true
+	c.in.MaxSurge = rapid.Int32Range(0, 8).Draw(t, "surge")
+	c.in.MaxUnavailable = rapid.Int32Range(0, 2).Draw(t, "unavailable")
+	c.in.Divided = true
 	return c
 }
 
-func (c *cloud) desired() (n int32) {
-	for _, r := range c.in.Rows {
-		n += r.Want
+func (c *simulation) desired() (n int32) {
+	for _, r := range c.in.Targets {
+		n += r.Desired
 	}
 	return n
 }
 
-func (c *cloud) available() (n int32) {
+func (c *simulation) available() (n int32) {
 	for _, s := range c.there {
 		n += s.available
 	}
@@ -49,10 +49,10 @@ func (c *cloud) available() (n int32) {
 }
 
 // want changes what is wanted.
-func (c *cloud) want(t *rapid.T, total int32) {
-	rows := map[string]Row{}
-	for _, r := range c.in.Rows {
-		r.Wanted, r.Want = false, 0
+func (c *simulation) want(t *rapid.T, total int32) {
+	rows := map[string]Target{}
+	for _, r := range c.in.Targets {
+		r.Wanted, r.Desired = false, 0
 		rows[r.Cluster] = r
 	}
 	n := rapid.Int32Range(1, 3).Draw(t, "clusters")
@@ -64,72 +64,72 @@ func (c *cloud) want(t *rapid.T, total int32) {
 		}
 		total -= share
 		r := rows[name]
-		r.Cluster, r.Wanted, r.Want = name, true, r.Want+share
+		r.Cluster, r.Wanted, r.Desired = name, true, r.Desired+share
 		rows[name] = r
 	}
-	c.in.Rows = nil
+	c.in.Targets = nil
 	for i := range 4 {
 		if r, ok := rows[string(rune('a'+i))]; ok {
-			c.in.Rows = append(c.in.Rows, r)
+			c.in.Targets = append(c.in.Targets, r)
 		}
 	}
-	c.in.Since = c.in.Now
+	c.in.DesiredSince = c.in.Now
 }
 
 // see brings the reports into the rows.
-func (c *cloud) see() {
-	for i := range c.in.Rows {
-		r := &c.in.Rows[i]
+func (c *simulation) see() {
+	for i := range c.in.Targets {
+		r := &c.in.Targets[i]
 		s := c.there[r.Cluster]
 		if s == nil {
-			s = &site{}
+			s = &simulatedCluster{}
 			c.there[r.Cluster] = s
 		}
-		r.Reachable, r.Current = true, s.exists && s.toldOf == s.revision
+		r.Reachable, r.ReportCurrent = true, s.exists && s.toldOf == s.revision
 		r.Available, r.Total = s.told, s.toldOnes
-		r.Gone = r.State == Removing && !s.exists
-		r.Ready = r.Current && r.Available == r.Asked
+		r.Removed = r.State == Removing && !s.exists
+		r.Ready = r.ReportCurrent && r.Available == r.Requested
 	}
 }
 
 // step lets the mover act, and the clusters obey.
-func (c *cloud) step(t *rapid.T) Output {
+func (c *simulation) step(t *rapid.T) Output {
 	c.see()
 	before := c.available()
 	out := Step(c.in)
 	c.obey(out)
-	if after, need := c.available(), c.desired()-c.in.Unavailable; after < before && after < need {
+	if after, need := c.available(), c.desired()-c.in.MaxUnavailable; after < before && after < need {
 		t.Fatalf("available %d -> %d of %d needed\n%+v\n%+v", before, after, need, c.in, out)
 	}
 	return out
 }
 
 // obey lets the clusters do what is asked.
-func (c *cloud) obey(out Output) {
-	var rows []Row
-	for i, m := range out.Moves {
-		r := c.in.Rows[i]
+func (c *simulation) obey(out Output) {
+	var rows []Target
+	for i, m := range out.Transitions {
+		r := c.in.Targets[i]
 		s := c.there[r.Cluster]
 		switch m.State {
 		case Removing, None:
 			s.asked, s.available, s.exists = 0, 0, false
 		case Active, Draining:
-			if m.Asked != s.asked || !s.exists {
+			if m.Requested != s.asked || !s.exists {
 				s.revision++
 			}
-			s.exists, s.asked = true, m.Asked
-			s.available = min(s.available, m.Asked)
+			s.exists, s.asked = true, m.Requested
+			s.available = min(s.available, m.Requested)
 		}
-		r.State, r.Asked, r.Since = m.State, m.Asked, m.Since
+		r.State, r.Requested, r.Since = m.State, m.Requested, m.Since
 		if m.State != None {
 			rows = append(rows, r)
 		}
 	}
-	c.in.Rows = rows
+	c.in.Targets = rows
 }
 
 // pass lets a while go by in some cluster: Pods start, reports arrive.
-func (c *cloud) pass(t *rapid.T, all bool) {
+func (c *simulation) pass(t *rapid.T, all bool) {
 	for name, s := range c.there {
 		if !s.broken && (all || rapid.Bool().Draw(t, "starts in "+name)) {
 			s.available = s.asked
@@ -142,17 +142,17 @@ func (c *cloud) pass(t *rapid.T, all bool) {
 }
 
 // settle runs until nothing changes.
-func (c *cloud) settle(t *rapid.T) Output {
+func (c *simulation) settle(t *rapid.T) Output {
 	var out Output
 	for i := 0; ; i++ {
 		c.pass(t, true)
-		before := fmt.Sprint(c.in.Rows)
+		before := fmt.Sprint(c.in.Targets)
 		out = c.step(t)
-		if fmt.Sprint(c.in.Rows) == before {
+		if fmt.Sprint(c.in.Targets) == before {
 			return out
 		}
 		if i > 200 {
-			t.Fatalf("never settles: %+v", c.in.Rows)
+			t.Fatalf("never settles: %+v", c.in.Targets)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (c *cloud) settle(t *rapid.T) Output {
 func TestNoStepTakesWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCloud(t)
+		c := newSimulation(t)
 		total := rapid.Int32Range(1, 12).Draw(t, "replicas")
 		c.want(t, total)
 		c.settle(t)
@@ -176,9 +176,9 @@ func TestNoStepTakesWhatIsNeeded(t *testing.T) {
 		if out := c.settle(t); !out.Done {
 			t.Fatalf("settled, and not done: %+v", out)
 		}
-		for _, r := range c.in.Rows {
-			if !r.Wanted || r.State != Active || r.Asked != r.Want {
-				t.Fatalf("not where it is to be: %+v", c.in.Rows)
+		for _, r := range c.in.Targets {
+			if !r.Wanted || r.State != Active || r.Requested != r.Desired {
+				t.Fatalf("not where it is to be: %+v", c.in.Targets)
 			}
 		}
 	})
@@ -188,14 +188,14 @@ func TestNoStepTakesWhatIsNeeded(t *testing.T) {
 func TestBrokenTargetTakesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCloud(t)
-		c.in.Unavailable = 0
+		c := newSimulation(t)
+		c.in.MaxUnavailable = 0
 		total := rapid.Int32Range(1, 12).Draw(t, "replicas")
-		c.in.Rows = []Row{{Cluster: "a", Wanted: true, Want: total}}
+		c.in.Targets = []Target{{Cluster: "a", Wanted: true, Desired: total}}
 		c.settle(t)
-		c.there["z"] = &site{broken: true}
-		c.in.Rows = []Row{c.in.Rows[0], {Cluster: "z", Wanted: true, Want: total}}
-		c.in.Rows[0].Wanted, c.in.Rows[0].Want = false, 0
+		c.there["z"] = &simulatedCluster{broken: true}
+		c.in.Targets = []Target{c.in.Targets[0], {Cluster: "z", Wanted: true, Desired: total}}
+		c.in.Targets[0].Wanted, c.in.Targets[0].Desired = false, 0
 		out := c.settle(t)
 		if c.there["a"].available != total || out.Blocked == "" || out.Done {
 			t.Fatalf("%d of %d left, %+v", c.there["a"].available, total, out)
@@ -207,23 +207,23 @@ func TestBrokenTargetTakesNothing(t *testing.T) {
 func TestBreakFirstNeverRunsTwice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCloud(t)
-		c.in.BreakFirst = true
-		c.in.Counted = rapid.Bool().Draw(t, "counted")
+		c := newSimulation(t)
+		c.in.BreakBeforeMake = true
+		c.in.Divided = rapid.Bool().Draw(t, "counted")
 		at := "a"
-		c.in.Rows = []Row{{Cluster: at, Wanted: true, Want: 1}}
+		c.in.Targets = []Target{{Cluster: at, Wanted: true, Desired: 1}}
 		for range rapid.IntRange(1, 4).Draw(t, "moves") {
 			to := string(rune('a' + rapid.IntRange(0, 2).Draw(t, "to")))
 			found := false
-			for i := range c.in.Rows {
-				r := &c.in.Rows[i]
-				r.Wanted, r.Want = r.Cluster == to, 0
+			for i := range c.in.Targets {
+				r := &c.in.Targets[i]
+				r.Wanted, r.Desired = r.Cluster == to, 0
 				if r.Wanted {
-					r.Want, found = 1, true
+					r.Desired, found = 1, true
 				}
 			}
 			if !found {
-				c.in.Rows = append(c.in.Rows, Row{Cluster: to, Wanted: true, Want: 1})
+				c.in.Targets = append(c.in.Targets, Target{Cluster: to, Wanted: true, Desired: 1})
 			}
 			for range rapid.IntRange(0, 8).Draw(t, "steps") {
 				c.pass(t, false)
@@ -232,7 +232,7 @@ func TestBreakFirstNeverRunsTwice(t *testing.T) {
 				c.obey(out)
 				running := 0
 				for _, s := range c.there {
-					if s.exists && (s.asked > 0 || s.available > 0 || !c.in.Counted) {
+					if s.exists && (s.asked > 0 || s.available > 0 || !c.in.Divided) {
 						running++
 					}
 				}

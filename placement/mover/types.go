@@ -21,84 +21,84 @@ const (
 	Removing State = "Removing"
 )
 
-// Row is one cluster.
-type Row struct {
+// Target is one cluster.
+type Target struct {
 	// Cluster by name, unique among the rows.
 	Cluster string
 	// Wanted says that the cluster is to have the object in the end.
 	Wanted bool
-	// Want is how many replicas it is to have then; 0 when not Wanted.
-	Want int32
+	// Desired is how many replicas it is to have then; 0 when not Wanted.
+	Desired int32
 
 	// State that is stored, and since when (or since Asked has its value).
 	State State
 	// Since is when State or Asked last changed.
 	Since time.Time
-	// Asked is how many replicas are asked of it now.
-	Asked int32
+	// Requested is how many replicas are asked of it now.
+	Requested int32
 
 	// Reachable says that reports arrive.
 	Reachable bool
-	// Current says that the report speaks of what is asked now.
-	Current bool
+	// ReportCurrent says that the report speaks of what is asked now.
+	ReportCurrent bool
 	// Ready says that the object is ready there.
 	Ready bool
 	// Available replicas, and Total that exist, as reported.
 	Available, Total int32
-	// Gone says that the cluster has carried out the order to remove.
-	Gone bool
-	// Absent says that the inventory does not have the cluster: it may come back, and keeps
+	// Removed says that the cluster has carried out the order to remove.
+	Removed bool
+	// NotInInventory says that the inventory does not have the cluster: it may come back, and keeps
 	// what it has.
-	Absent bool
+	NotInInventory bool
 }
 
 // Input is all that a step depends on.
 type Input struct {
-	// Rows of all clusters that have or are to have the object.
-	Rows []Row
-	// Counted says that replicas are divided; else each cluster has the object whole.
-	Counted bool
-	// Surge is how many more replicas than desired may be asked.
-	Surge int32
-	// Unavailable is how many of the desired replicas may be missing.
-	Unavailable int32
-	// BreakFirst removes before it makes.
-	BreakFirst bool
+	// Targets of all clusters that have or are to have the object.
+	Targets []Target
+	// Divided says that replicas are divided; else each cluster has the object whole.
+	Divided bool
+	// MaxSurge is how many more replicas than desired may be asked.
+	MaxSurge int32
+	// MaxUnavailable is how many of the desired replicas may be missing.
+	MaxUnavailable int32
+	// BreakBeforeMake removes before it makes.
+	BreakBeforeMake bool
 	// NoPolicy says that no policy says how to move any more: what is under way goes on as far as
 	// nothing new starts beside what leaves.
 	NoPolicy bool
 	// Settle is how long a cluster stays with 0 replicas before it is removed.
 	Settle time.Duration
-	// Since is when what is wanted last changed.
-	Since time.Time
+	// DesiredSince is when what is wanted last changed.
+	DesiredSince time.Time
 	// Deadline after Since; 0 is none.
 	Deadline time.Duration
-	// Proceed at the deadline, though the replacement is not there.
-	Proceed bool
+	// ProceedAtDeadline at the deadline, though the replacement is not there.
+	ProceedAtDeadline bool
 	// Now is the present time.
 	Now time.Time
 }
 
-// Move is what is to be stored of one cluster.
-type Move struct {
+// Transition is what is to be stored of one cluster.
+type Transition struct {
 	// Cluster by name.
 	Cluster string
 	// State of the cluster; None: drop it.
 	State State
-	// Asked is how many replicas are asked of it.
-	Asked int32
+	// Requested is how many replicas are asked of it.
+	Requested int32
 	// Since is Input.Now if State or Asked changed, else as it was.
 	Since time.Time
 }
 
 // Output is a step.
 type Output struct {
-	// Moves are one for each row, in its order.
-	Moves []Move
+	// Transitions are one for each row, in its order.
+	Transitions []Transition
 	// Blocked says what a move waits for; empty: it waits for nothing, or goes on.
 	Blocked string
 	// Done says that all is as wanted, as far as orders go.
 	Done bool
-	// After is when to look again though nothing is reported; 0: never.
-	After time.Duration
+	// RequeueAfter is when to look again though nothing is reported; 0: never.
+	RequeueAfter time.Duration
 }

@@ -37,8 +37,8 @@ type Object struct {
 	Namespaced bool
 }
 
-// Wish is what people want of one object.
-type Wish struct {
+// EffectivePolicy is what people want of one object.
+type EffectivePolicy struct {
 	// Source says who wants it: "annotation", "Placement shop/all" or "ClusterPlacement all".
 	Source string
 	// UID of the policy; empty when there is only an annotation.
@@ -46,15 +46,15 @@ type Wish struct {
 	// Spec is the policy, with the defaults of the object's kind, and with the
 	// annotation's clusters and weights.
 	Spec v1alpha1.PlacementSpec
-	// Named says that clusters are chosen by name: then each of them must exist.
-	Named bool
+	// NamesClusters says that clusters are chosen by name: then each of them must exist.
+	NamesClusters bool
 }
 
 // SourceAnnotation is the Source of a wish that stands on the object itself.
 const SourceAnnotation = "annotation"
 
 // Digest is the same as long as clusters, weights, bounds and mode are.
-func (w *Wish) Digest() string {
+func (w *EffectivePolicy) Digest() string {
 	data, err := json.Marshal([]any{w.Spec.Clusters, w.Spec.Replicas})
 	if err != nil {
 		return err.Error() // of plain data: never
@@ -63,14 +63,14 @@ func (w *Wish) Digest() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Follows says that the object takes along what it needs.
-func (w *Wish) Follows() bool { return w.Spec.Follow == nil || *w.Spec.Follow }
+// IncludesDependencies says that the object takes along what it needs.
+func (w *EffectivePolicy) IncludesDependencies() bool { return w.Spec.Follow == nil || *w.Spec.Follow }
 
-// Find returns what is wanted of an object, and nil when nobody wants it placed. Its
+// Resolve returns what is wanted of an object, and nil when nobody wants it placed. Its
 // errors are of the type *Error.
-func Find(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlacement) (*Wish, error) {
+func Resolve(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlacement) (*EffectivePolicy, error) {
 	text, annotated := o.Annotations[v1alpha1.ClustersAnnotation]
-	wish, err := find(o, local, global)
+	wish, err := matchPolicy(o, local, global)
 	if e, ok := errors.AsType[*Error](err); ok && annotated && e.Reason == v1alpha1.ReasonPolicyTie {
 		wish, err = nil, nil // the annotation decides, and neither says the rest
 	}
@@ -79,29 +79,29 @@ func Find(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlaceme
 	}
 	if annotated {
 		if wish == nil {
-			wish = &Wish{}
+			wish = &EffectivePolicy{}
 		}
-		if err := wish.annotate(text); err != nil {
+		if err := wish.applyAnnotation(text); err != nil {
 			return nil, err
 		}
 	}
 	if wish == nil {
 		return nil, nil
 	}
-	wish.fill(o.Kind)
+	wish.setDefaults(o.Kind)
 	return wish, nil
 }
 
-// find returns the policy of the highest rank that selects the object.
-func find(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlacement) (*Wish, error) {
-	var found []Wish
+// matchPolicy returns the policy of the highest rank that selects the object.
+func matchPolicy(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlacement) (*EffectivePolicy, error) {
+	var found []EffectivePolicy
 	for i := range local {
 		p := &local[i]
 		if p.Namespace != o.Namespace || !o.Namespaced || p.DeletionTimestamp != nil {
 			continue
 		}
-		w := Wish{Source: "Placement " + p.Namespace + "/" + p.Name, UID: p.UID, Spec: p.Spec}
-		ok, err := meant(w, o)
+		w := EffectivePolicy{Source: "Placement " + p.Namespace + "/" + p.Name, UID: p.UID, Spec: p.Spec}
+		ok, err := matchesObject(w, o)
 		if err != nil {
 			return nil, err
 		}
@@ -110,24 +110,24 @@ func find(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlaceme
 		}
 	}
 	if len(found) > 0 {
-		return one(found)
+		return onlyMatch(found)
 	}
 	for i := range global {
 		p := &global[i]
 		if p.DeletionTimestamp != nil {
 			continue
 		}
-		w := Wish{Source: "ClusterPlacement " + p.Name, UID: p.UID, Spec: p.Spec.PlacementSpec}
+		w := EffectivePolicy{Source: "ClusterPlacement " + p.Name, UID: p.UID, Spec: p.Spec.PlacementSpec}
 		if o.Namespaced {
-			ok, err := selects(p.Spec.NamespaceSelector, o.NamespaceLabels)
+			ok, err := selectorMatches(p.Spec.NamespaceSelector, o.NamespaceLabels)
 			if err != nil {
-				return nil, wrong(w.Source, "spec.namespaceSelector", err)
+				return nil, selectorError(w.Source, "spec.namespaceSelector", err)
 			}
 			if !ok {
 				continue
 			}
 		}
-		ok, err := meant(w, o)
+		ok, err := matchesObject(w, o)
 		if err != nil {
 			return nil, err
 		}
@@ -138,13 +138,13 @@ func find(o Object, local []v1alpha1.Placement, global []v1alpha1.ClusterPlaceme
 	if len(found) == 0 {
 		return nil, nil
 	}
-	return one(found)
+	return onlyMatch(found)
 }
 
-// one returns the only one, and an error for a tie: the same one whatever the order.
-func one(found []Wish) (*Wish, error) {
+// onlyMatch returns the only one, and an error for a tie: the same one whatever the order.
+func onlyMatch(found []EffectivePolicy) (*EffectivePolicy, error) {
 	if len(found) > 1 {
-		slices.SortFunc(found, func(a, b Wish) int { return strings.Compare(a.Source, b.Source) })
+		slices.SortFunc(found, func(a, b EffectivePolicy) int { return strings.Compare(a.Source, b.Source) })
 		return nil, &Error{
 			Reason: v1alpha1.ReasonPolicyTie, Object: found[0].Source, Field: "spec.objects",
 			Message: fmt.Sprintf("%s selects this object too: leave it out of one of them, or set the annotation %s",
@@ -153,12 +153,12 @@ func one(found []Wish) (*Wish, error) {
 	}
 	w := found[0]
 	w.Spec = *w.Spec.DeepCopy() // it is changed by annotation and defaults
-	w.Named = len(w.Spec.Clusters.Names) > 0
+	w.NamesClusters = len(w.Spec.Clusters.Names) > 0
 	return &w, nil
 }
 
-// meant says whether a policy selects an object.
-func meant(w Wish, o Object) (bool, error) {
+// matchesObject says whether a policy selects an object.
+func matchesObject(w EffectivePolicy, o Object) (bool, error) {
 	if len(w.Spec.Objects) == 0 {
 		return o.Namespaced, nil
 	}
@@ -169,9 +169,9 @@ func meant(w Wish, o Object) (bool, error) {
 		if len(s.Names) > 0 && !slices.Contains(s.Names, v1alpha1.ObjectName(o.Name)) {
 			continue
 		}
-		ok, err := selects(s.Selector, o.Labels)
+		ok, err := selectorMatches(s.Selector, o.Labels)
 		if err != nil {
-			return false, wrong(w.Source, fmt.Sprintf("spec.objects[%d].selector", i), err)
+			return false, selectorError(w.Source, fmt.Sprintf("spec.objects[%d].selector", i), err)
 		}
 		if ok {
 			return true, nil
@@ -180,8 +180,8 @@ func meant(w Wish, o Object) (bool, error) {
 	return false, nil
 }
 
-// selects says that a label selector selects; nil selects all.
-func selects(selector *metav1.LabelSelector, set map[string]string) (bool, error) {
+// selectorMatches says that a label selector selects; nil selects all.
+func selectorMatches(selector *metav1.LabelSelector, set map[string]string) (bool, error) {
 	if selector == nil {
 		return true, nil
 	}
@@ -192,17 +192,17 @@ func selects(selector *metav1.LabelSelector, set map[string]string) (bool, error
 	return s.Matches(labels.Set(set)), nil
 }
 
-func wrong(object, field string, err error) error {
+func selectorError(object, field string, err error) error {
 	return &Error{Reason: "InvalidSelector", Object: object, Field: field, Message: err.Error()}
 }
 
-// annotate replaces the policy's choice of clusters and its weights.
-func (w *Wish) annotate(text string) error {
-	names, weights, err := ParseClusters(text)
+// applyAnnotation replaces the policy's choice of clusters and its weights.
+func (w *EffectivePolicy) applyAnnotation(text string) error {
+	names, weights, err := ParseClustersAnnotation(text)
 	if err != nil {
 		return err
 	}
-	w.Source, w.Named = SourceAnnotation, true
+	w.Source, w.NamesClusters = SourceAnnotation, true
 	tolerations := w.Spec.Clusters.Tolerations
 	w.Spec.Clusters = v1alpha1.ClusterChoice{Tolerations: tolerations}
 	for _, n := range names {
@@ -218,13 +218,13 @@ func (w *Wish) annotate(text string) error {
 	return nil
 }
 
-// clusterName is what the name of a Cluster may be.
-var clusterName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,53}[a-z0-9])?$`)
+// clusterNamePattern is what the name of a Cluster may be.
+var clusterNamePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,53}[a-z0-9])?$`)
 
-// ParseClusters reads the annotation: names in order, and weights if there are any.
+// ParseClustersAnnotation reads the annotation: names in order, and weights if there are any.
 // Either all names have a weight or none; they act as weights of the object's replicas,
 // so that "east=3,west=1" gives 3 and 1 of 4, and 6 and 2 of 8.
-func ParseClusters(text string) (names []string, weights map[string]int64, err error) {
+func ParseClustersAnnotation(text string) (names []string, weights map[string]int64, err error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil, nil
 	}
@@ -232,11 +232,11 @@ func ParseClusters(text string) (names []string, weights map[string]int64, err e
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(text, ",") {
 		name, number, weighted := strings.Cut(strings.TrimSpace(part), "=")
-		if !clusterName.MatchString(name) {
-			return nil, nil, invalid("%q is no name of a cluster", name)
+		if !clusterNamePattern.MatchString(name) {
+			return nil, nil, annotationError("%q is no name of a cluster", name)
 		}
 		if seen[name] {
-			return nil, nil, invalid("%s is named twice", name)
+			return nil, nil, annotationError("%s is named twice", name)
 		}
 		seen[name] = true
 		names = append(names, name)
@@ -245,7 +245,7 @@ func ParseClusters(text string) (names []string, weights map[string]int64, err e
 		}
 		n, err := strconv.ParseInt(number, 10, 32)
 		if err != nil || n < 0 || n > maxWeight {
-			return nil, nil, invalid("%s=%s: want a number from 0 to %d", name, number, maxWeight)
+			return nil, nil, annotationError("%s=%s: want a number from 0 to %d", name, number, maxWeight)
 		}
 		weights[name] = n
 	}
@@ -253,7 +253,7 @@ func ParseClusters(text string) (names []string, weights map[string]int64, err e
 		return names, nil, nil
 	}
 	if len(weights) != len(names) {
-		return nil, nil, invalid("give all clusters a number, or none")
+		return nil, nil, annotationError("give all clusters a number, or none")
 	}
 	return names, weights, nil
 }
@@ -261,25 +261,25 @@ func ParseClusters(text string) (names []string, weights map[string]int64, err e
 // maxWeight is what package divide takes.
 const maxWeight = 1_000_000
 
-func invalid(format string, args ...any) error {
+func annotationError(format string, args ...any) error {
 	return &Error{
 		Reason: v1alpha1.ReasonInvalidAnnotation, Field: "metadata.annotations[" + v1alpha1.ClustersAnnotation + "]",
 		Message: fmt.Sprintf(format, args...) + ` (such as "east", "east,west" or "east=3,west=1")`,
 	}
 }
 
-// fill sets what nobody said.
-func (w *Wish) fill(kind schema.GroupKind) {
+// setDefaults sets what nobody said.
+func (w *EffectivePolicy) setDefaults(kind schema.GroupKind) {
 	s := &w.Spec
 	if s.Replicas.Mode == "" {
-		s.Replicas.Mode = defaultMode(kind)
+		s.Replicas.Mode = defaultReplicaMode(kind)
 	}
 	if kind == (schema.GroupKind{Kind: "Pod"}) {
 		s.Replicas.Mode = v1alpha1.ReplicasSingle // a Pod runs once, wherever it is
 	}
 	if s.Move.Mode == "" {
 		s.Move.Mode = v1alpha1.MakeBeforeBreak
-		if breaksFirst(kind) {
+		if breaksBeforeMake(kind) {
 			s.Move.Mode = v1alpha1.BreakBeforeMake
 		}
 	}

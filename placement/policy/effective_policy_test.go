@@ -38,7 +38,7 @@ func TestParseClusters(t *testing.T) {
 		"east;west":      {wrong: "is no name"},
 		"../kube-system": {wrong: "is no name"},
 	} {
-		names, weights, err := ParseClusters(text)
+		names, weights, err := ParseClustersAnnotation(text)
 		if want.wrong != "" {
 			if err == nil || !strings.Contains(err.Error(), want.wrong) || !strings.Contains(err.Error(), v1alpha1.ClustersAnnotation) {
 				t.Errorf("%q: got %v, want an error with %q that names the annotation", text, err, want.wrong)
@@ -54,7 +54,7 @@ func TestParseClusters(t *testing.T) {
 func FuzzParseClusters(f *testing.F) {
 	f.Add("east=3,west=1")
 	f.Fuzz(func(t *testing.T, text string) {
-		names, weights, err := ParseClusters(text)
+		names, weights, err := ParseClustersAnnotation(text)
 		if err == nil && len(weights) != 0 && len(weights) != len(names) {
 			t.Errorf("%q: %v, %v", text, names, weights)
 		}
@@ -82,7 +82,7 @@ func global(spec v1alpha1.ClusterPlacementSpec) v1alpha1.ClusterPlacement {
 	return v1alpha1.ClusterPlacement{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: spec}
 }
 
-func TestFind(t *testing.T) {
+func TestResolve(t *testing.T) {
 	t.Parallel()
 	all := v1alpha1.PlacementSpec{}
 	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}}
@@ -143,7 +143,7 @@ func TestFind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wish, err := Find(tc.object, tc.local, tc.global)
+			wish, err := Resolve(tc.object, tc.local, tc.global)
 			if tc.wrong != "" {
 				if _, ok := errors.AsType[*Error](err); !ok || !strings.HasPrefix(err.Error(), tc.wrong) {
 					t.Errorf("got %v, want an Error that begins with %q", err, tc.wrong)

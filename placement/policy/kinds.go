@@ -11,9 +11,9 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// kept are kinds of namespaced objects that stay at the hub: made by each cluster for
+// hubOnlyKinds are kinds of namespaced objects that stay at the hub: made by each cluster for
 // itself, or what its own admin decides. Those without a group's kinds are all of it.
-var kept = map[string][]string{
+var hubOnlyKinds = map[string][]string{
 	"":                          {"Event", "Endpoints", "Binding", "ResourceQuota", "LimitRange"},
 	"apps":                      {"ControllerRevision"},
 	"coordination.k8s.io":       nil,
@@ -29,7 +29,7 @@ var kept = map[string][]string{
 // Placeable says whether objects of a kind may run in clusters. Of cluster-scoped
 // kinds only custom ones may.
 func Placeable(kind schema.GroupKind, namespaced bool) bool {
-	kinds, listed := kept[kind.Group]
+	kinds, listed := hubOnlyKinds[kind.Group]
 	if listed && (kinds == nil || slices.Contains(kinds, kind.Kind)) {
 		return false
 	}
@@ -43,7 +43,7 @@ func Placeable(kind schema.GroupKind, namespaced bool) bool {
 // cluster has its own of some names, and the system's namespaces are not for users.
 func PlaceableObject(kind schema.GroupKind, namespace, name string) bool {
 	if strings.HasPrefix(namespace, "kube-") || strings.HasPrefix(namespace, v1alpha1.ClusterNamespacePrefix) ||
-		namespace == v1alpha1.SystemNamespace || namespace == v1alpha1.CopyNamespace {
+		namespace == v1alpha1.SystemNamespace || namespace == v1alpha1.SecretCopyNamespace {
 		return false
 	}
 	switch kind {
@@ -62,8 +62,8 @@ func RunsOnce(kind schema.GroupKind) bool {
 	return kind == schema.GroupKind{Kind: "Pod"} || kind == schema.GroupKind{Group: "batch", Kind: "Job"}
 }
 
-// defaultMode is how the replicas of a kind are divided when nobody says.
-func defaultMode(kind schema.GroupKind) v1alpha1.ReplicaMode {
+// defaultReplicaMode is how the replicas of a kind are divided when nobody says.
+func defaultReplicaMode(kind schema.GroupKind) v1alpha1.ReplicaMode {
 	switch kind {
 	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"},
 		schema.GroupKind{Kind: "ReplicationController"}:
@@ -75,20 +75,20 @@ func defaultMode(kind schema.GroupKind) v1alpha1.ReplicaMode {
 	return v1alpha1.ReplicasDuplicate
 }
 
-// IsClaim says that an object of this kind is a volume's claim: with it the data go.
-func IsClaim(kind schema.GroupKind) bool {
+// IsVolumeClaim says that an object of this kind is a volume's claim: with it the data go.
+func IsVolumeClaim(kind schema.GroupKind) bool {
 	return kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
 }
 
 // DefaultOnDelete is what happens to an object of this kind in its clusters when no policy says.
 func DefaultOnDelete(kind schema.GroupKind) v1alpha1.OnDelete {
-	if IsClaim(kind) {
+	if IsVolumeClaim(kind) {
 		return v1alpha1.OnDeleteOrphan
 	}
 	return v1alpha1.OnDeleteDelete
 }
 
-// breaksFirst says that a kind must not run twice unless somebody says it may.
-func breaksFirst(kind schema.GroupKind) bool {
+// breaksBeforeMake says that a kind must not run twice unless somebody says it may.
+func breaksBeforeMake(kind schema.GroupKind) bool {
 	return kind == schema.GroupKind{Group: "apps", Kind: "StatefulSet"} || RunsOnce(kind)
 }

@@ -14,23 +14,23 @@ import (
 
 // Plan is what each cluster is to have in the end.
 type Plan struct {
-	// Wanted clusters with their replicas (0 when not Counted).
-	Wanted map[string]int64
-	// Counted says that replicas are divided.
-	Counted bool
-	// Short says what has no room, where and why; empty: all has.
-	Short string
+	// Targets clusters with their replicas (0 when not Counted).
+	Targets map[string]int64
+	// Divided says that replicas are divided.
+	Divided bool
+	// Message says what has no room, where and why; empty: all has.
+	Message string
 	// Reason of Short: Unschedulable, NoClusterSelected or WaitingForCluster.
 	Reason string
 }
 
 // Plan decides. What has no room elsewhere stays where it is. An error, of the type *Error,
 // leaves everything where it is.
-func (w *Wish) Plan(s Situation) (Plan, error) {
+func (w *EffectivePolicy) Plan(s PlanInput) (Plan, error) {
 	if w.Source == SourceAnnotation && len(w.Spec.Clusters.Names) == 0 {
-		return Plan{Wanted: map[string]int64{}}, nil // the order to remove it everywhere
+		return Plan{Targets: map[string]int64{}}, nil // the order to remove it everywhere
 	}
-	found, err := w.candidates(s.Clusters, s.Has)
+	found, err := w.candidates(s.Clusters, s.Assigned)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -40,25 +40,25 @@ func (w *Wish) Plan(s Situation) (Plan, error) {
 			Message: "no Cluster that is accepted is selected: the object stays where it is. To remove it, run kubectl patchbay remove",
 		}
 	}
-	p := &planning{Wish: w, Situation: s, Plan: Plan{Wanted: map[string]int64{}}}
+	p := &planner{EffectivePolicy: w, PlanInput: s, Plan: Plan{Targets: map[string]int64{}}}
 	for i, c := range found {
-		if s.Volumes[c.Name] != "" && c.fitness == leaving {
-			found[i].fitness = staying // its data cannot leave with it
+		if s.VolumeClaims[c.Name] != "" && c.eligibility == mustLeave {
+			found[i].eligibility = mayStay // its data cannot leave with it
 		}
-		if why := c.waiting(); why != "" {
-			p.silent = append(p.silent, why)
+		if why := c.unavailableReason(); why != "" {
+			p.notReporting = append(p.notReporting, why)
 		}
 	}
 	switch {
 	case w.Spec.Replicas.Mode == v1alpha1.ReplicasSingle:
-		p.single(p.ordered(found))
+		p.chooseOne(p.sortCandidates(found))
 	case w.Spec.Replicas.Mode == v1alpha1.ReplicasDivide && s.Replicas != nil:
-		err = p.divide(p.limited(p.ordered(found)))
+		err = p.divideReplicas(p.limitToCount(p.sortCandidates(found)))
 	default:
-		p.duplicate(p.limited(p.ordered(found)), found)
+		p.chooseAll(p.limitToCount(p.sortCandidates(found)), found)
 	}
-	if err == nil && len(p.Wanted) == 0 {
-		p.keep() // only an order removes it everywhere
+	if err == nil && len(p.Targets) == 0 {
+		p.keepAssigned() // only an order removes it everywhere
 	}
 	if err == nil {
 		err = p.keepVolumes(found)
@@ -66,39 +66,39 @@ func (w *Wish) Plan(s Situation) (Plan, error) {
 	return p.Plan, err
 }
 
-// planning is a plan in the making.
-type planning struct {
-	*Wish
-	Situation
+// planner is a plan in the making.
+type planner struct {
+	*EffectivePolicy
+	PlanInput
 	Plan
-	reasons []string
-	silent  []string // what selected clusters that do not report say of themselves
+	capacityReasons []string
+	notReporting    []string // what selected clusters that do not report say of themselves
 }
 
 // candidate is a cluster that a wish allows.
 type candidate struct {
 	*Cluster
-	fitness
+	eligibility
 	rank int // the place in the wish's order
 }
 
-// fitness is what a cluster may be used for.
-type fitness int
+// eligibility is what a cluster may be used for.
+type eligibility int
 
 const (
-	// unfit: not at all.
-	unfit fitness = iota
-	// leaving: what is there stays until there is room elsewhere.
-	leaving
-	// staying: what is there stays, nothing new comes.
-	staying
-	// fit for anything.
-	fit
+	// ineligible: not at all.
+	ineligible eligibility = iota
+	// mustLeave: what is there stays until there is room elsewhere.
+	mustLeave
+	// mayStay: what is there stays, nothing new comes.
+	mayStay
+	// eligible for anything.
+	eligible
 )
 
 // candidates returns the clusters that the wish names or selects, in its order. has says which
 // have the object.
-func (w *Wish) candidates(all []Cluster, has map[string]int64) ([]candidate, error) {
+func (w *EffectivePolicy) candidates(all []Cluster, has map[string]int64) ([]candidate, error) {
 	choice := w.Spec.Clusters
 	if len(choice.Names) == 0 && choice.Selector == nil {
 		return nil, nil
@@ -112,12 +112,12 @@ func (w *Wish) candidates(all []Cluster, has map[string]int64) ([]candidate, err
 				continue
 			}
 		}
-		ok, err := selects(choice.Selector, c.Labels)
+		ok, err := selectorMatches(choice.Selector, c.Labels)
 		if err != nil {
-			return nil, wrong(w.Source, "spec.clusters.selector", err)
+			return nil, selectorError(w.Source, "spec.clusters.selector", err)
 		}
 		_, there := has[c.Name]
-		if f := w.fitness(c, there); ok && f != unfit {
+		if f := w.eligibilityOf(c, there); ok && f != ineligible {
 			found = append(found, candidate{c, f, rank})
 		}
 	}
@@ -127,26 +127,26 @@ func (w *Wish) candidates(all []Cluster, has map[string]int64) ([]candidate, err
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	return found, w.known(all)
+	return found, w.checkClustersExist(all)
 }
 
-// fitness says what a cluster may be used for by this wish. Taking a cluster out of the inventory,
+// eligibilityOf says what a cluster may be used for by this wish. Taking a cluster out of the inventory,
 // or its acceptance, is no order to remove what it has.
-func (w *Wish) fitness(c *Cluster, has bool) fitness {
+func (w *EffectivePolicy) eligibilityOf(c *Cluster, has bool) eligibility {
 	switch out := c.Deleting || !c.Spec.Accepted; {
-	case out && !has && !w.Named:
-		return unfit
-	case c.Lost, c.Drains() && !c.Full, w.repelled(c, v1alpha1.TaintNoExecute):
-		return leaving
-	case out, c.Drains(), c.Spec.Unschedulable, w.repelled(c, v1alpha1.TaintNoSchedule), c.Reach != Reachable:
-		return staying
+	case out && !has && !w.NamesClusters:
+		return ineligible
+	case c.Lost, c.IsDraining() && !c.DrainLimitReached, w.hasUntoleratedTaint(c, v1alpha1.TaintNoExecute):
+		return mustLeave
+	case out, c.IsDraining(), c.Spec.Unschedulable, w.hasUntoleratedTaint(c, v1alpha1.TaintNoSchedule), c.Reachability != Reachable:
+		return mayStay
 	}
-	return fit
+	return eligible
 }
 
-// repelled says that the cluster has a taint of this effect that the wish does not
+// hasUntoleratedTaint says that the cluster has a taint of this effect that the wish does not
 // tolerate.
-func (w *Wish) repelled(c *Cluster, effect v1alpha1.TaintEffect) bool {
+func (w *EffectivePolicy) hasUntoleratedTaint(c *Cluster, effect v1alpha1.TaintEffect) bool {
 	for _, t := range c.Spec.Taints {
 		if t.Effect == effect && !slices.ContainsFunc(w.Spec.Clusters.Tolerations, func(o v1alpha1.Toleration) bool {
 			return (o.Key == "" || o.Key == t.Key) && (o.Value == "" || o.Value == t.Value) &&
@@ -158,8 +158,8 @@ func (w *Wish) repelled(c *Cluster, effect v1alpha1.TaintEffect) bool {
 	return false
 }
 
-// known checks that clusters that are named exist.
-func (w *Wish) known(all []Cluster) error {
+// checkClustersExist checks that clusters that are named exist.
+func (w *EffectivePolicy) checkClustersExist(all []Cluster) error {
 	for i, name := range w.Spec.Clusters.Names {
 		if slices.ContainsFunc(all, func(c Cluster) bool { return c.Name == string(name) }) {
 			continue
@@ -176,52 +176,52 @@ func (w *Wish) known(all []Cluster) error {
 	return nil
 }
 
-// single takes the cluster that has the object, else the first that will do.
-func (p *planning) single(found []candidate) {
+// chooseOne takes the cluster that has the object, else the first that will do.
+func (p *planner) chooseOne(found []candidate) {
 	for _, c := range found {
-		if _, has := p.Has[c.Name]; has && c.fitness >= staying {
-			if p.Wanted[c.Name] = 0; c.waiting() != "" && p.Unconfirmed[c.Name] {
-				p.shortf("%s may not have it as it is", c.Name)
+		if _, has := p.Assigned[c.Name]; has && c.eligibility >= mayStay {
+			if p.Targets[c.Name] = 0; c.unavailableReason() != "" && p.Unconfirmed[c.Name] {
+				p.unschedulablef("%s may not have it as it is", c.Name)
 			}
 			return
 		}
 	}
 	for _, c := range found {
-		if c.fitness == fit && p.fits(c) {
-			p.Wanted[c.Name] = 0
+		if c.eligibility == eligible && p.hasRoom(c) {
+			p.Targets[c.Name] = 0
 			return
 		}
 	}
 }
 
-// duplicate takes all clusters that will do, and names those of all candidates that do not
+// chooseAll takes all clusters that will do, and names those of all candidates that do not
 // report.
-func (p *planning) duplicate(found, all []candidate) {
+func (p *planner) chooseAll(found, all []candidate) {
 	for _, c := range found {
-		if c.fitness != leaving && p.fits(c) {
-			p.Wanted[c.Name] = 0
+		if c.eligibility != mustLeave && p.hasRoom(c) {
+			p.Targets[c.Name] = 0
 		}
 	}
 	missing := slices.ContainsFunc(all, func(c candidate) bool {
-		_, wanted := p.Wanted[c.Name]
-		return c.waiting() != "" && !wanted
+		_, wanted := p.Targets[c.Name]
+		return c.unavailableReason() != "" && !wanted
 	})
 	switch {
 	case missing && p.Spec.Clusters.Count == nil:
-		p.shortf("some clusters do not have it yet")
-	case len(p.reasons) > 0:
-		p.silent = nil // they have it
-		p.shortf("some clusters have no room for it")
+		p.unschedulablef("some clusters do not have it yet")
+	case len(p.capacityReasons) > 0:
+		p.notReporting = nil // they have it
+		p.unschedulablef("some clusters have no room for it")
 	}
 }
 
-// divide shares the replicas out. A cluster that is leaving counts as full, and what
+// divideReplicas shares the replicas out. A cluster that is leaving counts as full, and what
 // then has no place stays where it is.
-func (p *planning) divide(found []candidate) error {
-	p.Counted = true
-	rows := make([]divide.Row, 0, len(found))
+func (p *planner) divideReplicas(found []candidate) error {
+	p.Divided = true
+	rows := make([]divide.Cluster, 0, len(found))
 	for _, c := range found {
-		rows = append(rows, p.row(c))
+		rows = append(rows, p.divisionInput(c))
 	}
 	result, err := divide.Divide(*p.Replicas, rows)
 	if err != nil {
@@ -229,101 +229,101 @@ func (p *planning) divide(found []candidate) error {
 	}
 	for _, s := range result.Shares {
 		if s.Replicas > 0 {
-			p.Wanted[s.Name] = s.Replicas
+			p.Targets[s.Name] = s.Replicas
 		}
 	}
 	if *p.Replicas == 0 {
-		p.none(found)
+		p.placeZeroReplicas(found)
 	}
-	p.stay(result.Unplaced)
+	p.keepUnplaced(result.Unplaced)
 	return nil
 }
 
-// row is one cluster of the division.
-func (p *planning) row(c candidate) divide.Row {
+// divisionInput is one cluster of the division.
+func (p *planner) divisionInput(c candidate) divide.Cluster {
 	r := p.Spec.Replicas
-	row := divide.Row{Name: c.Name, Weight: 1, Min: int64(r.Min[c.Name])}
+	row := divide.Cluster{Name: c.Name, Weight: 1, Min: int64(r.Min[c.Name])}
 	if len(r.Weights) > 0 {
 		row.Weight = int64(r.Weights[c.Name])
 	}
 	if limit, ok := r.Max[c.Name]; ok {
 		row.Max = new(int64(limit))
 	}
-	if p.Same {
-		row.Current = p.Has[c.Name]
+	if p.PolicyUnchanged {
+		row.Current = p.Assigned[c.Name]
 	}
-	room, why := p.Room(c.Name)
+	room, why := p.Capacity(c.Name)
 	switch {
-	case c.fitness == leaving:
+	case c.eligibility == mustLeave:
 		room, why = new(int64(0)), "it is being emptied"
-	case c.fitness == staying && (room == nil || *room > p.Has[c.Name]):
-		if room, why = new(p.Has[c.Name]), "it takes nothing new"; c.waiting() != "" {
+	case c.eligibility == mayStay && (room == nil || *room > p.Assigned[c.Name]):
+		if room, why = new(p.Assigned[c.Name]), "it takes nothing new"; c.unavailableReason() != "" {
 			why = "it does not report"
 		}
 	}
 	row.Capacity = room
 	if room != nil {
-		p.reasons = append(p.reasons, fmt.Sprintf("%s has room for %d (%s)", c.Name, *room, why))
+		p.capacityReasons = append(p.capacityReasons, fmt.Sprintf("%s has room for %d (%s)", c.Name, *room, why))
 	}
 	return row
 }
 
-// none keeps an object without replicas where it is, or gives it to the first.
-func (p *planning) none(found []candidate) {
-	if slices.ContainsFunc(found, func(c candidate) bool { return c.fitness == fit }) {
-		found = slices.DeleteFunc(slices.Clone(found), func(c candidate) bool { return c.fitness == leaving })
+// placeZeroReplicas keeps an object without replicas where it is, or gives it to the first.
+func (p *planner) placeZeroReplicas(found []candidate) {
+	if slices.ContainsFunc(found, func(c candidate) bool { return c.eligibility == eligible }) {
+		found = slices.DeleteFunc(slices.Clone(found), func(c candidate) bool { return c.eligibility == mustLeave })
 	}
 	for i, c := range found {
-		if _, has := p.Has[c.Name]; has || i == 0 && len(p.Has) == 0 {
-			p.Wanted[c.Name] = 0
+		if _, has := p.Assigned[c.Name]; has || i == 0 && len(p.Assigned) == 0 {
+			p.Targets[c.Name] = 0
 		}
 	}
-	if len(p.Wanted) == 0 && len(found) > 0 {
-		p.Wanted[found[0].Name] = 0
+	if len(p.Targets) == 0 && len(found) > 0 {
+		p.Targets[found[0].Name] = 0
 	}
 }
 
-// stay leaves replicas that have no room elsewhere where they are.
-func (p *planning) stay(unplaced int64) {
+// keepUnplaced leaves replicas that have no room elsewhere where they are.
+func (p *planner) keepUnplaced(unplaced int64) {
 	if unplaced == 0 {
 		return
 	}
-	p.shortf("%d of %d replicas have no room", unplaced, *p.Replicas)
-	for _, name := range slices.Sorted(maps.Keys(p.Has)) {
-		more := min(unplaced, max(0, p.Has[name]-p.Wanted[name]))
+	p.unschedulablef("%d of %d replicas have no room", unplaced, *p.Replicas)
+	for _, name := range slices.Sorted(maps.Keys(p.Assigned)) {
+		more := min(unplaced, max(0, p.Assigned[name]-p.Targets[name]))
 		if more > 0 {
-			p.Wanted[name] += more
+			p.Targets[name] += more
 			unplaced -= more
 		}
 	}
-	if len(p.Wanted) == 0 { // without replicas yet, but it keeps its place
-		for name := range p.Has {
-			p.Wanted[name] = 0
+	if len(p.Targets) == 0 { // without replicas yet, but it keeps its place
+		for name := range p.Assigned {
+			p.Targets[name] = 0
 		}
 	}
 }
 
-// ordered puts clusters that have the object before others, within the same fitness,
+// sortCandidates puts clusters that have the object before others, within the same fitness,
 // and drops those that take nothing new and have nothing.
-func (p *planning) ordered(found []candidate) []candidate {
+func (p *planner) sortCandidates(found []candidate) []candidate {
 	found = slices.DeleteFunc(slices.Clone(found), func(c candidate) bool {
-		_, has := p.Has[c.Name]
-		return !has && c.fitness != fit
+		_, has := p.Assigned[c.Name]
+		return !has && c.eligibility != eligible
 	})
 	slices.SortStableFunc(found, func(a, b candidate) int {
-		return p.preference(a) - p.preference(b)
+		return p.preferenceRank(a) - p.preferenceRank(b)
 	})
 	return found
 }
 
-// preference is less for what is better. When names are given in a new order, the
+// preferenceRank is less for what is better. When names are given in a new order, the
 // order counts; else what is there stays.
-func (p *planning) preference(c candidate) int {
-	_, has := p.Has[c.Name]
+func (p *planner) preferenceRank(c candidate) int {
+	_, has := p.Assigned[c.Name]
 	switch {
-	case c.fitness == leaving:
+	case c.eligibility == mustLeave:
 		return 3
-	case has && p.Returning[c.Name]:
+	case has && p.BeingRemoved[c.Name]:
 		return 1
 	case has:
 		return 0
@@ -331,9 +331,9 @@ func (p *planning) preference(c candidate) int {
 	return 2
 }
 
-// limited takes as many clusters as the policy's count says, of as many values of
+// limitToCount takes as many clusters as the policy's count says, of as many values of
 // the spread label as there are.
-func (p *planning) limited(found []candidate) []candidate {
+func (p *planner) limitToCount(found []candidate) []candidate {
 	count := p.Spec.Clusters.Count
 	if count == nil || len(found) <= int(*count) {
 		return found
@@ -343,7 +343,7 @@ func (p *planning) limited(found []candidate) []candidate {
 	for len(chosen) < int(*count) {
 		best := 0
 		for i, c := range found {
-			if p.before(c, found[best], used) {
+			if p.isPreferred(c, found[best], used) {
 				best = i
 			}
 		}
@@ -354,79 +354,79 @@ func (p *planning) limited(found []candidate) []candidate {
 	return chosen
 }
 
-// before says that a is the better choice: what is there stays, then the value of the
+// isPreferred says that a is the better choice: what is there stays, then the value of the
 // spread label that is used least; else the order decides.
-func (p *planning) before(a, b candidate, used map[string]int) bool {
-	if pa, pb := p.preference(a), p.preference(b); pa != pb {
+func (p *planner) isPreferred(a, b candidate, used map[string]int) bool {
+	if pa, pb := p.preferenceRank(a), p.preferenceRank(b); pa != pb {
 		return pa < pb
 	}
 	key := p.Spec.Clusters.Spread
 	return key != "" && used[a.Labels[key]] < used[b.Labels[key]]
 }
 
-// fits says that a cluster has room for the whole object.
-func (p *planning) fits(c candidate) bool {
-	if _, has := p.Has[c.Name]; has {
+// hasRoom says that a cluster has room for the whole object.
+func (p *planner) hasRoom(c candidate) bool {
+	if _, has := p.Assigned[c.Name]; has {
 		return true
 	}
-	room, why := p.Room(c.Name)
-	if room != nil && *room < p.whole() {
-		p.reasons = append(p.reasons, fmt.Sprintf("%s has room for %d (%s)", c.Name, *room, why))
+	room, why := p.Capacity(c.Name)
+	if room != nil && *room < p.totalReplicas() {
+		p.capacityReasons = append(p.capacityReasons, fmt.Sprintf("%s has room for %d (%s)", c.Name, *room, why))
 		return false
 	}
 	return true
 }
 
-// whole is the number of replicas of an object that is not divided.
-func (p *planning) whole() int64 {
+// totalReplicas is the number of replicas of an object that is not divided.
+func (p *planner) totalReplicas() int64 {
 	if p.Replicas == nil {
 		return 1
 	}
 	return *p.Replicas
 }
 
-// keep leaves what has no replacement where it is.
-func (p *planning) keep() {
-	for name := range p.Has {
-		p.Wanted[name] = 0
+// keepAssigned leaves what has no replacement where it is.
+func (p *planner) keepAssigned() {
+	for name := range p.Assigned {
+		p.Targets[name] = 0
 	}
-	if p.Short == "" {
-		p.shortf("no cluster takes it")
+	if p.Message == "" {
+		p.unschedulablef("no cluster takes it")
 	}
 }
 
 // keepVolumes keeps the object in clusters that have its volumes: without replicas where there are
 // fewer in all. It refuses a plan that moves the object, or replicas, away from them.
-func (p *planning) keepVolumes(found []candidate) error {
+func (p *planner) keepVolumes(found []candidate) error {
 	away := false // replicas go to where the volumes are not
-	for name, n := range p.Wanted {
-		away = away || n > p.Has[name] && p.Volumes[name] == ""
+	for name, n := range p.Targets {
+		away = away || n > p.Assigned[name] && p.VolumeClaims[name] == ""
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Volumes)) {
-		n, ok := p.Wanted[name]
-		moved := p.Counted && n < p.Has[name] && away
+	for _, name := range slices.Sorted(maps.Keys(p.VolumeClaims)) {
+		n, ok := p.Targets[name]
+		moved := p.Divided && n < p.Assigned[name] && away
 		if ok && !moved {
 			continue
 		}
-		if !moved && p.Counted && slices.ContainsFunc(found, func(c candidate) bool { return c.Name == name }) {
-			p.Wanted[name] = 0
+		if !moved && p.Divided && slices.ContainsFunc(found, func(c candidate) bool { return c.Name == name }) {
+			p.Targets[name] = 0
 			continue
 		}
 		return &Error{
 			Reason: v1alpha1.ReasonVolumesRefused, Object: p.Source, Field: "spec.volumes",
-			Message: fmt.Sprintf("PersistentVolumeClaim %s has data in %s, and volumes are not moved yet: the object stays where it is", p.Volumes[name], name),
+			Message: fmt.Sprintf("PersistentVolumeClaim %s has data in %s, and volumes are not moved yet: the object stays where it is", p.VolumeClaims[name], name),
 		}
 	}
 	return nil
 }
 
-// shortf notes what has no place, and why.
-func (p *planning) shortf(format string, args ...any) {
-	p.Short, p.Reason = fmt.Sprintf(format, args...), v1alpha1.ReasonUnschedulable
-	if len(p.silent) > 0 {
+// unschedulablef notes what has no place, and why.
+func (p *planner) unschedulablef(format string, args ...any) {
+	p.Message, p.Reason = fmt.Sprintf(format, args...), v1alpha1.ReasonUnschedulable
+	if len(p.notReporting) > 0 {
 		p.Reason = v1alpha1.ReasonWaitingForCluster
 	}
-	if reasons := append(slices.Clone(p.silent), p.reasons...); len(reasons) > 0 {
-		p.Short += ": " + strings.Join(reasons, ", ")
+	if reasons := append(slices.Clone(p.notReporting), p.capacityReasons...); len(reasons) > 0 {
+		p.Message += ": " + strings.Join(reasons, ", ")
 	}
 }

@@ -6,30 +6,30 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Situation is what a plan depends on beside the wish.
-type Situation struct {
+// PlanInput is what a plan depends on beside the wish.
+type PlanInput struct {
 	// Clusters are all there are.
 	Clusters []Cluster
 	// Replicas of the object; nil for a kind without.
 	Replicas *int64
-	// Has says which clusters have the object or are to have it, and how many replicas.
-	Has map[string]int64
-	// Returning says which clusters of Has are to lose the object, by an order that can be taken back.
-	Returning map[string]bool
-	// Same says that the wish is the one that Has was planned from.
-	Same bool
+	// Assigned says which clusters have the object or are to have it, and how many replicas.
+	Assigned map[string]int64
+	// BeingRemoved says which clusters of Has are to lose the object, by an order that can be taken back.
+	BeingRemoved map[string]bool
+	// PolicyUnchanged says that the wish is the one that Has was planned from.
+	PolicyUnchanged bool
 	// Unconfirmed says which clusters have not confirmed that they have the object as it is.
 	Unconfirmed map[string]bool
-	// Volumes names, by cluster, a claim with data of the object there: it does not leave that
+	// VolumeClaims names, by cluster, a claim with data of the object there: it does not leave that
 	// cluster.
-	Volumes map[string]string
-	// Room of each cluster.
-	Room Room
+	VolumeClaims map[string]string
+	// Capacity of each cluster.
+	Capacity CapacityFunc
 }
 
-// Room says how many replicas of the object one cluster has room for, those that it
+// CapacityFunc says how many replicas of the object one cluster has room for, those that it
 // has included; none is no limit. Why names the limit.
-type Room func(cluster string) (replicas *int64, why string)
+type CapacityFunc func(cluster string) (replicas *int64, why string)
 
 // Cluster is what a decision knows of a cluster.
 type Cluster struct {
@@ -43,45 +43,45 @@ type Cluster struct {
 	Lost bool
 	// Deleting says that the Cluster object is being deleted. The cluster keeps what it has.
 	Deleting bool
-	// Reach says whether the cluster reports.
-	Reach Reach
-	// Full says that as many objects leave the cluster as its drain allows at a time: this one
+	// Reachability says whether the cluster reports.
+	Reachability Reachability
+	// DrainLimitReached says that as many objects leave the cluster as its drain allows at a time: this one
 	// stays until another has left.
-	Full bool
+	DrainLimitReached bool
 }
 
-// waiting says why the cluster cannot take anything; "" when it can.
-func (c *Cluster) waiting() string {
+// unavailableReason says why the cluster cannot take anything; "" when it can.
+func (c *Cluster) unavailableReason() string {
 	switch {
 	case c.Deleting:
 		return c.Name + " is being deleted"
 	case !c.Spec.Accepted:
 		return c.Name + " is not accepted"
 	}
-	switch c.Reach {
-	case Silent:
+	switch c.Reachability {
+	case NotReporting:
 		return c.Name + " does not report"
-	case NeverSeen:
+	case NeverReported:
 		return c.Name + " has not reported yet"
 	case Reachable:
 	}
 	return ""
 }
 
-// Drains says that the cluster is to be emptied.
-func (c *Cluster) Drains() bool {
+// IsDraining says that the cluster is to be emptied.
+func (c *Cluster) IsDraining() bool {
 	return c.Spec.Drain != nil && c.Spec.Drain.Mode == v1alpha1.DrainMove
 }
 
-// Reach says whether a cluster reports to the hub.
-type Reach int
+// Reachability says whether a cluster reports to the hub.
+type Reachability int
 
 const (
 	// Reachable says that its heartbeat is fresh.
-	Reachable Reach = iota
-	// Silent says that it has reported, and does not any more. It keeps what it has, and gets
+	Reachable Reachability = iota
+	// NotReporting says that it has reported, and does not any more. It keeps what it has, and gets
 	// nothing new.
-	Silent
-	// NeverSeen says that no agent has reported for this Cluster yet. It gets nothing.
-	NeverSeen
+	NotReporting
+	// NeverReported says that no agent has reported for this Cluster yet. It gets nothing.
+	NeverReported
 )

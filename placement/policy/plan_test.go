@@ -23,10 +23,10 @@ func accepted(name string, change func(*v1alpha1.ClusterSpec)) Cluster {
 	return Cluster{Name: name, Labels: map[string]string{"zone": name[:1]}, Spec: spec}
 }
 
-func annotated(t *testing.T, o Object, text string) *Wish {
+func annotated(t *testing.T, o Object, text string) *EffectivePolicy {
 	t.Helper()
 	o.Annotations = map[string]string{v1alpha1.ClustersAnnotation: text}
-	w, err := Find(o, nil, nil)
+	w, err := Resolve(o, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestPlan(t *testing.T) {
 		same     bool
 		room     m
 		change   map[string]func(*v1alpha1.ClusterSpec)
-		reach    map[string]Reach
+		reach    map[string]Reachability
 		deleting string // a Cluster
 		selected bool   // by labels instead of names
 		volumes  map[string]string
@@ -104,42 +104,42 @@ func TestPlan(t *testing.T) {
 		"single, all full":   {object: stateful, text: "east", replicas: 3, room: m{"east": 2}, want: m{}, short: "no cluster takes it: east has room for 2"},
 		"duplicate":          {object: daemons, text: "east,west", replicas: -1, want: m{"east": 0, "west": 0}},
 		"never seen": {
-			text: "east,west", replicas: 6, reach: map[string]Reach{"east": NeverSeen}, want: m{"west": 6},
+			text: "east,west", replicas: 6, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 6},
 			reason: "a cluster without an agent runs nothing",
 		},
 		"only one, never seen": {
-			text: "east", replicas: 3, reach: map[string]Reach{"east": NeverSeen}, want: m{},
+			text: "east", replicas: 3, reach: map[string]Reachability{"east": NeverReported}, want: m{},
 			short: "3 of 3 replicas have no room: east has not reported yet", because: v1alpha1.ReasonWaitingForCluster,
 			reason: "the reason names what is waited for",
 		},
 		"moved to one never seen": {
-			text: "east", replicas: 3, has: m{"west": 3}, reach: map[string]Reach{"east": NeverSeen}, want: m{"west": 3},
+			text: "east", replicas: 3, has: m{"west": 3}, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 3},
 			short: "3 of 3 replicas have no room: east has not reported yet", because: v1alpha1.ReasonWaitingForCluster,
 			reason: "nothing leaves for a cluster that cannot take it",
 		},
 		"no replicas, moved to one never seen": {
-			text: "east", replicas: 0, has: m{"west": 0}, reach: map[string]Reach{"east": NeverSeen}, want: m{"west": 0},
+			text: "east", replicas: 0, has: m{"west": 0}, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 0},
 			short: "no cluster takes it", because: v1alpha1.ReasonWaitingForCluster,
 			reason: "an object without replicas is not removed either",
 		},
 		"re-created Cluster": {
 			text: "east,west", replicas: 6, has: m{"east": 3, "west": 3}, same: true,
-			reach: map[string]Reach{"east": NeverSeen}, want: m{"east": 3, "west": 3}, reason: "what is there stays there",
+			reach: map[string]Reachability{"east": NeverReported}, want: m{"east": 3, "west": 3}, reason: "what is there stays there",
 		},
 		"silent, grows": {
 			text: "east,north,west", replicas: 9, has: m{"east": 2, "north": 2, "west": 2}, same: true,
-			reach: map[string]Reach{"north": Silent}, want: m{"east": 4, "north": 2, "west": 3}, reason: "growth goes elsewhere",
+			reach: map[string]Reachability{"north": NotReporting}, want: m{"east": 4, "north": 2, "west": 3}, reason: "growth goes elsewhere",
 		},
 		"single, silent": {
-			object: stateful, text: "east,west", replicas: 3, has: m{"east": 3}, reach: map[string]Reach{"east": Silent},
+			object: stateful, text: "east,west", replicas: 3, has: m{"east": 3}, reach: map[string]Reachability{"east": NotReporting},
 			want: m{"east": 0}, reason: "a StatefulSet does not leave a cluster because that does not report",
 		},
 		"single, never seen": {
-			object: stateful, text: "east,west", replicas: 3, reach: map[string]Reach{"east": NeverSeen}, want: m{"west": 0},
+			object: stateful, text: "east,west", replicas: 3, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 0},
 			reason: "it starts where it can",
 		},
 		"duplicate, one never seen": {
-			object: daemons, text: "east,west", replicas: -1, reach: map[string]Reach{"east": NeverSeen}, want: m{"west": 0},
+			object: daemons, text: "east,west", replicas: -1, reach: map[string]Reachability{"east": NeverReported}, want: m{"west": 0},
 			short: "some clusters do not have it yet: east has not reported yet", because: v1alpha1.ReasonWaitingForCluster,
 			reason: "each cluster is to have it, and one does not",
 		},
@@ -217,7 +217,7 @@ func TestPlan(t *testing.T) {
 			if o.Name == "" {
 				o = object(nil)
 			}
-			s := Situation{Has: tc.has, Same: tc.same, Room: func(c string) (*int64, string) {
+			s := PlanInput{Assigned: tc.has, PolicyUnchanged: tc.same, Capacity: func(c string) (*int64, string) {
 				if n, ok := tc.room[c]; ok {
 					return &n, "limits.pods"
 				}
@@ -228,17 +228,17 @@ func TestPlan(t *testing.T) {
 			}
 			for _, c := range []string{"east", "north", "west"} {
 				cluster := accepted(c, tc.change[c])
-				cluster.Reach, cluster.Full = tc.reach[c], cluster.Spec.Properties["full"] != ""
+				cluster.Reachability, cluster.DrainLimitReached = tc.reach[c], cluster.Spec.Properties["full"] != ""
 				cluster.Deleting = c == tc.deleting
 				if strings.Contains(tc.text, c) {
 					cluster.Labels["chosen"] = "true"
 				}
 				s.Clusters = append(s.Clusters, cluster)
 			}
-			s.Volumes = tc.volumes
+			s.VolumeClaims = tc.volumes
 			wish := annotated(t, o, tc.text)
 			if tc.selected {
-				wish.Source, wish.Named = "Placement shop/p", false
+				wish.Source, wish.NamesClusters = "Placement shop/p", false
 				wish.Spec.Clusters = v1alpha1.ClusterChoice{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"chosen": "true"}}}
 			}
 			plan, err := wish.Plan(s)
@@ -248,11 +248,11 @@ func TestPlan(t *testing.T) {
 			if tc.because != "" && plan.Reason != tc.because {
 				t.Errorf("%s: reason %q, want %q", tc.reason, plan.Reason, tc.because)
 			}
-			if diff := cmp.Diff(tc.want, plan.Wanted); err != nil || diff != "" {
+			if diff := cmp.Diff(tc.want, plan.Targets); err != nil || diff != "" {
 				t.Errorf("%s: %v, -want +got\n%s", tc.reason, err, diff)
 			}
-			if !strings.HasPrefix(plan.Short, tc.short) || (tc.short == "") != (plan.Short == "") {
-				t.Errorf("short %q, want %q", plan.Short, tc.short)
+			if !strings.HasPrefix(plan.Message, tc.short) || (tc.short == "") != (plan.Message == "") {
+				t.Errorf("short %q, want %q", plan.Message, tc.short)
 			}
 		})
 	}
@@ -260,7 +260,7 @@ func TestPlan(t *testing.T) {
 
 func TestPlanNamesUnknownCluster(t *testing.T) {
 	t.Parallel()
-	_, err := annotated(t, object(nil), "east,nope").Plan(Situation{Clusters: []Cluster{accepted("east", nil)}})
+	_, err := annotated(t, object(nil), "east,nope").Plan(PlanInput{Clusters: []Cluster{accepted("east", nil)}})
 	if err == nil || !strings.Contains(err.Error(), `annotations[placement.patchbay.io/clusters]: there is no Cluster "nope"`) {
 		t.Errorf("got %v", err)
 	}
@@ -270,11 +270,11 @@ func TestPlanSpreads(t *testing.T) {
 	t.Parallel()
 	w := annotated(t, object(func(o *Object) { o.Kind.Kind = "DaemonSet" }), "e1,e2,w1")
 	w.Spec.Clusters.Count, w.Spec.Clusters.Spread = new(int32(2)), "zone"
-	plan, err := w.Plan(Situation{
+	plan, err := w.Plan(PlanInput{
 		Clusters: []Cluster{accepted("e1", nil), accepted("e2", nil), accepted("w1", nil)},
-		Room:     func(string) (*int64, string) { return nil, "" },
+		Capacity: func(string) (*int64, string) { return nil, "" },
 	})
-	if diff := cmp.Diff(map[string]int64{"e1": 0, "w1": 0}, plan.Wanted); err != nil || diff != "" {
+	if diff := cmp.Diff(map[string]int64{"e1": 0, "w1": 0}, plan.Targets); err != nil || diff != "" {
 		t.Errorf("%v, -want +got\n%s", err, diff)
 	}
 }
@@ -286,7 +286,7 @@ func TestGrowthMovesNothing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		names := []string{"east", "north", "west"}
 		room := map[string]int64{}
-		s := Situation{Has: map[string]int64{}, Room: func(c string) (*int64, string) {
+		s := PlanInput{Assigned: map[string]int64{}, Capacity: func(c string) (*int64, string) {
 			if n, ok := room[c]; ok {
 				return &n, "limits.pods"
 			}
@@ -301,7 +301,7 @@ func TestGrowthMovesNothing(t *testing.T) {
 			total += rapid.Int64Range(0, 5).Draw(rt, "more")
 			for _, c := range names {
 				if rapid.Bool().Draw(rt, "limited") {
-					room[c] = s.Has[c] + rapid.Int64Range(0, 4).Draw(rt, "room")
+					room[c] = s.Assigned[c] + rapid.Int64Range(0, 4).Draw(rt, "room")
 				} else {
 					delete(room, c)
 				}
@@ -313,15 +313,15 @@ func TestGrowthMovesNothing(t *testing.T) {
 			}
 			sum := int64(0)
 			for _, c := range names {
-				if plan.Wanted[c] < s.Has[c] {
-					rt.Fatalf("%s loses: %v -> %v", c, s.Has, plan.Wanted)
+				if plan.Targets[c] < s.Assigned[c] {
+					rt.Fatalf("%s loses: %v -> %v", c, s.Assigned, plan.Targets)
 				}
-				sum += plan.Wanted[c]
+				sum += plan.Targets[c]
 			}
-			if (sum < total) != (plan.Short != "") || sum > total {
-				rt.Fatalf("%d of %d placed, and said: %q", sum, total, plan.Short)
+			if (sum < total) != (plan.Message != "") || sum > total {
+				rt.Fatalf("%d of %d placed, and said: %q", sum, total, plan.Message)
 			}
-			s.Has, s.Same = maps.Clone(plan.Wanted), true
+			s.Assigned, s.PolicyUnchanged = maps.Clone(plan.Targets), true
 		}
 	})
 }

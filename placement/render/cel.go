@@ -28,12 +28,12 @@ const (
 	maxNesting = 2
 )
 
-// errNothing says that an expression's value is optional.none(): leave the field.
-var errNothing = errors.New("no value")
+// errNoValue says that an expression's value is optional.none(): leave the field.
+var errNoValue = errors.New("no value")
 
-// newEnv is what expressions may use: CEL's standard functions and macros, optional
+// newCELEnv is what expressions may use: CEL's standard functions and macros, optional
 // values, and replace. There is no clock in it and nothing random.
-func newEnv() (*cel.Env, error) {
+func newCELEnv() (*cel.Env, error) {
 	env, err := cel.NewEnv(
 		cel.Variable("object", cel.DynType),
 		cel.Variable("cluster", cel.MapType(cel.StringType, cel.DynType)),
@@ -70,22 +70,22 @@ func compileCEL(env *cel.Env, expression string) (cel.Program, error) {
 	if err := issues.Err(); err != nil {
 		return nil, fmt.Errorf("cel: %w", err)
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.CostTracking(weights{}))
+	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.CostTracking(costEstimator{}))
 	if err != nil {
 		return nil, fmt.Errorf("cel: %w", err)
 	}
 	return program, nil
 }
 
-// weights are what calls cost, by the size of what they look at. Of a variable whose type
+// costEstimator are what calls cost, by the size of what they look at. Of a variable whose type
 // is not known before, CEL counts 1 for any call; within a loop that is seconds.
-type weights struct{}
+type costEstimator struct{}
 
 // bytesPerCost is how many bytes of text count 1, as CEL counts text of a known type.
 const bytesPerCost = 10
 
 // CallCost implements interpreter.ActualCostEstimator.
-func (weights) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
+func (costEstimator) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	seen := 0
 	switch function {
 	case overloads.Matches:
@@ -93,7 +93,7 @@ func (weights) CallCost(function, _ string, args []ref.Val, result ref.Val) *uin
 	case operators.Equals, operators.NotEquals, operators.In:
 		left := v1alpha1.MaxManifestBytes
 		for _, value := range args {
-			if _, err := plain(value, &left); err != nil {
+			if _, err := celToJSON(value, &left); err != nil {
 				break // too large, or no JSON: what was seen until then counts
 			}
 		}
@@ -109,14 +109,14 @@ func (weights) CallCost(function, _ string, args []ref.Val, result ref.Val) *uin
 	return &cost
 }
 
-// evaluate runs an expression and returns its value as JSON has it, with nothing in
+// evaluateCEL runs an expression and returns its value as JSON has it, with nothing in
 // common with the object, and what it cost. The error is errNothing for no value.
-func evaluate(program cel.Program, object *unstructured.Unstructured, cluster *v1alpha1.Cluster) (value any, cost uint64, err error) {
+func evaluateCEL(program cel.Program, object *unstructured.Unstructured, cluster *v1alpha1.Cluster) (value any, cost uint64, err error) {
 	result, details, err := program.Eval(map[string]any{
 		"object": object.Object,
 		"cluster": map[string]any{
-			"name": cluster.Name, "labels": values(cluster.Labels), "annotations": values(cluster.Annotations),
-			"properties": values(cluster.Spec.Properties),
+			"name": cluster.Name, "labels": stringMap(cluster.Labels), "annotations": stringMap(cluster.Annotations),
+			"properties": stringMap(cluster.Spec.Properties),
 		},
 	})
 	if actual := details.ActualCost(); actual != nil {
@@ -127,17 +127,17 @@ func evaluate(program cel.Program, object *unstructured.Unstructured, cluster *v
 	}
 	if optional, ok := result.(*types.Optional); ok {
 		if !optional.HasValue() {
-			return nil, cost, errNothing
+			return nil, cost, errNoValue
 		}
 		result = optional.GetValue()
 	}
 	left := v1alpha1.MaxManifestBytes
-	value, err = plain(result, &left)
+	value, err = celToJSON(result, &left)
 	return value, cost, err
 }
 
-// values is a map that expressions can look into.
-func values[S ~string](m map[string]S) map[string]string {
+// stringMap is a map that expressions can look into.
+func stringMap[S ~string](m map[string]S) map[string]string {
 	all := make(map[string]string, len(m))
 	for key, value := range m {
 		all[key] = string(value)
@@ -145,9 +145,9 @@ func values[S ~string](m map[string]S) map[string]string {
 	return all
 }
 
-// plain turns an expression's value into what JSON has. It counts, as values may share
+// celToJSON turns an expression's value into what JSON has. It counts, as values may share
 // parts, and so be small in memory and endless when written down.
-func plain(value ref.Val, left *int) (any, error) {
+func celToJSON(value ref.Val, left *int) (any, error) {
 	if *left -= 2; *left < 0 {
 		return nil, fmt.Errorf("cel: the value is larger than %d bytes", v1alpha1.MaxManifestBytes)
 	}
@@ -164,14 +164,14 @@ func plain(value ref.Val, left *int) (any, error) {
 		}
 		return int64(v), nil
 	case types.Double:
-		return wholeNumbers(float64(v)), nil
+		return integersFromFloats(float64(v)), nil
 	case types.String:
 		*left -= len(v)
 		return string(v), nil
 	case traits.Lister:
 		list := []any{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			item, err := plain(it.Next(), left)
+			item, err := celToJSON(it.Next(), left)
 			if err != nil {
 				return nil, err
 			}
@@ -186,7 +186,7 @@ func plain(value ref.Val, left *int) (any, error) {
 			if !ok {
 				return nil, fmt.Errorf("cel: the key %v is no string", key.Value())
 			}
-			item, err := plain(v.Get(key), left)
+			item, err := celToJSON(v.Get(key), left)
 			if err != nil {
 				return nil, err
 			}
@@ -198,9 +198,9 @@ func plain(value ref.Val, left *int) (any, error) {
 	return nil, fmt.Errorf("cel: a value of the type %s cannot be in a manifest: make a string of it", value.Type().TypeName())
 }
 
-// wholeNumbers makes integers of the numbers of JSON that are whole, as the API server
+// integersFromFloats makes integers of the numbers of JSON that are whole, as the API server
 // reads them.
-func wholeNumbers(value any) any {
+func integersFromFloats(value any) any {
 	switch v := value.(type) {
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
@@ -208,11 +208,11 @@ func wholeNumbers(value any) any {
 		}
 	case map[string]any:
 		for key, item := range v {
-			v[key] = wholeNumbers(item)
+			v[key] = integersFromFloats(item)
 		}
 	case []any:
 		for i, item := range v {
-			v[i] = wholeNumbers(item)
+			v[i] = integersFromFloats(item)
 		}
 	}
 	return value

@@ -42,22 +42,22 @@ func (e *RuleError) Unwrap() error { return e.Err }
 
 // Rules are Customizations that are ready to be carried out.
 type Rules struct {
-	all []*customization
+	customizations []*compiledCustomization
 }
 
-// customization is one Customization.
-type customization struct {
+// compiledCustomization is one Customization.
+type compiledCustomization struct {
 	namespace, name string
 	matcher         matcher
 	rules           []rule
-	broken          error // why it can be carried out for nothing that it matches
+	invalid         error // why it can be carried out for nothing that it matches
 }
 
 // Compile makes Customizations ready. The errors are RuleErrors, at most one for each; a
 // Customization with an error stays among the rules, so that Apply fails for what it
 // matches and what was rendered last stays.
 func Compile(list []v1alpha1.Customization) (*Rules, []error) {
-	env, err := newEnv()
+	env, err := newCELEnv()
 	if err != nil {
 		return &Rules{}, []error{err}
 	}
@@ -66,20 +66,20 @@ func Compile(list []v1alpha1.Customization) (*Rules, []error) {
 	over := overBudget(list)
 	for i := range list {
 		c := &list[i]
-		compiled := &customization{namespace: c.Namespace, name: c.Name}
-		if compiled.broken = compiled.compile(env, &c.Spec, over[i]); compiled.broken != nil {
-			errs = append(errs, compiled.broken)
+		compiled := &compiledCustomization{namespace: c.Namespace, name: c.Name}
+		if compiled.invalid = compiled.compile(env, &c.Spec, over[i]); compiled.invalid != nil {
+			errs = append(errs, compiled.invalid)
 		}
-		rules.all = append(rules.all, compiled)
+		rules.customizations = append(rules.customizations, compiled)
 	}
-	slices.SortFunc(rules.all, func(a, b *customization) int {
-		return cmp.Or(cmp.Compare(order(a.namespace), order(b.namespace)), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+	slices.SortFunc(rules.customizations, func(a, b *compiledCustomization) int {
+		return cmp.Or(cmp.Compare(namespaceOrder(a.namespace), namespaceOrder(b.namespace)), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 	})
 	return rules, errs
 }
 
-// order has the Customizations that are for all namespaces first.
-func order(namespace string) int {
+// namespaceOrder has the Customizations that are for all namespaces first.
+func namespaceOrder(namespace string) int {
 	if namespace == v1alpha1.SystemNamespace {
 		return 0
 	}
@@ -88,25 +88,25 @@ func order(namespace string) int {
 
 // compile reads a Customization. Of one that is over its namespace's budget it reads only
 // what it matches.
-func (c *customization) compile(env *cel.Env, spec *v1alpha1.CustomizationSpec, over error) (err error) {
+func (c *compiledCustomization) compile(env *cel.Env, spec *v1alpha1.CustomizationSpec, over error) (err error) {
 	if c.matcher, err = newMatcher(c.namespace, &spec.Match); err != nil {
-		return c.wrong(-1, "", fmt.Errorf("spec.match: %w", err))
+		return c.ruleError(-1, "", fmt.Errorf("spec.match: %w", err))
 	}
 	if over != nil {
-		return c.wrong(-1, "", over)
+		return c.ruleError(-1, "", over)
 	}
 	for i := range spec.Rules {
 		r, err := newRule(env, &spec.Rules[i])
 		if err != nil {
-			return c.wrong(i, spec.Rules[i].Path, err)
+			return c.ruleError(i, spec.Rules[i].Path, err)
 		}
 		c.rules = append(c.rules, r)
 	}
 	return nil
 }
 
-// wrong makes an error of one of the rules, or of the match with -1.
-func (c *customization) wrong(rule int, path string, err error) error {
+// ruleError makes an error of one of the rules, or of the match with -1.
+func (c *compiledCustomization) ruleError(rule int, path string, err error) error {
 	return &RuleError{Namespace: c.namespace, Name: c.name, Rule: rule, Path: path, Err: err}
 }
 
@@ -123,12 +123,12 @@ func (r *Rules) Apply(object *unstructured.Unstructured, cluster *v1alpha1.Clust
 
 func (r *Rules) apply(work *unstructured.Unstructured, cluster *v1alpha1.Cluster) error {
 	spent := map[string]uint64{} // by namespace of the Customizations
-	for _, c := range r.all {
+	for _, c := range r.customizations {
 		if !c.matcher.matches(work, cluster) {
 			continue
 		}
-		if c.broken != nil {
-			return c.broken
+		if c.invalid != nil {
+			return c.invalid
 		}
 		for i := range c.rules {
 			cost, err := c.rules[i].apply(work, cluster)
@@ -137,7 +137,7 @@ func (r *Rules) apply(work *unstructured.Unstructured, cluster *v1alpha1.Cluster
 					"and this rule takes them to %d: make rules simpler, or let each match fewer objects", c.namespace, maxCost, spent[c.namespace]+cost)
 			}
 			if err != nil {
-				return c.wrong(i, c.rules[i].path, err)
+				return c.ruleError(i, c.rules[i].path, err)
 			}
 			spent[c.namespace] += cost
 		}
@@ -162,11 +162,11 @@ func newMatcher(namespace string, match *v1alpha1.CustomizationMatch) (matcher, 
 	for _, kind := range match.Kinds {
 		m.kinds = append(m.kinds, schema.ParseGroupKind(string(kind)))
 	}
-	objects, err := selector(match.Selector)
+	objects, err := parseSelector(match.Selector)
 	if err != nil {
 		return m, fmt.Errorf("selector: %w", err)
 	}
-	clusters, err := selector(match.ClusterSelector)
+	clusters, err := parseSelector(match.ClusterSelector)
 	if err != nil {
 		return m, fmt.Errorf("clusterSelector: %w", err)
 	}
@@ -174,8 +174,8 @@ func newMatcher(namespace string, match *v1alpha1.CustomizationMatch) (matcher, 
 	return m, nil
 }
 
-// selector reads a selector; none selects all.
-func selector(s *metav1.LabelSelector) (labels.Selector, error) {
+// parseSelector reads a selector; none selects all.
+func parseSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
 	}
@@ -239,12 +239,12 @@ func overBudget(list []v1alpha1.Customization) map[int]error {
 	return over
 }
 
-// Check says what is wrong with a Customization among all of its namespace.
-func Check(c *v1alpha1.Customization, namespace []v1alpha1.Customization) error {
+// ValidateCustomization says what is wrong with a Customization among all of its namespace.
+func ValidateCustomization(c *v1alpha1.Customization, namespace []v1alpha1.Customization) error {
 	only := []v1alpha1.Customization{*c}
 	for i, over := range overBudget(namespace) {
 		if namespace[i].UID == c.UID {
-			return (&customization{namespace: c.Namespace, name: c.Name}).wrong(-1, "", over)
+			return (&compiledCustomization{namespace: c.Namespace, name: c.Name}).ruleError(-1, "", over)
 		}
 	}
 	if _, errs := Compile(only); len(errs) > 0 {

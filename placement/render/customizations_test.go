@@ -331,7 +331,7 @@ func TestBudget(t *testing.T) {
 			rules, errs := Compile(tc.list)
 			for i := range tc.list {
 				c := &tc.list[i]
-				err := Check(c, tc.list)
+				err := ValidateCustomization(c, tc.list)
 				if over := tc.first != "" && c.Name >= tc.first; (err != nil) != over || over && !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("%s: %s: got %v, over the budget: %t", tc.reason, c.Name, err, over)
 				}

@@ -45,7 +45,7 @@ spec:
 
 func richPodAt(by string) string { return strings.ReplaceAll(richPod, "\n", "\n"+by) }
 
-func TestFollow(t *testing.T) {
+func TestDependencies(t *testing.T) {
 	t.Parallel()
 	rich := []string{
 		"ConfigMap/init-config", "ConfigMap/key-config", "ConfigMap/proj-config", "ConfigMap/vol-config",
@@ -85,7 +85,7 @@ func TestFollow(t *testing.T) {
 			o := object(t, tc.text)
 			o.SetNamespace("shop")
 			var got []string
-			for _, r := range Follow(o) {
+			for _, r := range Dependencies(o) {
 				if r.Namespace != "shop" || (r.Group != "") != strings.HasPrefix(r.Kind, "ResourceClaim") {
 					t.Errorf("%s: %+v is elsewhere", tc.reason, r)
 				}
@@ -98,7 +98,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func TestGoesAlong(t *testing.T) {
+func TestIsCompanionOf(t *testing.T) {
 	t.Parallel()
 	const (
 		workload = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: shop, name: web}\nspec: {template: {metadata: {labels: {app: web, tier: front}}, spec: {containers: [{name: x}]}}}"
@@ -124,7 +124,7 @@ func TestGoesAlong(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := GoesAlong(object(t, tc.object), object(t, tc.workload)); got != tc.want {
+			if got := IsCompanionOf(object(t, tc.object), object(t, tc.workload)); got != tc.want {
 				t.Errorf("%s: got %v", tc.reason, got)
 			}
 		})
@@ -133,15 +133,15 @@ func TestGoesAlong(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	if got := Name("apps", "Deployment", "shop", "web"); got != "deployment-web-"+got[len(got)-16:] {
+	if got := WorkName("apps", "Deployment", "shop", "web"); got != "deployment-web-"+got[len(got)-16:] {
 		t.Errorf("got %s: people should know what it is of", got)
 	}
-	if Name("", "A", "b", "c-d") == Name("", "A", "b-c", "d") || Name("a", "B", "", "x") == Name("", "B", "a", "x") {
+	if WorkName("", "A", "b", "c-d") == WorkName("", "A", "b-c", "d") || WorkName("a", "B", "", "x") == WorkName("", "B", "a", "x") {
 		t.Error("two objects have one name")
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String()
-		name := Name(text.Draw(t, "group"), text.Draw(t, "kind"), text.Draw(t, "namespace"), rapid.StringN(0, 300, -1).Draw(t, "name"))
+		name := WorkName(text.Draw(t, "group"), text.Draw(t, "kind"), text.Draw(t, "namespace"), rapid.StringN(0, 300, -1).Draw(t, "name"))
 		if wrong := validation.IsDNS1035Label(name); len(wrong) > 0 {
 			t.Fatalf("%q: %v", name, wrong)
 		}

@@ -12,14 +12,14 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// step is one part of a path: a key of an object, or an index of a list.
-type step struct {
+// pathElement is one part of a path: a key of an object, or an index of a list.
+type pathElement struct {
 	key   string
 	index int // -1 for a key
 }
 
 // String is the step as paths have it.
-func (s step) String() string {
+func (s pathElement) String() string {
 	if s.index >= 0 {
 		return "[" + strconv.Itoa(s.index) + "]"
 	}
@@ -28,10 +28,10 @@ func (s step) String() string {
 
 // parsePath reads a path such as spec.template.spec.containers[0].image or
 // metadata.annotations["example.com/a"]. The empty path is the object itself.
-func parsePath(path string) ([]step, error) {
-	var steps []step
+func parsePath(path string) ([]pathElement, error) {
+	var steps []pathElement
 	for rest := path; rest != ""; {
-		s, left, err := nextStep(rest, len(steps) == 0)
+		s, left, err := parseElement(rest, len(steps) == 0)
 		if err != nil {
 			return nil, fmt.Errorf("path at %q: %w", rest, err)
 		}
@@ -40,15 +40,15 @@ func parsePath(path string) ([]step, error) {
 	return steps, nil
 }
 
-// nextStep reads one step and returns what is left.
-func nextStep(rest string, first bool) (step, string, error) {
+// parseElement reads one step and returns what is left.
+func parseElement(rest string, first bool) (pathElement, string, error) {
 	if inner, ok := strings.CutPrefix(rest, "["); ok {
-		return bracket(inner)
+		return parseBracket(inner)
 	}
 	if !first {
 		var ok bool
 		if rest, ok = strings.CutPrefix(rest, "."); !ok {
-			return step{}, "", fmt.Errorf("want a dot or a bracket")
+			return pathElement{}, "", fmt.Errorf("want a dot or a bracket")
 		}
 	}
 	end := strings.IndexAny(rest, ".[")
@@ -56,35 +56,35 @@ func nextStep(rest string, first bool) (step, string, error) {
 		end = len(rest)
 	}
 	if end == 0 {
-		return step{}, "", fmt.Errorf("want the name of a field")
+		return pathElement{}, "", fmt.Errorf("want the name of a field")
 	}
-	return step{key: rest[:end], index: -1}, rest[end:], nil
+	return pathElement{key: rest[:end], index: -1}, rest[end:], nil
 }
 
-// bracket reads an index or a quoted key up to the closing bracket.
-func bracket(inner string) (step, string, error) {
+// parseBracket reads an index or a quoted key up to the closing bracket.
+func parseBracket(inner string) (pathElement, string, error) {
 	if quoted, err := strconv.QuotedPrefix(inner); err == nil {
 		key, err := strconv.Unquote(quoted)
 		left, ok := strings.CutPrefix(inner[len(quoted):], "]")
 		if err != nil || !ok {
-			return step{}, "", fmt.Errorf("want a closing bracket after %s", quoted)
+			return pathElement{}, "", fmt.Errorf("want a closing bracket after %s", quoted)
 		}
-		return step{key: key, index: -1}, left, nil
+		return pathElement{key: key, index: -1}, left, nil
 	}
 	digits, left, ok := strings.Cut(inner, "]")
 	index, err := strconv.ParseUint(digits, 10, 16)
 	if !ok || err != nil {
-		return step{}, "", fmt.Errorf("want an index or a key in quotes in the brackets")
+		return pathElement{}, "", fmt.Errorf("want an index or a key in quotes in the brackets")
 	}
-	return step{index: int(index)}, left, nil
+	return pathElement{index: int(index)}, left, nil
 }
 
-// edit changes the field at a path below a value and returns the value as it is then.
+// editField changes the field at a path below a value and returns the value as it is then.
 // What is missing above the field is made; an index may be the one after the last.
-func edit(at any, steps []step, op v1alpha1.RuleOp, value any) (any, error) {
+func editField(at any, steps []pathElement, op v1alpha1.RuleOp, value any) (any, error) {
 	if len(steps) == 0 {
 		if op == v1alpha1.RuleMerge {
-			return merge(at, value)
+			return mergePatch(at, value)
 		}
 		return value, nil
 	}
@@ -93,7 +93,7 @@ func edit(at any, steps []step, op v1alpha1.RuleOp, value any) (any, error) {
 		return nil, nil
 	}
 	if s.index >= 0 {
-		return editList(at, s, rest, op, value)
+		return editListItem(at, s, rest, op, value)
 	}
 	m, ok := at.(map[string]any)
 	if !ok && at != nil {
@@ -107,7 +107,7 @@ func edit(at any, steps []step, op v1alpha1.RuleOp, value any) (any, error) {
 		delete(m, s.key)
 		return m, nil
 	}
-	next, err := edit(below, rest, op, value)
+	next, err := editField(below, rest, op, value)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,8 @@ func edit(at any, steps []step, op v1alpha1.RuleOp, value any) (any, error) {
 	return m, nil
 }
 
-// editList is edit for a step that is an index.
-func editList(at any, s step, rest []step, op v1alpha1.RuleOp, value any) (any, error) {
+// editListItem is edit for a step that is an index.
+func editListItem(at any, s pathElement, rest []pathElement, op v1alpha1.RuleOp, value any) (any, error) {
 	list, ok := at.([]any)
 	if !ok && at != nil {
 		return nil, fmt.Errorf("what is above %v is no list", s)
@@ -135,7 +135,7 @@ func editList(at any, s step, rest []step, op v1alpha1.RuleOp, value any) (any, 
 	if s.index == len(list) {
 		list = append(list, nil)
 	}
-	next, err := edit(list[s.index], rest, op, value)
+	next, err := editField(list[s.index], rest, op, value)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +143,8 @@ func editList(at any, s step, rest []step, op v1alpha1.RuleOp, value any) (any, 
 	return list, nil
 }
 
-// merge is JSON merge patch (RFC 7396) of one object into another.
-func merge(at, patch any) (any, error) {
+// mergePatch is JSON merge patch (RFC 7396) of one object into another.
+func mergePatch(at, patch any) (any, error) {
 	from, ok := patch.(map[string]any)
 	if !ok {
 		return nil, fmt.Errorf("op merge takes an object, and the value is %T", patch)
@@ -155,7 +155,7 @@ func merge(at, patch any) (any, error) {
 	}
 	for key, value := range from {
 		if _, deeper := value.(map[string]any); deeper {
-			merged, err := merge(into[key], value)
+			merged, err := mergePatch(into[key], value)
 			if err != nil {
 				return nil, err
 			}

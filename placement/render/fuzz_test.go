@@ -79,7 +79,7 @@ func FuzzRule(f *testing.F) {
 			}
 			return
 		}
-		if diff := cmp.Diff(fixedFields(before.Object), fixedFields(o.Object)); diff != "" {
+		if diff := cmp.Diff(immutableFields(before.Object), immutableFields(o.Object)); diff != "" {
 			t.Errorf("%s %q %s (-before +after):\n%s", op, path, value, diff)
 		}
 		if _, err := json.Marshal(o.Object); err != nil {
@@ -106,7 +106,7 @@ func FuzzPruneService(f *testing.F) {
 			"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"ports": list},
 		}}
 		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "a", FieldsType: "FieldsV1", FieldsV1: raw}})
-		owned := portOwners(o)
+		owned := requestedNodePorts(o)
 		Prune(o)
 		left, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports")
 		for _, p := range left {

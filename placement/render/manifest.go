@@ -14,10 +14,10 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// Name is the name of the Assignment, Works and AppliedWork of an object: its kind and
+// WorkName is the name of the Assignment, Works and AppliedWork of an object: its kind and
 // name as far as there is room, and a digest of group, kind, namespace and name. It is
 // a DNS label.
-func Name(group, kind, namespace, name string) string {
+func WorkName(group, kind, namespace, name string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{group, kind, namespace, name}, "\x00")))
 	readable := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -35,10 +35,10 @@ func Name(group, kind, namespace, name string) string {
 // ErrTooLarge says that a manifest does not fit into a Work.
 var ErrTooLarge = errors.New("manifest is too large")
 
-// Manifest writes an object down as JSON: fields in the order of their names, so that
+// MarshalManifest writes an object down as JSON: fields in the order of their names, so that
 // the same object makes the same bytes. Digest tells two of them apart. An error names
 // the object; it is ErrTooLarge over v1alpha1.MaxManifestBytes.
-func Manifest(object *unstructured.Unstructured) ([]byte, error) {
+func MarshalManifest(object *unstructured.Unstructured) ([]byte, error) {
 	raw, err := object.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write manifest of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
@@ -51,8 +51,8 @@ func Manifest(object *unstructured.Unstructured) ([]byte, error) {
 	return raw, nil
 }
 
-// Digest of a manifest: 32 hexadecimal digits of SHA-256.
-func Digest(manifest []byte) string {
+// ManifestDigest of a manifest: 32 hexadecimal digits of SHA-256.
+func ManifestDigest(manifest []byte) string {
 	sum := sha256.Sum256(manifest)
 	return hex.EncodeToString(sum[:16])
 }

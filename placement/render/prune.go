@@ -19,7 +19,7 @@ import (
 // alone. Finalizers, owners and kubectl's record of the last apply go, too: whoever
 // they are for is at the hub.
 func Prune(object *unstructured.Unstructured) {
-	owned := portOwners(object)
+	owned := requestedNodePorts(object)
 	delete(object.Object, "status")
 	if meta, ok := object.Object["metadata"].(map[string]any); ok {
 		keepOnly(meta, "name", "namespace", "labels", "annotations")
@@ -35,13 +35,13 @@ func Prune(object *unstructured.Unstructured) {
 		for _, field := range []string{"nodeName", "priority", "ephemeralContainers"} {
 			unstructured.RemoveNestedField(object.Object, "spec", field)
 		}
-		pruneToken(object)
+		pruneTokenVolumes(object)
 	case schema.GroupKind{Kind: "ServiceAccount"}:
 		delete(object.Object, "secrets") // tokens of the hub
 	case schema.GroupKind{Kind: "Namespace"}:
 		delete(object.Object, "spec") // its finalizer
 	}
-	if t, ok := template(object); ok {
+	if t, ok := podTemplate(object); ok {
 		if meta, ok := t["metadata"].(map[string]any); ok {
 			delete(meta, "creationTimestamp")
 		}
@@ -97,8 +97,8 @@ func portKey(port map[string]any) string {
 	return fmt.Sprint(port["port"], "/", protocol)
 }
 
-// portOwners are the ports of a Service whose node port some client set.
-func portOwners(object *unstructured.Unstructured) map[string]bool {
+// requestedNodePorts are the ports of a Service whose node port some client set.
+func requestedNodePorts(object *unstructured.Unstructured) map[string]bool {
 	owned := map[string]bool{}
 	for _, entry := range object.GetManagedFields() {
 		if entry.FieldsV1 == nil || entry.Subresource != "" {
@@ -146,9 +146,9 @@ func pruneJob(object *unstructured.Unstructured) {
 	}
 }
 
-// pruneToken takes away the token that admission at the hub mounted into a Pod: it is
+// pruneTokenVolumes takes away the token that admission at the hub mounted into a Pod: it is
 // good for nothing elsewhere, and the cluster mounts its own.
-func pruneToken(object *unstructured.Unstructured) {
+func pruneTokenVolumes(object *unstructured.Unstructured) {
 	spec, _ := object.Object["spec"].(map[string]any)
 	prune := func(m map[string]any, field string) {
 		list, ok := m[field].([]any)

@@ -19,12 +19,12 @@ import (
 
 // rule changes one field.
 type rule struct {
-	path    string
-	steps   []step
-	op      v1alpha1.RuleOp
-	value   any
-	cost    uint64      // of value; that of a program is known when it has run
-	program cel.Program // nil where value is given
+	path     string
+	elements []pathElement
+	op       v1alpha1.RuleOp
+	value    any
+	cost     uint64      // of value; that of a program is known when it has run
+	program  cel.Program // nil where value is given
 }
 
 // newRule reads one rule.
@@ -34,14 +34,14 @@ func newRule(env *cel.Env, from *v1alpha1.Rule) (rule, error) {
 		r.op = v1alpha1.RuleSet
 	}
 	var err error
-	if r.steps, err = parsePath(from.Path); err != nil {
+	if r.elements, err = parsePath(from.Path); err != nil {
 		return r, err
 	}
-	if len(r.steps) == 0 && r.op != v1alpha1.RuleMerge {
+	if len(r.elements) == 0 && r.op != v1alpha1.RuleMerge {
 		return r, fmt.Errorf("op %s needs a path", r.op)
 	}
-	if field := fixedField(r.steps); field != "" {
-		return r, fmt.Errorf("%s %s", field, fixedRule)
+	if field := immutableFieldAt(r.elements); field != "" {
+		return r, fmt.Errorf("%s %s", field, immutableFieldRule)
 	}
 	switch {
 	case r.op == v1alpha1.RuleRemove && from.CEL == "" && from.Value == nil:
@@ -55,9 +55,9 @@ func newRule(env *cel.Env, from *v1alpha1.Rule) (rule, error) {
 	if err := json.Unmarshal(from.Value.Raw, &r.value); err != nil {
 		return r, fmt.Errorf("read value: %w", err)
 	}
-	r.value, r.cost = wholeNumbers(r.value), uint64(len(from.Value.Raw)/bytesPerCost)
-	if field := fixedIn(r.steps, r.value); field != "" {
-		return r, fmt.Errorf("value: %s %s", field, fixedRule)
+	r.value, r.cost = integersFromFloats(r.value), uint64(len(from.Value.Raw)/bytesPerCost)
+	if field := immutableFieldIn(r.elements, r.value); field != "" {
+		return r, fmt.Errorf("value: %s %s", field, immutableFieldRule)
 	}
 	return r, nil
 }
@@ -66,14 +66,14 @@ func newRule(env *cel.Env, from *v1alpha1.Rule) (rule, error) {
 func (r *rule) apply(object *unstructured.Unstructured, cluster *v1alpha1.Cluster) (cost uint64, err error) {
 	value, cost := runtime.DeepCopyJSONValue(r.value), r.cost
 	if r.program != nil {
-		if value, cost, err = evaluate(r.program, object, cluster); errors.Is(err, errNothing) {
+		if value, cost, err = evaluateCEL(r.program, object, cluster); errors.Is(err, errNoValue) {
 			return cost, nil
 		} else if err != nil {
 			return cost, err
 		}
 	}
-	before := fixedFields(object.Object)
-	root, err := edit(object.Object, r.steps, r.op, value)
+	before := immutableFields(object.Object)
+	root, err := editField(object.Object, r.elements, r.op, value)
 	if err != nil {
 		return cost, err
 	}
@@ -82,62 +82,62 @@ func (r *rule) apply(object *unstructured.Unstructured, cluster *v1alpha1.Cluste
 		return cost, errors.New("it leaves no object")
 	}
 	object.Object = changed
-	after := fixedFields(changed)
-	for _, field := range slices.Sorted(maps.Keys(merged(before, after))) {
+	after := immutableFields(changed)
+	for _, field := range slices.Sorted(maps.Keys(mergeMaps(before, after))) {
 		if !reflect.DeepEqual(before[field], after[field]) {
-			return cost, fmt.Errorf("%s %s", field, fixedRule)
+			return cost, fmt.Errorf("%s %s", field, immutableFieldRule)
 		}
 	}
 	return cost, nil
 }
 
-// fixedRule is the rule of fixed fields, for messages that begin with the field.
-const fixedRule = "must stay as it is: rules may change labels and annotations in metadata, and neither apiVersion nor kind"
+// immutableFieldRule is the rule of fixed fields, for messages that begin with the field.
+const immutableFieldRule = "must stay as it is: rules may change labels and annotations in metadata, and neither apiVersion nor kind"
 
-// fixedFields returns the fields that no rule may change, by path: what makes an object
+// immutableFields returns the fields that no rule may change, by path: what makes an object
 // this object, and what decides how long it lives. An owner that does not exist lets the
 // cluster's garbage collector delete the object; a finalizer keeps it, and its namespace,
 // for ever.
-func fixedFields(object map[string]any) map[string]any {
+func immutableFields(object map[string]any) map[string]any {
 	fixed := map[string]any{"apiVersion": object["apiVersion"], "kind": object["kind"]}
 	meta, isObject := object["metadata"].(map[string]any)
 	if !isObject {
 		return fixed // and so without the name that it had
 	}
 	for key, value := range meta {
-		if !freeInMetadata(key) {
+		if !isMutableMetadata(key) {
 			fixed["metadata."+key] = runtime.DeepCopyJSONValue(value)
 		}
 	}
 	return fixed
 }
 
-func freeInMetadata(key string) bool { return key == "labels" || key == "annotations" }
+func isMutableMetadata(key string) bool { return key == "labels" || key == "annotations" }
 
-func merged(a, b map[string]any) map[string]any {
+func mergeMaps(a, b map[string]any) map[string]any {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	return all
 }
 
-// fixedField returns the fixed field that a path leads to, or into; "" for others. What
+// immutableFieldAt returns the fixed field that a path leads to, or into; "" for others. What
 // is above fixed fields may be changed as long as they are not.
-func fixedField(steps []step) string {
+func immutableFieldAt(steps []pathElement) string {
 	switch {
 	case len(steps) == 0:
 		return ""
 	case steps[0].key == "apiVersion", steps[0].key == "kind":
 		return steps[0].key
-	case steps[0].key == "metadata" && len(steps) > 1 && !freeInMetadata(steps[1].key):
+	case steps[0].key == "metadata" && len(steps) > 1 && !isMutableMetadata(steps[1].key):
 		return "metadata." + steps[1].key
 	}
 	return ""
 }
 
-// fixedIn returns the first fixed field that a value for a path has and that no rendered
+// immutableFieldIn returns the first fixed field that a value for a path has and that no rendered
 // object has: name, namespace, apiVersion and kind may be repeated in a patch, and are
 // compared when it is carried out.
-func fixedIn(steps []step, value any) string {
+func immutableFieldIn(steps []pathElement, value any) string {
 	fields, isObject := value.(map[string]any)
 	if !isObject || len(steps) > 1 || len(steps) == 1 && steps[0].key != "metadata" {
 		return ""
@@ -146,7 +146,7 @@ func fixedIn(steps []step, value any) string {
 		fields, _ = fields["metadata"].(map[string]any)
 	}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		if !freeInMetadata(key) && key != "name" && key != "namespace" {
+		if !isMutableMetadata(key) && key != "name" && key != "namespace" {
 			return "metadata." + key
 		}
 	}

@@ -18,16 +18,16 @@ import (
 // a Job they are its completions, or its parallelism when it has none.
 func Replicas(object *unstructured.Unstructured) (int32, bool) {
 	if isJob(object) {
-		if n, ok := whole(object, "completions"); ok {
+		if n, ok := specInt32(object, "completions"); ok {
 			return n, true
 		}
-		n, ok := whole(object, "parallelism")
+		n, ok := specInt32(object, "parallelism")
 		if !ok {
 			n = 1
 		}
 		return n, true
 	}
-	n, ok := whole(object, "replicas")
+	n, ok := specInt32(object, "replicas")
 	switch gk := object.GroupVersionKind().GroupKind(); {
 	case ok:
 		return n, true
@@ -51,11 +51,11 @@ func SetReplicas(object *unstructured.Unstructured, n int32) error {
 	if !isJob(object) {
 		return set("replicas", n)
 	}
-	completions, ok := whole(object, "completions")
+	completions, ok := specInt32(object, "completions")
 	if !ok || n == 0 || completions == 0 {
 		return set("parallelism", n)
 	}
-	parallelism, ok := whole(object, "parallelism")
+	parallelism, ok := specInt32(object, "parallelism")
 	if !ok {
 		parallelism = 1
 	}
@@ -75,8 +75,8 @@ func isJob(object *unstructured.Unstructured) bool {
 	return object.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "batch", Kind: "Job"}
 }
 
-// whole reads a number of spec.
-func whole(object *unstructured.Unstructured, field string) (int32, bool) {
+// specInt32 reads a number of spec.
+func specInt32(object *unstructured.Unstructured, field string) (int32, bool) {
 	n, ok, err := unstructured.NestedInt64(object.Object, "spec", field)
 	if !ok || err != nil || n < 0 || n > math.MaxInt32 {
 		return 0, false
@@ -84,10 +84,10 @@ func whole(object *unstructured.Unstructured, field string) (int32, bool) {
 	return int32(n), true
 }
 
-// Requests is what one replica's Pod requests, as the scheduler counts it; nil for an
+// PodRequests is what one replica's Pod requests, as the scheduler counts it; nil for an
 // object that makes no Pods. Without a request a container's limit counts.
-func Requests(object *unstructured.Unstructured) corev1.ResourceList {
-	pod, ok := podOf(object)
+func PodRequests(object *unstructured.Unstructured) corev1.ResourceList {
+	pod, ok := podFromTemplate(object)
 	if !ok {
 		return nil
 	}
@@ -104,10 +104,10 @@ func Requests(object *unstructured.Unstructured) corev1.ResourceList {
 	return resource.PodRequests(pod, resource.PodResourcesOptions{})
 }
 
-// podOf returns the Pod that an object is, or makes of its template. An object with a
+// podFromTemplate returns the Pod that an object is, or makes of its template. An object with a
 // template of something else makes none.
-func podOf(object *unstructured.Unstructured) (*corev1.Pod, bool) {
-	t, ok := template(object)
+func podFromTemplate(object *unstructured.Unstructured) (*corev1.Pod, bool) {
+	t, ok := podTemplate(object)
 	if !ok {
 		return nil, false
 	}
@@ -119,9 +119,9 @@ func podOf(object *unstructured.Unstructured) (*corev1.Pod, bool) {
 	return pod, len(pod.Spec.Containers) > 0
 }
 
-// template returns an object's Pod template for reading or writing in place.
-func template(object *unstructured.Unstructured) (map[string]any, bool) {
-	path := templatePath(object)
+// podTemplate returns an object's Pod template for reading or writing in place.
+func podTemplate(object *unstructured.Unstructured) (map[string]any, bool) {
+	path := podTemplatePath(object)
 	if len(path) == 0 {
 		return object.Object, true
 	}
@@ -130,9 +130,9 @@ func template(object *unstructured.Unstructured) (map[string]any, bool) {
 	return m, ok && err == nil
 }
 
-// templatePath is where the Pod template of an object is, which is a Pod without
+// podTemplatePath is where the Pod template of an object is, which is a Pod without
 // apiVersion, kind and status.
-func templatePath(object *unstructured.Unstructured) []string {
+func podTemplatePath(object *unstructured.Unstructured) []string {
 	switch object.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Kind: "Pod"}:
 		return nil

@@ -85,7 +85,7 @@ func TestRequests(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := Requests(object(t, "apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: "+tc.spec+"}}"))
+			got := PodRequests(object(t, "apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: "+tc.spec+"}}"))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
@@ -97,27 +97,27 @@ func TestManifest(t *testing.T) {
 	t.Parallel()
 	a := object(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: shop}\ndata: {b: \"2\", a: \"1\"}")
 	b := object(t, "kind: ConfigMap\ndata: {a: \"1\", b: \"2\"}\napiVersion: v1\nmetadata: {namespace: shop, name: x}")
-	first, err := Manifest(a)
+	first, err := MarshalManifest(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := Manifest(b)
-	if err != nil || string(first) != string(second) || Digest(first) != Digest(second) {
+	second, err := MarshalManifest(b)
+	if err != nil || string(first) != string(second) || ManifestDigest(first) != ManifestDigest(second) {
 		t.Errorf("one object, two manifests: %v\n%s\n%s", err, first, second)
 	}
 	want := `{"apiVersion":"v1","data":{"a":"1","b":"2"},"kind":"ConfigMap","metadata":{"name":"x","namespace":"shop"}}`
-	if string(first) != want || len(Digest(first)) != 32 || Digest(first) == Digest([]byte("x")) {
-		t.Errorf("got %s, %s", first, Digest(first))
+	if string(first) != want || len(ManifestDigest(first)) != 32 || ManifestDigest(first) == ManifestDigest([]byte("x")) {
+		t.Errorf("got %s, %s", first, ManifestDigest(first))
 	}
 	room := v1alpha1.MaxManifestBytes - len(first)
 	for more, fits := range map[int]bool{room: true, room + 1: false} {
 		a.Object["data"] = map[string]any{"a": "1" + strings.Repeat("x", more), "b": "2"}
-		if _, err := Manifest(a); fits != (err == nil) || !fits && (!errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "ConfigMap shop/x has 196609 bytes")) {
+		if _, err := MarshalManifest(a); fits != (err == nil) || !fits && (!errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "ConfigMap shop/x has 196609 bytes")) {
 			t.Errorf("%d bytes more: %v", more, err)
 		}
 	}
 	a.Object["data"] = func() {}
-	if _, err := Manifest(a); err == nil {
+	if _, err := MarshalManifest(a); err == nil {
 		t.Error("wrote down a function")
 	}
 }

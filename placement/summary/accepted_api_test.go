@@ -39,13 +39,13 @@ func makeObject(t *testing.T, env *apitest.Env, text string) *unstructured.Unstr
 }
 
 // report writes what comes of the rows, exactly of one and summed up of several.
-func report(t *testing.T, env *apitest.Env, object *unstructured.Unstructured, rows []Row, what string) {
+func report(t *testing.T, env *apitest.Env, object *unstructured.Unstructured, rows []Report, what string) {
 	t.Helper()
 	var status map[string]any
 	var err error
 	if len(rows) == 1 {
-		status = Exact(object, rows[0])
-	} else if status, err = Sum(object, rows, time.Now()); err != nil {
+		status = TranslateStatus(object, rows[0])
+	} else if status, err = SumStatuses(object, rows, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if status == nil {
@@ -89,13 +89,13 @@ func (j *jobLife) next() map[string]any {
 		}
 		return status
 	}
-	ends, ended := jobSucceeds, jobComplete
+	ends, ended := jobSuccessCriteriaMet, jobComplete
 	if j.fails && j.succeeded < j.completions {
-		ends, ended = jobFails, jobFailed
+		ends, ended = jobFailureTarget, jobFailed
 	}
 	now := stamp(j.start.Add(time.Duration(j.step) * time.Minute))
 	say := func(kind string) map[string]any {
-		return map[string]any{"type": kind, "status": yes, "reason": "Because", "lastProbeTime": now, "lastTransitionTime": now}
+		return map[string]any{"type": kind, "status": statusTrue, "reason": "Because", "lastProbeTime": now, "lastTransitionTime": now}
 	}
 	status["conditions"] = []any{say(ends)}
 	if !j.over && j.rnd.IntN(2) == 0 {
@@ -120,13 +120,13 @@ func TestNoStatusOfAJobIsRefused(t *testing.T) {
 	for seed := range uint64(16) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		object := makeObject(t, env, fmt.Sprintf("apiVersion: batch/v1\nkind: Job\nspec: {completions: 6, parallelism: 4, template: %s}", fmt.Sprintf(podTemplate, "Never")))
-		lives, rows := []*jobLife{}, []Row{}
+		lives, rows := []*jobLife{}, []Report{}
 		start := time.Now().Add(-time.Hour)
 		join := func() {
 			lives = append(lives, &jobLife{
 				rnd: rnd, start: start.Add(time.Duration(rnd.IntN(600)) * time.Second), completions: 1 + rnd.IntN(3), fails: rnd.IntN(4) == 0,
 			})
-			rows = append(rows, Row{Cluster: fmt.Sprint("c", len(lives)), Observed: 1, Generation: 1, Reachable: true})
+			rows = append(rows, Report{Cluster: fmt.Sprint("c", len(lives)), ObservedGeneration: 1, Generation: 1, Reachable: true})
 		}
 		for range 1 + rnd.IntN(3) {
 			join()
@@ -169,7 +169,7 @@ func TestNoStatusOfARolloutIsRefused(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				rows := make([]Row, 1+rnd.IntN(3))
+				rows := make([]Report, 1+rnd.IntN(3))
 				for i := range rows {
 					rows[i] = anyRow(rnd, object, i, rnd.Int64N(1+int64(step)/10)) // none at first
 				}
@@ -180,7 +180,7 @@ func TestNoStatusOfARolloutIsRefused(t *testing.T) {
 }
 
 // anyRow is a status that the API server of a cluster has taken.
-func anyRow(rnd *rand.Rand, object *unstructured.Unstructured, i int, collisions int64) Row {
+func anyRow(rnd *rand.Rand, object *unstructured.Unstructured, i int, collisions int64) Report {
 	total := rnd.Int64N(5)
 	ready := rnd.Int64N(total + 1)
 	available := rnd.Int64N(ready + 1)
@@ -188,7 +188,7 @@ func anyRow(rnd *rand.Rand, object *unstructured.Unstructured, i int, collisions
 	status := map[string]any{
 		"observedGeneration": int64(40), "collisionCount": collisions, "replicas": total, "readyReplicas": ready,
 		"availableReplicas": available, "updatedReplicas": rnd.Int64N(total + 1),
-		"conditions": []any{map[string]any{"type": "ReplicaFailure", "status": yes, "reason": "Quota", "message": "full", "lastTransitionTime": now}},
+		"conditions": []any{map[string]any{"type": "ReplicaFailure", "status": statusTrue, "reason": "Quota", "message": "full", "lastTransitionTime": now}},
 	}
 	switch object.GetKind() {
 	case "StatefulSet":
@@ -204,8 +204,8 @@ func anyRow(rnd *rand.Rand, object *unstructured.Unstructured, i int, collisions
 		delete(status, "collisionCount")
 		status["fullyLabeledReplicas"] = total
 	}
-	return Row{
-		Cluster: fmt.Sprint("c", i), Observed: object.GetGeneration() - rnd.Int64N(2), Generation: 40, Reachable: rnd.IntN(4) > 0, Status: status,
+	return Report{
+		Cluster: fmt.Sprint("c", i), ObservedGeneration: object.GetGeneration() - rnd.Int64N(2), Generation: 40, Reachable: rnd.IntN(4) > 0, Status: status,
 	}
 }
 
@@ -249,7 +249,7 @@ func TestNoStatusOfOtherKindsIsRefused(t *testing.T) {
 			reason: "times and counts", text: "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nspec: {maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: x}}",
 			statuses: []map[string]any{
 				{"currentReplicas": int64(3), "desiredReplicas": int64(4), "lastScaleTime": stamp(time.Now()), "observedGeneration": int64(1)},
-				{"desiredReplicas": int64(1), "conditions": []any{map[string]any{"type": "ScalingLimited", "status": yes, "lastTransitionTime": stamp(time.Now())}}}, nil,
+				{"desiredReplicas": int64(1), "conditions": []any{map[string]any{"type": "ScalingLimited", "status": statusTrue, "lastTransitionTime": stamp(time.Now())}}}, nil,
 			},
 		},
 		"Budget": {
@@ -263,7 +263,7 @@ func TestNoStatusOfOtherKindsIsRefused(t *testing.T) {
 			reason: "of ours", text: "apiVersion: danm.io/v1\nkind: DanmNet\nspec: {NetworkID: lan, NetworkType: macvlan, Options: {host_device: ens4, cidr: 10.9.0.0/24}}",
 			statuses: []map[string]any{
 				{"allocated": int64(3), "capacity": int64(254), "ipam": map[string]any{"v4": map[string]any{"cidr": "10.9.0.0/24"}}},
-				{"conditions": []any{map[string]any{"type": "Conflict", "status": no, "reason": "None", "message": "x", "lastTransitionTime": stamp(time.Now())}}},
+				{"conditions": []any{map[string]any{"type": "Conflict", "status": statusFalse, "reason": "None", "message": "x", "lastTransitionTime": stamp(time.Now())}}},
 			},
 		},
 	}
@@ -272,9 +272,9 @@ func TestNoStatusOfOtherKindsIsRefused(t *testing.T) {
 			t.Parallel()
 			object := makeObject(t, env, tc.text)
 			for n := 1; n <= len(tc.statuses); n++ {
-				rows := make([]Row, n)
+				rows := make([]Report, n)
 				for i := range rows {
-					rows[i] = Row{Cluster: fmt.Sprint("c", i), Observed: 1, Generation: 1, Ready: true, Reachable: true, Status: tc.statuses[i]}
+					rows[i] = Report{Cluster: fmt.Sprint("c", i), ObservedGeneration: 1, Generation: 1, Ready: true, Reachable: true, Status: tc.statuses[i]}
 				}
 				report(t, env, object, rows, fmt.Sprintf("%s: %d clusters", tc.reason, n))
 			}
@@ -300,8 +300,8 @@ func TestKubectlWaits(t *testing.T) {
 	}{
 		"Deployment": {
 			reason: "by roll-out and by condition", text: "apiVersion: apps/v1\nkind: Deployment\n" + strings.Replace(workload, "serviceName: x, ", "", 1), rollout: true, condition: "Available",
-			busy: map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(1), "conditions": say("Progressing", yes)},
-			done: map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(2), "readyReplicas": int64(2), "availableReplicas": int64(2), "conditions": say("Progressing", yes)},
+			busy: map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(1), "conditions": say("Progressing", statusTrue)},
+			done: map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(2), "readyReplicas": int64(2), "availableReplicas": int64(2), "conditions": say("Progressing", statusTrue)},
 		},
 		"StatefulSet": {
 			reason: "its revisions are the same in the end", text: "apiVersion: apps/v1\nkind: StatefulSet\n" + workload, rollout: true,
@@ -318,7 +318,7 @@ func TestKubectlWaits(t *testing.T) {
 			busy: map[string]any{"startTime": now, "active": int64(1), "ready": int64(1), "terminating": int64(0)},
 			done: map[string]any{
 				"startTime": now, "completionTime": now, "succeeded": int64(1), "ready": int64(0), "terminating": int64(0),
-				"conditions": append(say(jobSucceeds, yes), say(jobComplete, yes)...),
+				"conditions": append(say(jobSuccessCriteriaMet, statusTrue), say(jobComplete, statusTrue)...),
 			},
 		},
 	}
@@ -326,9 +326,9 @@ func TestKubectlWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			object := makeObject(t, env, tc.text)
-			rows := make([]Row, 2)
+			rows := make([]Report, 2)
 			for i := range rows {
-				rows[i] = Row{Cluster: fmt.Sprint("c", i), Observed: object.GetGeneration(), Generation: 1, Ready: true, Reachable: true, Status: tc.done}
+				rows[i] = Report{Cluster: fmt.Sprint("c", i), ObservedGeneration: object.GetGeneration(), Generation: 1, Ready: true, Reachable: true, Status: tc.done}
 			}
 			rows[1].Status = tc.busy
 			target := []string{"-n", object.GetNamespace(), strings.ToLower(object.GetKind()) + "/" + object.GetName()}
@@ -341,7 +341,7 @@ func TestKubectlWaits(t *testing.T) {
 					t.Errorf("%s: one cluster is behind, and kubectl says: %s", tc.reason, said)
 				}
 			}
-			if tc.condition != "" && holds(statusOf(object), tc.condition) {
+			if tc.condition != "" && isConditionTrue(statusOf(object), tc.condition) {
 				t.Errorf("%s: %s, and one cluster is behind", tc.reason, tc.condition)
 			}
 			rows[1].Status = tc.done

@@ -13,103 +13,103 @@ import (
 
 // Kinds that have a summary of their own.
 var (
-	deployments  = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	statefulSets = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
-	daemonSets   = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
-	replicaSets  = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
-	jobs         = schema.GroupKind{Group: "batch", Kind: "Job"}
-	scalers      = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
-	budgets      = schema.GroupKind{Group: "policy", Kind: "PodDisruptionBudget"}
-	cronJobs     = schema.GroupKind{Group: "batch", Kind: "CronJob"}
-	services     = schema.GroupKind{Kind: "Service"}
-	ingresses    = schema.GroupKind{Group: "networking.k8s.io", Kind: "Ingress"}
-	claims       = schema.GroupKind{Kind: "PersistentVolumeClaim"}
-	pods         = schema.GroupKind{Kind: "Pod"}
-	namespaces   = schema.GroupKind{Kind: "Namespace"}
+	deploymentKind       = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	statefulSetKind      = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
+	daemonSetKind        = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
+	replicaSetKind       = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
+	jobKind              = schema.GroupKind{Group: "batch", Kind: "Job"}
+	autoscalerKind       = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
+	disruptionBudgetKind = schema.GroupKind{Group: "policy", Kind: "PodDisruptionBudget"}
+	cronJobKind          = schema.GroupKind{Group: "batch", Kind: "CronJob"}
+	serviceKind          = schema.GroupKind{Kind: "Service"}
+	ingressKind          = schema.GroupKind{Group: "networking.k8s.io", Kind: "Ingress"}
+	volumeClaimKind      = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	podKind              = schema.GroupKind{Kind: "Pod"}
+	namespaceKind        = schema.GroupKind{Kind: "Namespace"}
 )
 
-// Sum is the status of an object that runs in several clusters, or in none. The answer
+// SumStatuses is the status of an object that runs in several clusters, or in none. The answer
 // is nil when there is nothing to write: the kind has no status, or it is the hub's
 // own. An error names object, cluster and field.
-func Sum(object *unstructured.Unstructured, rows []Row, now time.Time) (map[string]any, error) {
-	rows = byCluster(rows)
-	status, err := sum(&input{object: object, rows: rows, now: now})
+func SumStatuses(object *unstructured.Unstructured, rows []Report, now time.Time) (map[string]any, error) {
+	rows = sortedByCluster(rows)
+	status, err := sumByKind(&aggregation{object: object, reports: rows, now: now})
 	if err != nil {
 		return nil, fmt.Errorf("summarize status of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
 	}
 	return status, nil
 }
 
-// input is what a summary is made from.
-type input struct {
-	object *unstructured.Unstructured
-	rows   []Row // in the order of clusters
-	now    time.Time
+// aggregation is what a summary is made from.
+type aggregation struct {
+	object  *unstructured.Unstructured
+	reports []Report // in the order of clusters
+	now     time.Time
 }
 
-// sum builds the summary of a kind.
-func sum(in *input) (map[string]any, error) {
+// sumByKind builds the summary of a kind.
+func sumByKind(in *aggregation) (map[string]any, error) {
 	gk := in.object.GroupVersionKind().GroupKind()
 	switch gk {
-	case namespaces:
+	case namespaceKind:
 		return nil, nil
-	case services, ingresses:
-		return balancers(in.rows), nil
-	case claims:
-		return claim(in)
-	case pods:
-		return pod(in), nil
-	case cronJobs:
-		return cronJob(in.rows), nil
+	case serviceKind, ingressKind:
+		return loadBalancerStatus(in.reports), nil
+	case volumeClaimKind:
+		return volumeClaimStatus(in)
+	case podKind:
+		return podStatus(in), nil
+	case cronJobKind:
+		return cronJobStatus(in.reports), nil
 	}
-	status, err := add(in.object, in.rows)
+	status, err := sumCounts(in.object, in.reports)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case gk == jobs:
-		return job(in, status), nil
+	case gk == jobKind:
+		return jobStatus(in, status), nil
 	case gk.Group == networkGroup:
-		in.setConditions(status, in.merged())
+		in.setConditions(status, in.mergedConditions())
 		return status, nil
-	case counted(gk) == nil:
-		return other(in), nil
+	case summedFields(gk) == nil:
+		return unknownKindStatus(in), nil
 	}
-	status["observedGeneration"] = observed(in.object, in.rows)
-	keepCollisions(in.object, status)
+	status["observedGeneration"] = observedGeneration(in.object, in.reports)
+	keepCollisionCount(in.object, status)
 	switch gk {
-	case deployments:
-		return status, in.deployment(status)
-	case statefulSets:
-		in.revisions(status)
-	case scalers:
-		latest(status, in.rows, "lastScaleTime")
+	case deploymentKind:
+		return status, in.setDeploymentConditions(status)
+	case statefulSetKind:
+		in.setRevisions(status)
+	case autoscalerKind:
+		setLatestTimes(status, in.reports, "lastScaleTime")
 	}
-	in.setConditions(status, in.merged())
+	in.setConditions(status, in.mergedConditions())
 	return status, nil
 }
 
-// add adds up the counts of a kind. Fields that no cluster has are left out.
-func add(object *unstructured.Unstructured, rows []Row) (map[string]any, error) {
+// sumCounts adds up the counts of a kind. Fields that no cluster has are left out.
+func sumCounts(object *unstructured.Unstructured, rows []Report) (map[string]any, error) {
 	gk := object.GroupVersionKind().GroupKind()
 	sum := map[string]any{}
-	addOne := func(row Row, field string) error {
-		n, err := number(row.Status, field)
+	addOne := func(row Report, field string) error {
+		n, err := numberField(row.Status, field)
 		if err != nil {
 			return fmt.Errorf("cluster %s: %w", row.Cluster, err)
 		}
 		if _, ok := row.Status[field]; ok {
-			sum[field] = plus(least(sum, field), n)
+			sum[field] = addSaturating(numberOrZero(sum, field), n)
 		}
 		return nil
 	}
 	for _, row := range rows {
-		for _, field := range counted(gk) {
+		for _, field := range summedFields(gk) {
 			if err := addOne(row, field); err != nil {
 				return nil, err
 			}
 		}
-		if field := updated(gk); field != "" && row.current(object) {
+		if field := updatedField(gk); field != "" && row.isCurrent(object) {
 			if err := addOne(row, field); err != nil {
 				return nil, err
 			}
@@ -118,25 +118,25 @@ func add(object *unstructured.Unstructured, rows []Row) (map[string]any, error) 
 	return sum, nil
 }
 
-// counted are the fields of a kind that are added up.
-func counted(gk schema.GroupKind) []string {
+// summedFields are the fields of a kind that are added up.
+func summedFields(gk schema.GroupKind) []string {
 	switch gk {
-	case deployments:
+	case deploymentKind:
 		return []string{"replicas", "readyReplicas", "availableReplicas", "unavailableReplicas", "terminatingReplicas"}
-	case statefulSets:
+	case statefulSetKind:
 		return []string{"replicas", "readyReplicas", "availableReplicas", "currentReplicas"}
-	case daemonSets:
+	case daemonSetKind:
 		return []string{
 			"currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady",
 			"numberAvailable", "numberUnavailable",
 		}
-	case replicaSets:
+	case replicaSetKind:
 		return []string{"replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas"}
-	case scalers:
+	case autoscalerKind:
 		return []string{"currentReplicas", "desiredReplicas"}
-	case budgets:
+	case disruptionBudgetKind:
 		return []string{"currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"}
-	case jobs:
+	case jobKind:
 		return []string{"active", "ready", "terminating", "succeeded", "failed"}
 	}
 	if gk.Group == networkGroup {
@@ -145,20 +145,20 @@ func counted(gk schema.GroupKind) []string {
 	return nil
 }
 
-// updated is the field of a kind that counts what is up to date, if there is one: of a
+// updatedField is the field of a kind that counts what is up to date, if there is one: of a
 // cluster that has not seen the present object it counts nothing.
-func updated(gk schema.GroupKind) string {
+func updatedField(gk schema.GroupKind) string {
 	switch gk {
-	case deployments, statefulSets:
+	case deploymentKind, statefulSetKind:
 		return "updatedReplicas"
-	case daemonSets:
+	case daemonSetKind:
 		return "updatedNumberScheduled"
 	}
 	return ""
 }
 
-// plus adds two counts and stops at the largest number.
-func plus(a, b int64) int64 {
+// addSaturating adds two counts and stops at the largest number.
+func addSaturating(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64-b {
 		return math.MaxInt64
 	}

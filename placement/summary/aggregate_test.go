@@ -25,17 +25,17 @@ func TestCounts(t *testing.T) {
 		want   v1alpha1.ReplicaCounts
 	}{
 		"Deployment": {
-			reason: "the usual fields", gk: deployments,
+			reason: "the usual fields", gk: deploymentKind,
 			status: map[string]any{"replicas": int64(5), "readyReplicas": int64(4), "availableReplicas": int64(3)},
 			want:   v1alpha1.ReplicaCounts{Total: 5, Ready: 4, Available: 3},
 		},
 		"DaemonSet": {
-			reason: "Pods on nodes", gk: daemonSets,
+			reason: "Pods on nodes", gk: daemonSetKind,
 			status: map[string]any{"currentNumberScheduled": int64(3), "numberReady": int64(2), "numberAvailable": int64(1)},
 			want:   v1alpha1.ReplicaCounts{Total: 3, Ready: 2, Available: 1},
 		},
 		"Job": {
-			reason: "what runs", gk: jobs, status: map[string]any{"active": int64(3), "ready": int64(2), "succeeded": int64(9)},
+			reason: "what runs", gk: jobKind, status: map[string]any{"active": int64(3), "ready": int64(2), "succeeded": int64(9)},
 			want: v1alpha1.ReplicaCounts{Total: 3, Ready: 2, Available: 2},
 		},
 		"Custom": {
@@ -43,12 +43,12 @@ func TestCounts(t *testing.T) {
 			status: map[string]any{"replicas": float64(2), "readyReplicas": "two"}, want: v1alpha1.ReplicaCounts{Total: 2},
 		},
 		"None":    {reason: "a ConfigMap has no replicas", gk: schema.GroupKind{Kind: "ConfigMap"}},
-		"Rubbish": {reason: "counts stay counts", gk: replicaSets, status: map[string]any{"replicas": int64(-4), "readyReplicas": int64(math.MaxInt64)}, want: v1alpha1.ReplicaCounts{Ready: math.MaxInt32}},
+		"Rubbish": {reason: "counts stay counts", gk: replicaSetKind, status: map[string]any{"replicas": int64(-4), "readyReplicas": int64(math.MaxInt64)}, want: v1alpha1.ReplicaCounts{Ready: math.MaxInt32}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, Counts(tc.gk, tc.status)); diff != "" {
+			if diff := cmp.Diff(tc.want, ReplicaCounts(tc.gk, tc.status)); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
 		})
@@ -100,30 +100,30 @@ func TestMaxUnavailable(t *testing.T) {
 
 func TestManyClustersAreCounted(t *testing.T) {
 	t.Parallel()
-	in := &input{}
+	in := &aggregation{}
 	for i := range 12 {
-		in.rows = append(in.rows, Row{Cluster: fmt.Sprintf("c%02d", i), Reachable: true})
+		in.reports = append(in.reports, Report{Cluster: fmt.Sprintf("c%02d", i), Reachable: true})
 	}
-	if got := in.where(); !strings.HasSuffix(got, "c09 and 2 more") {
+	if got := in.clusterNames(); !strings.HasSuffix(got, "c09 and 2 more") {
 		t.Errorf("got %q, want ten names and a number", got)
 	}
-	in.rows = in.rows[:10]
-	if got := in.where(); !strings.HasSuffix(got, "c08, c09") {
+	in.reports = in.reports[:10]
+	if got := in.clusterNames(); !strings.HasSuffix(got, "c08, c09") {
 		t.Errorf("got %q, want all ten", got)
 	}
 }
 
-func TestPlusStopsAtTheLargest(t *testing.T) {
+func TestAddSaturating(t *testing.T) {
 	t.Parallel()
-	if got := plus(math.MaxInt64, 3); got != math.MaxInt64 {
+	if got := addSaturating(math.MaxInt64, 3); got != math.MaxInt64 {
 		t.Errorf("got %d: two networks of 2^63 addresses have a negative number of them", got)
 	}
-	n, err := number(map[string]any{"capacity": float64(math.MaxInt64)}, "capacity")
+	n, err := numberField(map[string]any{"capacity": float64(math.MaxInt64)}, "capacity")
 	if err != nil || n != math.MaxInt64 {
 		t.Errorf("got %d, %v", n, err)
 	}
 	for _, rubbish := range []any{1.5, math.Inf(-1), true} {
-		if n, err := number(map[string]any{"x": rubbish}, "x"); err == nil {
+		if n, err := numberField(map[string]any{"x": rubbish}, "x"); err == nil {
 			t.Errorf("%v is %d", rubbish, n)
 		}
 	}
@@ -138,13 +138,13 @@ func TestObservedGeneration(t *testing.T) {
 		was := rapid.Int64Range(0, generation).Draw(t, "was")
 		object := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"observedGeneration": was}}}
 		object.SetGeneration(generation)
-		rows := make([]Row, rapid.IntRange(0, 4).Draw(t, "rows"))
+		rows := make([]Report, rapid.IntRange(0, 4).Draw(t, "rows"))
 		all := true
 		for i := range rows {
-			rows[i].Observed = rapid.Int64Range(0, 6).Draw(t, "observed")
-			all = all && rows[i].Observed >= generation
+			rows[i].ObservedGeneration = rapid.Int64Range(0, 6).Draw(t, "observed")
+			all = all && rows[i].ObservedGeneration >= generation
 		}
-		got := observed(object, rows)
+		got := observedGeneration(object, rows)
 		if got < was || got > generation || all && got != generation || !all && was < generation && got == generation {
 			t.Fatalf("observed %d of generation %d, was %d, rows %+v", got, generation, was, rows)
 		}
@@ -155,23 +155,23 @@ func TestObservedGeneration(t *testing.T) {
 func TestSumsAreConsistent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		rows := make([]Row, rapid.IntRange(0, 5).Draw(t, "rows"))
+		rows := make([]Report, rapid.IntRange(0, 5).Draw(t, "rows"))
 		for i := range rows {
 			total := rapid.Int64Range(0, 9).Draw(t, "total")
 			ready := rapid.Int64Range(0, total).Draw(t, "ready")
-			rows[i] = Row{Cluster: fmt.Sprint(i), Observed: rapid.Int64Range(0, 2).Draw(t, "observed"), Status: map[string]any{
+			rows[i] = Report{Cluster: fmt.Sprint(i), ObservedGeneration: rapid.Int64Range(0, 2).Draw(t, "observed"), Status: map[string]any{
 				"replicas": total, "readyReplicas": ready, "availableReplicas": rapid.Int64Range(0, ready).Draw(t, "available"),
 				"updatedReplicas": rapid.Int64Range(0, total).Draw(t, "updated"),
 			}}
 		}
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}}
 		object.SetGeneration(2)
-		sum, err := Sum(object, rows, noon())
+		sum, err := SumStatuses(object, rows, noon())
 		if err != nil {
 			t.Fatal(err)
 		}
-		total, ready, available := least(sum, "replicas"), least(sum, "readyReplicas"), least(sum, "availableReplicas")
-		if updated := least(sum, "updatedReplicas"); updated > total || ready > total || available > ready {
+		total, ready, available := numberOrZero(sum, "replicas"), numberOrZero(sum, "readyReplicas"), numberOrZero(sum, "availableReplicas")
+		if updated := numberOrZero(sum, "updatedReplicas"); updated > total || ready > total || available > ready {
 			t.Fatalf("the API server refuses %v", sum)
 		}
 	})

@@ -13,124 +13,124 @@ import (
 
 // Values of a condition's status.
 const (
-	yes   = "True"
-	no    = "False"
-	maybe = "Unknown"
+	statusTrue    = "True"
+	statusFalse   = "False"
+	statusUnknown = "Unknown"
 )
 
 // condition is what all kinds' conditions have in common.
 type condition struct {
-	kind, status, reason, message string
-	observed                      *int64
-	also                          string // a field with the time of the last look, by kind
+	conditionType, status, reason, message string
+	observedGeneration                     *int64
+	timeField                              string // a field with the time of the last look, by kind
 }
 
-// conditionsOf returns the conditions of a status by type.
-func conditionsOf(status map[string]any) map[string]map[string]any {
+// conditionsByType returns the conditions of a status by type.
+func conditionsByType(status map[string]any) map[string]map[string]any {
 	found := map[string]map[string]any{}
 	list, _ := status["conditions"].([]any)
 	for _, c := range list {
 		if c, ok := c.(map[string]any); ok {
-			found[words(c, "type")] = c
+			found[stringField(c, "type")] = c
 		}
 	}
 	return found
 }
 
-// holds tells whether a status has a condition that is true.
-func holds(status map[string]any, kind string) bool {
-	return words(conditionsOf(status)[kind], "status") == yes
+// isConditionTrue tells whether a status has a condition that is true.
+func isConditionTrue(status map[string]any, kind string) bool {
+	return stringField(conditionsByType(status)[kind], "status") == statusTrue
 }
 
 // setConditions gives a status its conditions, sorted by type. A condition that says
 // what the object's present one says is that one, so that nothing is written.
-func (in *input) setConditions(status map[string]any, list []condition) {
+func (in *aggregation) setConditions(status map[string]any, list []condition) {
 	if len(list) == 0 {
 		return
 	}
-	slices.SortFunc(list, func(a, b condition) int { return cmp.Compare(a.kind, b.kind) })
-	present := conditionsOf(statusOf(in.object))
+	slices.SortFunc(list, func(a, b condition) int { return cmp.Compare(a.conditionType, b.conditionType) })
+	present := conditionsByType(statusOf(in.object))
 	rows := make([]any, 0, len(list))
 	for _, c := range list {
-		rows = append(rows, c.after(present[c.kind], in.now.UTC().Format(time.RFC3339)))
+		rows = append(rows, c.toMap(present[c.conditionType], in.now.UTC().Format(time.RFC3339)))
 	}
 	status["conditions"] = rows
 }
 
-// after is the condition as it is written, given the present one of its type and the
+// toMap is the condition as it is written, given the present one of its type and the
 // time.
-func (c condition) after(was map[string]any, now string) map[string]any {
-	next := map[string]any{"type": c.kind, "status": c.status, "lastTransitionTime": now}
+func (c condition) toMap(was map[string]any, now string) map[string]any {
+	next := map[string]any{"type": c.conditionType, "status": c.status, "lastTransitionTime": now}
 	for field, value := range map[string]string{"reason": c.reason, "message": c.message} {
 		if value != "" {
 			next[field] = value
 		}
 	}
-	if c.observed != nil {
-		next["observedGeneration"] = *c.observed
+	if c.observedGeneration != nil {
+		next["observedGeneration"] = *c.observedGeneration
 	}
-	if words(was, "status") == c.status && words(was, "lastTransitionTime") != "" {
+	if stringField(was, "status") == c.status && stringField(was, "lastTransitionTime") != "" {
 		next["lastTransitionTime"] = was["lastTransitionTime"]
 	}
-	if c.also != "" {
-		next[c.also] = now
-		same := words(was, "status") == c.status && words(was, "reason") == c.reason && words(was, "message") == c.message
-		if same && words(was, c.also) != "" {
-			next[c.also] = was[c.also]
+	if c.timeField != "" {
+		next[c.timeField] = now
+		same := stringField(was, "status") == c.status && stringField(was, "reason") == c.reason && stringField(was, "message") == c.message
+		if same && stringField(was, c.timeField) != "" {
+			next[c.timeField] = was[c.timeField]
 		}
 	}
 	return next
 }
 
-// merged brings the clusters' conditions together: one is as all clusters say; where
+// mergedConditions brings the clusters' conditions together: one is as all clusters say; where
 // they differ it is as the one that is worst off, and the message names that.
-func (in *input) merged() []condition {
+func (in *aggregation) mergedConditions() []condition {
 	kinds := map[string]bool{}
-	for _, row := range in.rows {
-		for kind := range conditionsOf(row.Status) {
+	for _, row := range in.reports {
+		for kind := range conditionsByType(row.Status) {
 			kinds[kind] = true
 		}
 	}
 	var list []condition
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		list = append(list, in.merge(kind))
+		list = append(list, in.mergeCondition(kind))
 	}
 	return list
 }
 
-// merge brings one type of condition together.
-func (in *input) merge(kind string) condition {
-	worst, at := condition{kind: kind, status: goodOf(kind)}, -1
+// mergeCondition brings one type of condition together.
+func (in *aggregation) mergeCondition(kind string) condition {
+	worst, at := condition{conditionType: kind, status: healthyStatus(kind)}, -1
 	var seen int64
-	for i, row := range in.rows {
-		c, ok := conditionsOf(row.Status)[kind]
+	for i, row := range in.reports {
+		c, ok := conditionsByType(row.Status)[kind]
 		switch {
-		case !ok && bad(kind):
+		case !ok && isAbnormalTrue(kind):
 			continue // what is wrong is told where it is wrong
 		case !ok:
-			c = map[string]any{"status": maybe, "reason": "NotReported", "message": "not reported yet"}
+			c = map[string]any{"status": statusUnknown, "reason": "NotReported", "message": "not reported yet"}
 		}
-		if _, ok := c["observedGeneration"]; ok || worst.observed != nil {
-			seen = observed(in.object, in.rows)
-			worst.observed = &seen
+		if _, ok := c["observedGeneration"]; ok || worst.observedGeneration != nil {
+			seen = observedGeneration(in.object, in.reports)
+			worst.observedGeneration = &seen
 		}
-		if at < 0 || rank(kind, words(c, "status")) < rank(kind, worst.status) {
+		if at < 0 || healthRank(kind, stringField(c, "status")) < healthRank(kind, worst.status) {
 			at = i
-			worst.status, worst.reason, worst.message = words(c, "status"), words(c, "reason"), words(c, "message")
+			worst.status, worst.reason, worst.message = stringField(c, "status"), stringField(c, "reason"), stringField(c, "message")
 		}
 		if _, ok := c["lastUpdateTime"]; ok {
-			worst.also = "lastUpdateTime"
+			worst.timeField = "lastUpdateTime"
 		}
 	}
-	if at >= 0 && worst.status != goodOf(kind) {
-		worst.message = in.tell(at, worst.message)
+	if at >= 0 && worst.status != healthyStatus(kind) {
+		worst.message = in.withClusterName(at, worst.message)
 	}
 	return worst
 }
 
-// bad tells whether a type of condition says that something is wrong when it is true,
+// isAbnormalTrue tells whether a type of condition says that something is wrong when it is true,
 // as kstatus and Kubernetes name such.
-func bad(kind string) bool {
+func isAbnormalTrue(kind string) bool {
 	switch kind {
 	case "Stalled", "Reconciling", "Degraded", "Recovering", "RecoveryDeferred", "AddressConflict", "Conflict", "Conflicting":
 		return true
@@ -143,48 +143,48 @@ func bad(kind string) bool {
 	return false
 }
 
-// goodOf is the status that a type of condition has when all is well.
-func goodOf(kind string) string {
-	if bad(kind) {
-		return no
+// healthyStatus is the status that a type of condition has when all is well.
+func healthyStatus(kind string) string {
+	if isAbnormalTrue(kind) {
+		return statusFalse
 	}
-	return yes
+	return statusTrue
 }
 
-// rank orders a condition's statuses, the worst first.
-func rank(kind, status string) int {
+// healthRank orders a condition's statuses, the worst first.
+func healthRank(kind, status string) int {
 	switch status {
-	case goodOf(kind):
+	case healthyStatus(kind):
 		return 2
-	case yes, no:
+	case statusTrue, statusFalse:
 		return 0
 	}
 	return 1
 }
 
-// tell says of which cluster a message is.
-func (in *input) tell(at int, message string) string {
-	row := in.rows[at]
+// withClusterName says of which cluster a message is.
+func (in *aggregation) withClusterName(at int, message string) string {
+	row := in.reports[at]
 	if !row.Reachable {
 		message = strings.TrimSpace(message + " (unreachable: this is the last report)")
 	}
 	return strings.TrimSuffix(row.Cluster+": "+message, ": ")
 }
 
-// where says in which clusters an object runs.
-func (in *input) where() string {
-	if len(in.rows) == 0 {
+// clusterNames says in which clusters an object runs.
+func (in *aggregation) clusterNames() string {
+	if len(in.reports) == 0 {
 		return "no cluster"
 	}
-	names := make([]string, 0, len(in.rows))
-	for _, row := range in.rows {
+	names := make([]string, 0, len(in.reports))
+	for _, row := range in.reports {
 		if row.Reachable {
 			names = append(names, row.Cluster)
 		} else {
 			names = append(names, row.Cluster+" (unreachable)")
 		}
-		if len(names) == 10 && len(in.rows) > 10 {
-			return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), len(in.rows)-10)
+		if len(names) == 10 && len(in.reports) > 10 {
+			return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), len(in.reports)-10)
 		}
 	}
 	return strings.Join(names, ", ")

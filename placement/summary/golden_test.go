@@ -67,11 +67,11 @@ func ints(m map[string]any) map[string]any {
 }
 
 // parts are the object and rows of a file.
-func (g *golden) parts() (*unstructured.Unstructured, []Row) {
-	rows := make([]Row, 0, len(g.Rows))
+func (g *golden) parts() (*unstructured.Unstructured, []Report) {
+	rows := make([]Report, 0, len(g.Rows))
 	for _, r := range g.Rows {
-		row := Row{
-			Cluster: r.Cluster, Observed: r.Observed, Generation: r.Generation, Asked: r.Asked, Wanted: r.Wanted,
+		row := Report{
+			Cluster: r.Cluster, ObservedGeneration: r.Observed, Generation: r.Generation, Requested: r.Asked, Desired: r.Wanted,
 			Ready: r.Ready, Reachable: !r.Away,
 		}
 		if r.Status != nil {
@@ -124,8 +124,8 @@ func TestExactOfEveryKind(t *testing.T) {
 		seen[object.GetKind()] = true
 		delete(object.Object, "status")
 		for _, row := range rows {
-			row.Observed = object.GetGeneration()
-			got := Exact(object, row)
+			row.ObservedGeneration = object.GetGeneration()
+			got := TranslateStatus(object, row)
 			if object.GetKind() == "Namespace" || row.Status == nil {
 				continue // the hub's own, and no report
 			}
@@ -156,7 +156,7 @@ func generations(status map[string]any, from, to int64) {
 	if _, ok := status["observedGeneration"]; ok {
 		status["observedGeneration"] = to
 	}
-	for _, c := range conditionsOf(status) {
+	for _, c := range conditionsByType(status) {
 		if seen, ok := c["observedGeneration"].(int64); ok {
 			c["observedGeneration"] = max(0, to-max(0, from-seen))
 		}
@@ -198,11 +198,11 @@ func (g *golden) check(t *testing.T, file string) {
 	}
 }
 
-func (g *golden) run(object *unstructured.Unstructured, rows []Row) (map[string]any, error) {
+func (g *golden) run(object *unstructured.Unstructured, rows []Report) (map[string]any, error) {
 	if g.Exact {
-		return Exact(object, rows[0]), nil
+		return TranslateStatus(object, rows[0]), nil
 	}
-	return Sum(object, rows, noon())
+	return SumStatuses(object, rows, noon())
 }
 
 func norm(m map[string]any) map[string]any {
@@ -212,7 +212,7 @@ func norm(m map[string]any) map[string]any {
 	return ints(m)
 }
 
-func statuses(rows []Row) []any {
+func statuses(rows []Report) []any {
 	all := make([]any, 0, len(rows))
 	for _, r := range rows {
 		all = append(all, r.Status)

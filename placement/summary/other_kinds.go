@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// balancers is the status of a Service or an Ingress: the addresses of the load
+// loadBalancerStatus is the status of a Service or an Ingress: the addresses of the load
 // balancers of the clusters where it is ready, sorted, each once. A cluster that the hub
 // does not reach may be reached by others, so its addresses stay.
-func balancers(rows []Row) map[string]any {
+func loadBalancerStatus(rows []Report) map[string]any {
 	var all []any
 	for _, row := range rows {
 		list, _, err := unstructured.NestedSlice(row.Status, "loadBalancer", "ingress")
@@ -27,8 +27,8 @@ func balancers(rows []Row) map[string]any {
 			all = append(all, list...)
 		}
 	}
-	slices.SortFunc(all, func(a, b any) int { return cmp.Compare(text(a), text(b)) })
-	all = slices.CompactFunc(all, func(a, b any) bool { return text(a) == text(b) })
+	slices.SortFunc(all, func(a, b any) int { return cmp.Compare(jsonText(a), jsonText(b)) })
+	all = slices.CompactFunc(all, func(a, b any) bool { return jsonText(a) == jsonText(b) })
 	balancer := map[string]any{}
 	if len(all) > 0 {
 		balancer["ingress"] = all
@@ -36,8 +36,8 @@ func balancers(rows []Row) map[string]any {
 	return map[string]any{"loadBalancer": balancer}
 }
 
-// text is a value as JSON, whose keys are sorted.
-func text(value any) string {
+// jsonText is a value as JSON, whose keys are sorted.
+func jsonText(value any) string {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return "" // not from JSON, so from no API server
@@ -45,19 +45,19 @@ func text(value any) string {
 	return string(raw)
 }
 
-// claim is the status of a PersistentVolumeClaim: bound when it is bound in all
+// volumeClaimStatus is the status of a PersistentVolumeClaim: bound when it is bound in all
 // clusters, with the least capacity.
-func claim(in *input) (map[string]any, error) {
-	status := agreed(in.rows)
+func volumeClaimStatus(in *aggregation) (map[string]any, error) {
+	status := commonFields(in.reports)
 	capacity := map[string]any{}
-	for _, row := range in.rows {
+	for _, row := range in.reports {
 		has, _ := row.Status["capacity"].(map[string]any)
 		for name := range has {
-			size, err := resource.ParseQuantity(words(has, name))
+			size, err := resource.ParseQuantity(stringField(has, name))
 			if err != nil {
 				return nil, fmt.Errorf("cluster %s: status.capacity[%s] %v: %w", row.Cluster, name, has[name], err)
 			}
-			was, err := resource.ParseQuantity(words(capacity, name))
+			was, err := resource.ParseQuantity(stringField(capacity, name))
 			if err != nil || size.Cmp(was) < 0 {
 				capacity[name] = size.String()
 			}
@@ -66,25 +66,25 @@ func claim(in *input) (map[string]any, error) {
 	if delete(status, "capacity"); len(capacity) > 0 {
 		status["capacity"] = capacity
 	}
-	status["phase"] = phase(in.rows, "Lost", "Pending", "Bound")
-	in.setConditions(status, in.merged())
+	status["phase"] = worstPhase(in.reports, "Lost", "Pending", "Bound")
+	in.setConditions(status, in.mergedConditions())
 	return status, nil
 }
 
-// pod is the status of a Pod in several clusters, which only a policy that duplicates
+// podStatus is the status of a Pod in several clusters, which only a policy that duplicates
 // Pods makes: nothing of it but the phase and the conditions has a meaning in common.
-func pod(in *input) map[string]any {
-	status := map[string]any{"phase": phase(in.rows, "Failed", "Unknown", "Pending", "Running", "Succeeded")}
-	in.setConditions(status, in.merged())
+func podStatus(in *aggregation) map[string]any {
+	status := map[string]any{"phase": worstPhase(in.reports, "Failed", "Unknown", "Pending", "Running", "Succeeded")}
+	in.setConditions(status, in.mergedConditions())
 	return status
 }
 
-// phase is the worst of the clusters' phases, which are given with the worst first.
+// worstPhase is the worst of the clusters' phases, which are given with the worst first.
 // Without a report it is Pending.
-func phase(rows []Row, order ...string) string {
+func worstPhase(rows []Report, order ...string) string {
 	worst := len(order) - 1
 	for _, row := range rows {
-		at := slices.Index(order, words(row.Status, "phase"))
+		at := slices.Index(order, stringField(row.Status, "phase"))
 		if at < 0 {
 			at = slices.Index(order, "Pending")
 		}
@@ -96,8 +96,8 @@ func phase(rows []Row, order ...string) string {
 	return order[worst]
 }
 
-// cronJob is the status of a CronJob: what runs in any cluster, and when it last did.
-func cronJob(rows []Row) map[string]any {
+// cronJobStatus is the status of a CronJob: what runs in any cluster, and when it last did.
+func cronJobStatus(rows []Report) map[string]any {
 	status := map[string]any{}
 	var active []any
 	for _, row := range rows {
@@ -109,23 +109,23 @@ func cronJob(rows []Row) map[string]any {
 	if len(active) > 0 {
 		status["active"] = active
 	}
-	latest(status, rows, "lastScheduleTime", "lastSuccessfulTime")
+	setLatestTimes(status, rows, "lastScheduleTime", "lastSuccessfulTime")
 	return runtime.DeepCopyJSON(status)
 }
 
-// latest gives a status the latest of what the clusters say of some times.
-func latest(status map[string]any, rows []Row, fields ...string) {
+// setLatestTimes gives a status the latest of what the clusters say of some times.
+func setLatestTimes(status map[string]any, rows []Report, fields ...string) {
 	for _, row := range rows {
 		for _, field := range fields {
-			if at := words(row.Status, field); before(words(status, field), at) {
+			if at := stringField(row.Status, field); isTimeBefore(stringField(status, field), at) {
 				status[field] = at
 			}
 		}
 	}
 }
 
-// before tells whether one time as text is before another; no time is before any.
-func before(a, b string) bool {
+// isTimeBefore tells whether one time as text is before another; no time is before any.
+func isTimeBefore(a, b string) bool {
 	x, errX := time.Parse(time.RFC3339, a)
 	y, errY := time.Parse(time.RFC3339, b)
 	return errY == nil && (errX != nil || x.Before(y))
@@ -135,27 +135,27 @@ func before(a, b string) bool {
 // bitmap would make every claim of an address a write at the hub.
 const networkGroup = "danm.io"
 
-// other is the status of an object of a kind that nobody here knows: what all clusters
+// unknownKindStatus is the status of an object of a kind that nobody here knows: what all clusters
 // have in common, conditions brought together, observedGeneration translated. Nothing
 // is there that no cluster has, so a status of the kind's schema comes of statuses of it.
-func other(in *input) map[string]any {
-	status := agreed(in.rows)
-	conditions := in.merged()
+func unknownKindStatus(in *aggregation) map[string]any {
+	status := commonFields(in.reports)
+	conditions := in.mergedConditions()
 	if len(status) == 0 && len(conditions) == 0 {
 		return nil
 	}
-	for _, row := range in.rows {
+	for _, row := range in.reports {
 		if _, ok := row.Status["observedGeneration"]; ok {
-			status["observedGeneration"] = observed(in.object, in.rows)
+			status["observedGeneration"] = observedGeneration(in.object, in.reports)
 		}
 	}
 	in.setConditions(status, conditions)
 	return status
 }
 
-// agreed are the fields that all rows have, with the same values; conditions and
+// commonFields are the fields that all rows have, with the same values; conditions and
 // observedGeneration are left out.
-func agreed(rows []Row) map[string]any {
+func commonFields(rows []Report) map[string]any {
 	if len(rows) == 0 {
 		return map[string]any{}
 	}

@@ -9,39 +9,39 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// deployment computes a Deployment's conditions from the sums in its status, as the
+// setDeploymentConditions computes a Deployment's conditions from the sums in its status, as the
 // controller in a cluster does from its own.
-func (in *input) deployment(status map[string]any) error {
-	desired := in.desired()
+func (in *aggregation) setDeploymentConditions(status map[string]any) error {
+	desired := in.desiredReplicas()
 	unavailable, err := maxUnavailable(in.object, desired)
 	if err != nil {
 		return err
 	}
-	list := []condition{in.available(status, desired, unavailable), in.progressing(status, desired)}
-	for i, row := range in.rows {
-		if c := conditionsOf(row.Status)["ReplicaFailure"]; words(c, "status") == yes {
-			list = append(list, condition{kind: "ReplicaFailure", status: yes, reason: words(c, "reason"), message: in.tell(i, words(c, "message"))})
+	list := []condition{in.availableCondition(status, desired, unavailable), in.progressingCondition(status, desired)}
+	for i, row := range in.reports {
+		if c := conditionsByType(row.Status)["ReplicaFailure"]; stringField(c, "status") == statusTrue {
+			list = append(list, condition{conditionType: "ReplicaFailure", status: statusTrue, reason: stringField(c, "reason"), message: in.withClusterName(i, stringField(c, "message"))})
 			break
 		}
 	}
 	for i := range list {
-		list[i].also = "lastUpdateTime"
+		list[i].timeField = "lastUpdateTime"
 	}
 	in.setConditions(status, list)
 	return nil
 }
 
-// desired is how many replicas there are to be: what the object says, or more where
+// desiredReplicas is how many replicas there are to be: what the object says, or more where
 // clusters have a full set each. What a move adds for a while is not counted.
-func (in *input) desired() int64 {
+func (in *aggregation) desiredReplicas() int64 {
 	replicas, ok, err := unstructured.NestedInt64(in.object.Object, "spec", "replicas")
 	if !ok || err != nil {
 		replicas = 1
 	}
 	var wanted int64
-	for _, row := range in.rows {
-		if row.Wanted != nil {
-			wanted += int64(*row.Wanted)
+	for _, row := range in.reports {
+		if row.Desired != nil {
+			wanted += int64(*row.Desired)
 		}
 	}
 	return max(replicas, wanted)
@@ -53,7 +53,7 @@ func maxUnavailable(object *unstructured.Unstructured, desired int64) (int64, er
 	if err != nil {
 		return 0, fmt.Errorf("read spec.strategy: %w", err)
 	}
-	if words(strategy, "type") == "Recreate" || desired == 0 {
+	if stringField(strategy, "type") == "Recreate" || desired == 0 {
 		return 0, nil
 	}
 	scaled := func(field string, up bool) (int64, error) {
@@ -79,56 +79,56 @@ func maxUnavailable(object *unstructured.Unstructured, desired int64) (int64, er
 	return min(unavailable, desired), err
 }
 
-// available is the condition Available.
-func (in *input) available(status map[string]any, desired, unavailable int64) condition {
-	has := least(status, "availableReplicas")
-	c := condition{kind: "Available", status: yes, reason: "MinimumReplicasAvailable"}
+// availableCondition is the condition Available.
+func (in *aggregation) availableCondition(status map[string]any, desired, unavailable int64) condition {
+	has := numberOrZero(status, "availableReplicas")
+	c := condition{conditionType: "Available", status: statusTrue, reason: "MinimumReplicasAvailable"}
 	if has < desired-unavailable {
-		c.status, c.reason = no, "MinimumReplicasUnavailable"
+		c.status, c.reason = statusFalse, "MinimumReplicasUnavailable"
 	}
-	c.message = fmt.Sprintf("%d of %d replicas are available in %s", has, desired, in.where())
+	c.message = fmt.Sprintf("%d of %d replicas are available in %s", has, desired, in.clusterNames())
 	return c
 }
 
-// progressing is a Deployment's condition Progressing: a cluster that has given up says
+// progressingCondition is a Deployment's condition Progressing: a cluster that has given up says
 // it for all, one that is paused after that, and it is done when all have done.
-func (in *input) progressing(status map[string]any, desired int64) condition {
-	for _, bad := range []string{no, maybe} {
-		for i, row := range in.rows {
-			c := conditionsOf(row.Status)["Progressing"]
-			if words(c, "status") == bad && row.current(in.object) && !leaving(row) {
-				return condition{kind: "Progressing", status: bad, reason: words(c, "reason"), message: in.tell(i, words(c, "message"))}
+func (in *aggregation) progressingCondition(status map[string]any, desired int64) condition {
+	for _, bad := range []string{statusFalse, statusUnknown} {
+		for i, row := range in.reports {
+			c := conditionsByType(row.Status)["Progressing"]
+			if stringField(c, "status") == bad && row.isCurrent(in.object) && !isScaledToZero(row) {
+				return condition{conditionType: "Progressing", status: bad, reason: stringField(c, "reason"), message: in.withClusterName(i, stringField(c, "message"))}
 			}
 		}
 	}
-	c := condition{kind: "Progressing", status: yes, reason: "ReplicaSetUpdated", message: "is progressing in " + in.where()}
-	total := least(status, "replicas")
-	if in.allCurrent() && total >= desired && least(status, "updatedReplicas") == total && least(status, "availableReplicas") == total {
-		c.reason, c.message = "NewReplicaSetAvailable", "has successfully progressed in "+in.where()
+	c := condition{conditionType: "Progressing", status: statusTrue, reason: "ReplicaSetUpdated", message: "is progressing in " + in.clusterNames()}
+	total := numberOrZero(status, "replicas")
+	if in.allCurrent() && total >= desired && numberOrZero(status, "updatedReplicas") == total && numberOrZero(status, "availableReplicas") == total {
+		c.reason, c.message = "NewReplicaSetAvailable", "has successfully progressed in "+in.clusterNames()
 	}
 	return c
 }
 
-// leaving tells whether nothing is asked of a cluster: what fails there is in nobody's
+// isScaledToZero tells whether nothing is asked of a cluster: what fails there is in nobody's
 // way.
-func leaving(r Row) bool { return r.Asked != nil && *r.Asked == 0 }
+func isScaledToZero(r Report) bool { return r.Requested != nil && *r.Requested == 0 }
 
 // allCurrent tells whether all clusters speak of the present object.
-func (in *input) allCurrent() bool {
-	for _, row := range in.rows {
-		if !row.current(in.object) {
+func (in *aggregation) allCurrent() bool {
+	for _, row := range in.reports {
+		if !row.isCurrent(in.object) {
 			return false
 		}
 	}
 	return true
 }
 
-// revisions gives a StatefulSet the names of its revisions, which differ as long as a
+// setRevisions gives a StatefulSet the names of its revisions, which differ as long as a
 // roll-out goes on somewhere. Clusters name them on their own; the first one's stand
 // for all.
-func (in *input) revisions(status map[string]any) {
-	for _, row := range in.rows {
-		from, to := words(row.Status, "currentRevision"), words(row.Status, "updateRevision")
+func (in *aggregation) setRevisions(status map[string]any) {
+	for _, row := range in.reports {
+		from, to := stringField(row.Status, "currentRevision"), stringField(row.Status, "updateRevision")
 		if to == "" {
 			continue
 		}
@@ -147,85 +147,85 @@ const (
 	jobFailed    = "Failed"
 	jobSuspended = "Suspended"
 	// What is to come is said first, and what is done when no Pod is left anywhere.
-	jobSucceeds = "SuccessCriteriaMet"
-	jobFails    = "FailureTarget"
+	jobSuccessCriteriaMet = "SuccessCriteriaMet"
+	jobFailureTarget      = "FailureTarget"
 )
 
-// job completes the sums of a Job with times and conditions: it fails when it fails in
+// jobStatus completes the sums of a Job with times and conditions: it fails when it fails in
 // any cluster, and is complete when it is in all. Indexes are each cluster's own and
 // not told.
-func job(in *input, status map[string]any) map[string]any {
-	for i, row := range in.rows {
-		if start := words(row.Status, "startTime"); start != "" && (i == 0 || status["startTime"] == nil || before(start, words(status, "startTime"))) {
+func jobStatus(in *aggregation, status map[string]any) map[string]any {
+	for i, row := range in.reports {
+		if start := stringField(row.Status, "startTime"); start != "" && (i == 0 || status["startTime"] == nil || isTimeBefore(start, stringField(status, "startTime"))) {
 			status["startTime"] = start
 		}
 	}
-	if was := words(statusOf(in.object), "startTime"); was != "" {
+	if was := stringField(statusOf(in.object), "startTime"); was != "" {
 		status["startTime"] = was // before conditions are decided: a Job that ends has one
 	}
 	in.setConditions(status, in.jobConditions(status))
-	if holds(status, jobComplete) {
-		latest(status, in.rows, "completionTime")
+	if isConditionTrue(status, jobComplete) {
+		setLatestTimes(status, in.reports, "completionTime")
 	}
-	return keepJob(in.object, status)
+	return keepJobProgress(in.object, status)
 }
 
 // jobConditions decides what is said of a Job.
-func (in *input) jobConditions(status map[string]any) []condition {
+func (in *aggregation) jobConditions(status map[string]any) []condition {
 	ended := status["startTime"] != nil
 	for _, field := range []string{"active", "ready", "terminating"} {
-		ended = ended && least(status, field) == 0
+		ended = ended && numberOrZero(status, field) == 0
 	}
 	var list []condition
 	say := func(kind string, c condition) {
-		c.kind, c.status, c.also = kind, yes, "lastProbeTime"
+		c.conditionType, c.status, c.timeField = kind, statusTrue, "lastProbeTime"
 		list = append(list, c)
 	}
-	failed, isFailed := in.anyJob(jobFailed)
-	fails, isFailing := in.anyJob(jobFails)
+	failed, isFailed := in.anyReportCondition(jobFailed)
+	fails, isFailing := in.anyReportCondition(jobFailureTarget)
 	switch {
 	case isFailed:
-		say(jobFails, failed)
+		say(jobFailureTarget, failed)
 		if ended {
 			say(jobFailed, failed)
 		}
 	case isFailing:
-		say(jobFails, fails)
-	case in.allJobs(jobComplete, jobSucceeds):
-		done := condition{reason: "CompletionsReached", message: "complete in " + in.where()}
-		say(jobSucceeds, done)
-		if ended && in.allJobs(jobComplete) {
+		say(jobFailureTarget, fails)
+	case in.allReportsHaveCondition(jobComplete, jobSuccessCriteriaMet):
+		done := condition{reason: "CompletionsReached", message: "complete in " + in.clusterNames()}
+		say(jobSuccessCriteriaMet, done)
+		if ended && in.allReportsHaveCondition(jobComplete) {
 			say(jobComplete, done)
 		}
-	case in.allJobs(jobSuspended):
-		say(jobSuspended, condition{reason: "JobSuspended", message: "suspended in " + in.where()})
-	case conditionsOf(statusOf(in.object))[jobSuspended] != nil:
-		list = append(list, condition{kind: jobSuspended, status: no, reason: "JobResumed", message: "resumed in " + in.where(), also: "lastProbeTime"})
+	case in.allReportsHaveCondition(jobSuspended):
+		say(jobSuspended, condition{reason: "JobSuspended", message: "suspended in " + in.clusterNames()})
+	case conditionsByType(statusOf(in.object))[jobSuspended] != nil:
+		list = append(list, condition{conditionType: jobSuspended, status: statusFalse, reason: "JobResumed", message: "resumed in " + in.clusterNames(), timeField: "lastProbeTime"})
 	}
 	return list
 }
 
-// anyJob finds the first cluster in which a condition of the Job is true.
-func (in *input) anyJob(kind string) (condition, bool) {
-	for i, row := range in.rows {
-		if holds(row.Status, kind) {
-			c := conditionsOf(row.Status)[kind]
-			return condition{reason: words(c, "reason"), message: in.tell(i, words(c, "message"))}, true
+// anyReportCondition finds the first cluster in which a condition of the Job is true.
+func (in *aggregation) anyReportCondition(kind string) (condition, bool) {
+	for i, row := range in.reports {
+		if isConditionTrue(row.Status, kind) {
+			c := conditionsByType(row.Status)[kind]
+			return condition{reason: stringField(c, "reason"), message: in.withClusterName(i, stringField(c, "message"))}, true
 		}
 	}
 	return condition{}, false
 }
 
-// allJobs tells whether in all clusters one of the conditions is true.
-func (in *input) allJobs(kinds ...string) bool {
-	for _, row := range in.rows {
+// allReportsHaveCondition tells whether in all clusters one of the conditions is true.
+func (in *aggregation) allReportsHaveCondition(kinds ...string) bool {
+	for _, row := range in.reports {
 		is := false
 		for _, kind := range kinds {
-			is = is || holds(row.Status, kind)
+			is = is || isConditionTrue(row.Status, kind)
 		}
 		if !is {
 			return false
 		}
 	}
-	return len(in.rows) > 0
+	return len(in.reports) > 0
 }

@@ -78,7 +78,7 @@ func bounded(scheme *runtime.Scheme, data []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		root, err := at(definition, "spec", "versions", i, "schema", "openAPIV3Schema")
+		root, err := schemaAt(definition, "spec", "versions", i, "schema", "openAPIV3Schema")
 		if err != nil {
 			return nil, err
 		}
@@ -93,8 +93,8 @@ func bounded(scheme *runtime.Scheme, data []byte) ([]byte, error) {
 	return append([]byte("---\n"), out...), nil
 }
 
-// at returns the part of a definition at a path of fields and indexes.
-func at(in any, path ...any) (node, error) {
+// schemaAt returns the part of a definition at a path of fields and indexes.
+func schemaAt(in any, path ...any) (node, error) {
 	for _, step := range path {
 		switch step := step.(type) {
 		case string:
@@ -182,9 +182,9 @@ func bound(n node, of reflect.Type, path string) error {
 		n.add("minimum", math.MinInt32)
 		n.add("maximum", math.MaxInt32)
 	case reflect.Slice:
-		return below(n, "items", of.Elem(), path+"[]")
+		return boundBelow(n, "items", of.Elem(), path+"[]")
 	case reflect.Map:
-		return below(n, "additionalProperties", of.Elem(), path+"{}")
+		return boundBelow(n, "additionalProperties", of.Elem(), path+"{}")
 	case reflect.Struct:
 		return boundFields(n, of, path)
 	default:
@@ -202,7 +202,7 @@ func boundFields(n node, of reflect.Type, path string) error {
 		if name == "" { // its fields are inline
 			err = boundFields(n, field.Type, path)
 		} else {
-			err = below(properties, name, field.Type, path+"."+name)
+			err = boundBelow(properties, name, field.Type, path+"."+name)
 		}
 		if err != nil {
 			return err
@@ -211,8 +211,8 @@ func boundFields(n node, of reflect.Type, path string) error {
 	return nil
 }
 
-// below bounds a part of a schema.
-func below(n node, keyword string, of reflect.Type, path string) error {
+// boundBelow bounds a part of a schema.
+func boundBelow(n node, keyword string, of reflect.Type, path string) error {
 	part, ok := n[keyword].(map[string]any)
 	if !ok {
 		return fmt.Errorf("%s: the definition does not have it", path)

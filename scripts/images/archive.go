@@ -38,7 +38,7 @@ func writeArchive(file string, img v1.Image, names ...string) (err error) {
 		}
 	}
 	next := file + ".new"
-	if err := pack(dir, next); err != nil {
+	if err := writeTar(dir, next); err != nil {
 		return err
 	}
 	if err := os.Rename(next, file); err != nil {
@@ -47,8 +47,8 @@ func writeArchive(file string, img v1.Image, names ...string) (err error) {
 	return nil
 }
 
-// pack writes the files below dir, in the order of their names, to a tar file.
-func pack(dir, file string) (err error) {
+// writeTar writes the files below dir, in the order of their names, to a tar file.
+func writeTar(dir, file string) (err error) {
 	out, err := os.Create(file)
 	if err != nil {
 		return fmt.Errorf("create archive: %w", err)

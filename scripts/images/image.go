@@ -25,7 +25,7 @@ func build(s spec, bin, version, file string) error {
 	if err != nil {
 		return err
 	}
-	return writeArchive(file, img, reference(s.name, version), reference(s.name, floating))
+	return writeArchive(file, img, reference(s.name, version), reference(s.name, develTag))
 }
 
 // image is one layer with the programs on top of nothing.

@@ -27,7 +27,7 @@ func main() {
 // run builds every image of images and prints one line for each.
 func run(args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("images", flag.ContinueOnError)
-	version := flags.String("version", "devel", "tag of the images, besides "+floating)
+	version := flags.String("version", "devel", "tag of the images, besides "+develTag)
 	bin := flags.String("bin", "bin", "folder of the static programs")
 	out := flags.String("out", "bin/images", "folder for the archives")
 	if err := flags.Parse(args); err != nil {

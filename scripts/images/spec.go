@@ -6,9 +6,9 @@ package main
 // fails at once instead of asking somebody else for it.
 const registry = "patchbay.local"
 
-// floating is the tag that the manifests in deployments/ name until a version is
+// develTag is the tag that the manifests in deployments/ name until a version is
 // set; each archive carries it besides its version.
-const floating = "devel"
+const develTag = "devel"
 
 // spec is one image: programs from bin/ at the root of an empty file system.
 type spec struct {

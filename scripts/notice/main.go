@@ -37,10 +37,10 @@ type pkg struct {
 	}
 }
 
-// legal matches the names of files with licences and notices.
-var legal = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
+// licenseFile matches the names of files with licences and notices.
+var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
-const head = `Patchbay is licensed under the Apache License 2.0 (LICENSE).
+const noticeHeader = `Patchbay is licensed under the Apache License 2.0 (LICENSE).
 
 Its programs contain Go and the modules below. Each text stands once, after the names
 and files that it is of. "make generate" writes this file.
@@ -48,11 +48,11 @@ and files that it is of. "make generate" writes this file.
 
 // run writes the notice for the folder's programs.
 func run(w io.Writer) error {
-	packages, err := linked()
+	packages, err := linkedPackages()
 	if err != nil {
 		return err
 	}
-	texts, err := read(packages)
+	texts, err := readLicenses(packages)
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,8 @@ func run(w io.Writer) error {
 	return err
 }
 
-// linked lists the packages in our programs, as they are released: for Linux.
-func linked() ([]pkg, error) {
+// linkedPackages lists the packages in our programs, as they are released: for Linux.
+func linkedPackages() ([]pkg, error) {
 	list := exec.Command("go", "list", "-deps", "-json=Dir,Module", "./cmd/...")
 	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
 	list.Stderr = os.Stderr
@@ -81,15 +81,15 @@ func linked() ([]pkg, error) {
 	}
 }
 
-// read maps each text to where it is from.
-func read(packages []pkg) (map[string][]string, error) {
+// readLicenses maps each text to where it is from.
+func readLicenses(packages []pkg) (map[string][]string, error) {
 	texts, modules := map[string][]string{}, map[string]int{}
 	done := map[string]bool{}
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		return nil, fmt.Errorf("find Go: %w", err)
 	}
-	if _, err := readDir(texts, strings.TrimSpace(string(root)), "Go"); err != nil {
+	if _, err := readLicenseDir(texts, strings.TrimSpace(string(root)), "Go"); err != nil {
 		return nil, err
 	}
 	for _, p := range packages {
@@ -99,7 +99,7 @@ func read(packages []pkg) (map[string][]string, error) {
 		name := p.Module.Path + " " + p.Module.Version
 		for dir := p.Dir; len(dir) >= len(p.Module.Dir) && !done[dir]; dir = filepath.Dir(dir) {
 			done[dir] = true
-			n, err := readDir(texts, dir, strings.TrimSuffix(name+" "+strings.TrimPrefix(dir[len(p.Module.Dir):], "/"), " "))
+			n, err := readLicenseDir(texts, dir, strings.TrimSuffix(name+" "+strings.TrimPrefix(dir[len(p.Module.Dir):], "/"), " "))
 			if err != nil {
 				return nil, err
 			}
@@ -114,14 +114,14 @@ func read(packages []pkg) (map[string][]string, error) {
 	return texts, nil
 }
 
-// readDir adds the licences of a folder and returns how many there are.
-func readDir(texts map[string][]string, dir, name string) (found int, err error) {
+// readLicenseDir adds the licences of a folder and returns how many there are.
+func readLicenseDir(texts map[string][]string, dir, name string) (found int, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return 0, err
 	}
 	for _, e := range entries {
-		if e.IsDir() || !legal.MatchString(e.Name()) || filepath.Ext(e.Name()) == ".go" {
+		if e.IsDir() || !licenseFile.MatchString(e.Name()) || filepath.Ext(e.Name()) == ".go" {
 			continue
 		}
 		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
@@ -138,7 +138,7 @@ func readDir(texts map[string][]string, dir, name string) (found int, err error)
 // render orders texts by the first place that each is from.
 func render(texts map[string][]string) string {
 	var b strings.Builder
-	b.WriteString(head)
+	b.WriteString(noticeHeader)
 	for _, places := range texts {
 		slices.Sort(places)
 	}

@@ -42,7 +42,7 @@ func run(out io.Writer, records, reasonsFile string, names []string) error {
 	var errs []error
 	for _, t := range targets {
 		if t.state() != statePassed {
-			errs = append(errs, fmt.Errorf("target %s: %s", t.name, t.state()), t.broken)
+			errs = append(errs, fmt.Errorf("target %s: %s", t.name, t.state()), t.readError)
 		}
 	}
 	return errors.Join(errs...)

@@ -17,16 +17,16 @@ import (
 // target is one line of the table.
 type target struct {
 	name string
-	// ran is false when the target did not get to its end.
-	ran bool
+	// hasRecords is false when the target did not get to its end.
+	hasRecords bool
 	// code is the exit code.
-	code  int
-	took  time.Duration
-	tests []test
+	code     int
+	duration time.Duration
+	tests    []test
 	// runsTests is true for a target of go test.
 	runsTests bool
-	// broken is the error of reading its records.
-	broken error
+	// readError is the error of reading its records.
+	readError error
 	// cached counts packages whose result go test had from an earlier run.
 	cached int
 }
@@ -35,26 +35,26 @@ type target struct {
 type test struct {
 	pkg, name string
 	// outcome is "pass", "fail" or "skip".
-	outcome string
-	took    time.Duration
+	outcome  string
+	duration time.Duration
 }
 
 func (t test) isSubtest() bool { return strings.Contains(t.name, "/") }
 
 // States of a target. All but the first make the report fail.
 const (
-	statePassed = "passed"
-	stateFailed = "failed"
-	stateNotRun = "not run"
-	stateNoTest = "ran no test"
-	stateBroken = "unreadable"
+	statePassed     = "passed"
+	stateFailed     = "failed"
+	stateNotRun     = "not run"
+	stateNoTest     = "ran no test"
+	stateUnreadable = "unreadable"
 )
 
 func (t *target) state() string {
 	switch {
-	case t.broken != nil:
-		return stateBroken
-	case !t.ran:
+	case t.readError != nil:
+		return stateUnreadable
+	case !t.hasRecords:
 		return stateNotRun
 	case t.code != 0 || t.count("fail") > 0:
 		return stateFailed
@@ -79,13 +79,13 @@ func (t *target) count(outcome string) int {
 // readTarget reads the records of one target. None are a target that did not run.
 func readTarget(records, name string) *target {
 	t := &target{name: name}
-	t.broken = errors.Join(t.readEnd(records), t.readTests(records))
+	t.readError = errors.Join(t.readResult(records), t.readTests(records))
 	return t
 }
 
-// readEnd reads what scripts/target wrote: seconds, exit code, and "tests" for a target of
+// readResult reads what scripts/target wrote: seconds, exit code, and "tests" for a target of
 // go test.
-func (t *target) readEnd(records string) error {
+func (t *target) readResult(records string) error {
 	raw, err := os.ReadFile(filepath.Join(records, t.name+".seconds"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -98,7 +98,7 @@ func (t *target) readEnd(records string) error {
 	if _, err := fmt.Sscan(string(raw), &seconds, &t.code, &kind); err != nil {
 		return fmt.Errorf("parse record of target %s, %q: %w", t.name, raw, err)
 	}
-	t.ran, t.took, t.runsTests = true, time.Duration(seconds)*time.Second, kind == kindTests
+	t.hasRecords, t.duration, t.runsTests = true, time.Duration(seconds)*time.Second, kind == kindTests
 	return nil
 }
 
@@ -139,7 +139,7 @@ func readEvents(r io.Reader) (tests []test, cached int, err error) {
 		case "pass", "fail", "skip":
 			if e.Test != "" {
 				took := time.Duration(e.Elapsed * float64(time.Second))
-				tests = append(tests, test{pkg: e.Package, name: e.Test, outcome: e.Action, took: took})
+				tests = append(tests, test{pkg: e.Package, name: e.Test, outcome: e.Action, duration: took})
 			}
 		case "output":
 			if e.Test == "" && strings.HasPrefix(e.Output, "ok ") && strings.HasSuffix(e.Output, "(cached)\n") {

@@ -54,10 +54,10 @@ func TestStates(t *testing.T) {
 		"Test":    {reason: "A failed test counts, whatever the exit code.", seconds: "12 0 tests\n", events: `{"Action":"fail","Package":"a","Test":"TestX"}`, want: stateFailed},
 		"Skipped": {reason: "Tests that were all skipped prove nothing.", seconds: "12 0 tests\n", events: `{"Action":"skip","Package":"a","Test":"TestX"}`, want: stateNoTest},
 		"NoFile":  {reason: "A target of go test without its tests' events is no success.", seconds: "12 0 tests\n", want: stateNoTest},
-		"Cut":     {reason: "Events that end in the middle are reported, and the table is printed.", seconds: "12 0 tests\n", events: `{"Action":"pass","Pack`, want: stateBroken},
+		"Cut":     {reason: "Events that end in the middle are reported, and the table is printed.", seconds: "12 0 tests\n", events: `{"Action":"pass","Pack`, want: stateUnreadable},
 		"NotRun":  {reason: "Without a record the target did not get to its end.", want: stateNotRun},
 		"NoTest":  {reason: "A pattern that matches nothing is no success.", seconds: "3 0 tests\n", events: `{"Action":"pass","Package":"a/b"}`, want: stateNoTest},
-		"Garbage": {reason: "A record must be two numbers and a word.", seconds: "x", want: stateBroken},
+		"Garbage": {reason: "A record must be two numbers and a word.", seconds: "x", want: stateUnreadable},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestStates(t *testing.T) {
 				}
 			}
 			if got := readTarget(dir, "unit"); got.state() != tc.want {
-				t.Errorf("%s\ngot %s (error: %v), want %q", tc.reason, got.state(), got.broken, tc.want)
+				t.Errorf("%s\ngot %s (error: %v), want %q", tc.reason, got.state(), got.readError, tc.want)
 			}
 			reasons := filepath.Join(dir, "reasons")
 			if err := os.WriteFile(reasons, nil, 0o600); err != nil {
@@ -91,11 +91,11 @@ func TestWrite(t *testing.T) {
 	t.Parallel()
 	var tests []test
 	for i := range 12 {
-		tests = append(tests, test{pkg: "x/y", name: fmt.Sprintf("Test%d", i), outcome: "pass", took: time.Duration(i) * 6 * time.Second})
+		tests = append(tests, test{pkg: "x/y", name: fmt.Sprintf("Test%d", i), outcome: "pass", duration: time.Duration(i) * 6 * time.Second})
 	}
-	tests = append(tests, test{pkg: "x/y", name: "Test11/Sub", outcome: "skip", took: time.Hour})
+	tests = append(tests, test{pkg: "x/y", name: "Test11/Sub", outcome: "skip", duration: time.Hour})
 	var out strings.Builder
-	targets := []*target{{name: "lint", ran: true, took: time.Minute}, {name: "unit", ran: true, code: 1, cached: 3, tests: tests}}
+	targets := []*target{{name: "lint", hasRecords: true, duration: time.Minute}, {name: "unit", hasRecords: true, code: 1, cached: 3, tests: tests}}
 	if err := write(&out, targets, map[string]string{"y.Test11": "It waits for a lease."}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// slowest is how many tests are listed in any case.
-	slowest = 10
-	// budget is the time that a test may take without a reason. It is no limit: a busy
+	// slowTestCount is how many tests are listed in any case.
+	slowTestCount = 10
+	// slowThreshold is the time that a test may take without a reason. It is no limit: a busy
 	// machine takes longer for everything.
-	budget = time.Minute
+	slowThreshold = time.Minute
 )
 
 // write prints the table, the slow tests, and the sums in the form that gotestsum's
@@ -29,17 +29,17 @@ func write(out io.Writer, targets []*target, reasons map[string]string) error {
 	passed, failed, skipped := 0, 0, 0
 	for _, t := range targets {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n",
-			t.name, t.state(), len(t.tests), t.count("fail"), t.count("skip"), packages(t.cached), t.took)
+			t.name, t.state(), len(t.tests), t.count("fail"), t.count("skip"), packages(t.cached), t.duration)
 		passed, failed, skipped = passed+t.count("pass"), failed+t.count("fail"), skipped+t.count("skip")
 		all = append(all, t.tests...)
 	}
-	fmt.Fprintln(w, "\nSLOWEST TESTS\tTIME\tWHY MORE THAN "+budget.String())
-	for _, t := range slow(all) {
+	fmt.Fprintln(w, "\nSLOWEST TESTS\tTIME\tWHY MORE THAN "+slowThreshold.String())
+	for _, t := range slowTests(all) {
 		name, why := t.title(), ""
-		if t.took > budget {
+		if t.duration > slowThreshold {
 			why = cmp.Or(reasons[name], "no reason: shorten the test, or add its reason to test/slow-tests.txt")
 		}
-		fmt.Fprintf(w, "%s\t%.1fs\t%s\n", name, t.took.Seconds(), why)
+		fmt.Fprintf(w, "%s\t%.1fs\t%s\n", name, t.duration.Seconds(), why)
 	}
 	if skipped > 0 {
 		fmt.Fprintln(w, "\nSKIPPED TESTS")
@@ -66,12 +66,12 @@ func packages(n int) string {
 // title is the package's last folder, a dot and the test.
 func (t test) title() string { return path.Base(t.pkg) + "." + t.name }
 
-// slow returns the slowest tests, the slowest first, and all that are over the budget.
-func slow(all []test) []test {
+// slowTests returns the slowest tests, the slowest first, and all that are over the budget.
+func slowTests(all []test) []test {
 	top := slices.DeleteFunc(slices.Clone(all), test.isSubtest)
-	slices.SortStableFunc(top, func(a, b test) int { return cmp.Compare(b.took, a.took) })
+	slices.SortStableFunc(top, func(a, b test) int { return cmp.Compare(b.duration, a.duration) })
 	n := 0
-	for n < len(top) && (n < slowest || top[n].took > budget) {
+	for n < len(top) && (n < slowTestCount || top[n].duration > slowThreshold) {
 		n++
 	}
 	return top[:n]

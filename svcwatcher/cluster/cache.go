@@ -23,36 +23,36 @@ import (
 func Cached() map[client.Object]cache.ByObject {
 	ours := labels.SelectorFromSet(labels.Set{discoveryv1.LabelManagedBy: svcwatcher.ManagedBy})
 	return map[client.Object]cache.ByObject{
-		&corev1.Pod{}:                {Transform: new(slimmer).pod},
+		&corev1.Pod{}:                {Transform: new(podSlimmer).transform},
 		&corev1.Service{}:            {Transform: slimService},
-		&discoveryv1.EndpointSlice{}: {Label: ours, Transform: objects.Slim},
-		&corev1.Endpoints{}:          {Label: ours, Transform: objects.Slim},
+		&discoveryv1.EndpointSlice{}: {Label: ours, Transform: objects.StripUnusedFields},
+		&corev1.Endpoints{}:          {Label: ours, Transform: objects.StripUnusedFields},
 	}
 }
 
-// slimmer makes Pods slim that share what they have in common.
-type slimmer struct {
-	labels     shared[map[string]string]
-	containers shared[[]corev1.Container]
-	conditions shared[[]corev1.PodCondition]
+// podSlimmer makes Pods slim that share what they have in common.
+type podSlimmer struct {
+	labels     interner[map[string]string]
+	containers interner[[]corev1.Container]
+	conditions interner[[]corev1.PodCondition]
 }
 
-// pod keeps what an endpoint is made from: of all that is cached, Pods are most.
-func (s *slimmer) pod(obj any) (any, error) {
+// transform keeps what an endpoint is made from: of all that is cached, Pods are most.
+func (s *podSlimmer) transform(obj any) (any, error) {
 	slim, err := slimPod(obj)
 	pod, ok := slim.(*corev1.Pod)
 	if err != nil || !ok {
 		return slim, err
 	}
-	pod.Namespace, pod.Spec.NodeName = intern(pod.Namespace), intern(pod.Spec.NodeName)
-	pod.Spec.Subdomain, pod.Status.Phase = intern(pod.Spec.Subdomain), corev1.PodPhase(intern(string(pod.Status.Phase)))
+	pod.Namespace, pod.Spec.NodeName = internString(pod.Namespace), internString(pod.Spec.NodeName)
+	pod.Spec.Subdomain, pod.Status.Phase = internString(pod.Spec.Subdomain), corev1.PodPhase(internString(string(pod.Status.Phase)))
 	// fmt sorts maps.
-	pod.Labels = s.labels.same(fmt.Sprintf("%q", pod.Labels), pod.Labels)
+	pod.Labels = s.labels.intern(fmt.Sprintf("%q", pod.Labels), pod.Labels)
 	if len(pod.Spec.Containers) > 0 {
-		pod.Spec.Containers = s.containers.same(fmt.Sprintf("%q", pod.Spec.Containers[0].Ports), pod.Spec.Containers)
+		pod.Spec.Containers = s.containers.intern(fmt.Sprintf("%q", pod.Spec.Containers[0].Ports), pod.Spec.Containers)
 	}
 	if len(pod.Status.Conditions) > 0 {
-		pod.Status.Conditions = s.conditions.same(string(pod.Status.Conditions[0].Status), pod.Status.Conditions)
+		pod.Status.Conditions = s.conditions.intern(string(pod.Status.Conditions[0].Status), pod.Status.Conditions)
 	}
 	return pod, nil
 }
@@ -63,7 +63,7 @@ func slimPod(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	slim := &corev1.Pod{ObjectMeta: identity(&pod.ObjectMeta)}
+	slim := &corev1.Pod{ObjectMeta: identifyingMeta(&pod.ObjectMeta)}
 	slim.Labels, slim.DeletionTimestamp = pod.Labels, pod.DeletionTimestamp
 	slim.Spec.NodeName, slim.Spec.Hostname, slim.Spec.Subdomain = pod.Spec.NodeName, pod.Spec.Hostname, pod.Spec.Subdomain
 	if ports := svcwatcher.NamedPorts(&pod.Spec); len(ports) > 0 {
@@ -78,32 +78,32 @@ func slimPod(obj any) (any, error) {
 	return slim, nil
 }
 
-// maxShared bounds what is remembered for sharing; beyond it, remembering starts anew.
-const maxShared = 4096
+// maxInterned bounds what is remembered for sharing; beyond it, remembering starts anew.
+const maxInterned = 4096
 
-// shared gives equal parts of cached objects the same memory: the Pods of one workload
+// interner gives equal parts of cached objects the same memory: the Pods of one workload
 // differ in little but their names. Nobody changes a cached object.
-type shared[T any] struct {
+type interner[T any] struct {
 	mu    sync.Mutex
 	known map[string]T
 }
 
-// same returns the value that was given for this text before, or this one.
-func (s *shared[T]) same(text string, value T) T {
+// intern returns the value that was given for this text before, or this one.
+func (s *interner[T]) intern(text string, value T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old, ok := s.known[text]; ok {
 		return old
 	}
-	if s.known == nil || len(s.known) >= maxShared {
+	if s.known == nil || len(s.known) >= maxInterned {
 		s.known = map[string]T{}
 	}
 	s.known[text] = value
 	return value
 }
 
-// intern returns one copy of a text that many objects have.
-func intern(text string) string { return unique.Make(text).Value() }
+// internString returns one copy of a text that many objects have.
+func internString(text string) string { return unique.Make(text).Value() }
 
 // slimService keeps what decides on the endpoints, and of a Service that is not ours
 // that it is not.
@@ -112,11 +112,11 @@ func slimService(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	slim := &corev1.Service{ObjectMeta: identity(&svc.ObjectMeta)}
-	if svcwatcher.Judge(svc).Verdict == svcwatcher.Foreign {
+	slim := &corev1.Service{ObjectMeta: identifyingMeta(&svc.ObjectMeta)}
+	if svcwatcher.Classify(svc).Class == svcwatcher.Unmanaged {
 		return slim, nil
 	}
-	slim.Labels, slim.Annotations = svc.Labels, svcwatcher.Annotations(svc)
+	slim.Labels, slim.Annotations = svc.Labels, svcwatcher.RelevantAnnotations(svc)
 	s := svc.Spec
 	slim.Spec = corev1.ServiceSpec{
 		Type: s.Type, ClusterIP: s.ClusterIP, Selector: s.Selector, Ports: s.Ports,
@@ -125,6 +125,6 @@ func slimService(obj any) (any, error) {
 	return slim, nil
 }
 
-func identity(m *metav1.ObjectMeta) metav1.ObjectMeta {
+func identifyingMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }

@@ -95,7 +95,7 @@ func TestPick(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 20 {
-				if got := pick(tc.selector); got != tc.want {
+				if got := indexedLabel(tc.selector); got != tc.want {
 					t.Fatalf("%s: got %q, want %q", tc.reason, got, tc.want)
 				}
 			}
@@ -107,17 +107,17 @@ func TestPick(t *testing.T) {
 func TestBucketHasOthers(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for n := range 3 * buckets {
-		seen[bucket(strconv.Itoa(n))] = true
+	for n := range 3 * podBuckets {
+		seen[podBucket(strconv.Itoa(n))] = true
 	}
-	if len(seen) > buckets || len(seen) < buckets/2 {
-		t.Errorf("%d buckets, want at most %d and most of them", len(seen), buckets)
+	if len(seen) > podBuckets || len(seen) < podBuckets/2 {
+		t.Errorf("%d buckets, want at most %d and most of them", len(seen), podBuckets)
 	}
 	ep := func(name, pod string) v1.DanmEp {
 		return v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.DanmEpSpec{Pod: pod}}
 	}
 	r := newTested(&server{eps: []v1.DanmEp{ep("1", "a"), ep("2", "b"), ep("3", "a")}}, nil, nil)
-	got, err := r.danmEps(t.Context(), "ns", "a")
+	got, err := r.danmEpsOfPod(t.Context(), "ns", "a")
 	if diff := cmp.Diff([]v1.DanmEp{ep("1", "a"), ep("3", "a")}, got); diff != "" || err != nil {
 		t.Errorf("DanmEps of a (-want +got), error %v:\n%s", err, diff)
 	}
@@ -126,7 +126,7 @@ func TestBucketHasOthers(t *testing.T) {
 // An Event comes once, again when something changes, and once more after it was good.
 func TestTold(t *testing.T) {
 	t.Parallel()
-	var told told
+	var told eventDeduplicator
 	key := client.ObjectKey{Namespace: "ns", Name: "a"}
 	for i, step := range []struct {
 		reason, subject, message string
@@ -135,17 +135,17 @@ func TestTold(t *testing.T) {
 		{"the first", "", "bad", true}, {"the same", "", "bad", false}, {"another subject", "net", "bad", true},
 		{"worse", "", "worse", true}, {"good is no Event", "", "", false}, {"bad again", "", "bad", true},
 	} {
-		if got := told.news(key, step.subject, step.message); got != step.news {
+		if got := told.record(key, step.subject, step.message); got != step.news {
 			t.Errorf("step %d, %s: got %t, want %t", i, step.reason, got, step.news)
 		}
 	}
 	told.forget(key)
-	if !told.news(key, "", "bad") {
+	if !told.record(key, "", "bad") {
 		t.Error("a Service that was made anew is told nothing")
 	}
-	told.news(key, "net", "bad")
-	told.only(key, "")
-	if told.news(key, "", "bad") || !told.news(key, "net", "bad") {
+	told.record(key, "net", "bad")
+	told.retainSubjects(key, "")
+	if told.record(key, "", "bad") || !told.record(key, "net", "bad") {
 		t.Error("a network that was taken off the Service and named again is told nothing")
 	}
 }

@@ -26,16 +26,16 @@ type Config struct {
 	Events Recorder
 	// Ranges are what the cluster itself uses, and no Service leads to; nil for nothing.
 	Ranges Ranges
-	// Gather is how long what happens to Pods is collected before their Services
+	// BatchPeriod is how long what happens to Pods is collected before their Services
 	// are looked at, so that a burst is one write; 20 ms when zero.
-	Gather time.Duration
+	BatchPeriod time.Duration
 	// Workers is how many Services are worked at a time; 8 when zero.
 	Workers int
 }
 
 func (c Config) withDefaults() Config {
-	if c.Gather == 0 {
-		c.Gather = defaultGather
+	if c.BatchPeriod == 0 {
+		c.BatchPeriod = defaultBatchPeriod
 	}
 	if c.Workers == 0 {
 		c.Workers = defaultWorkers
@@ -58,18 +58,18 @@ type Ranges interface {
 }
 
 const (
-	defaultGather  = 20 * time.Millisecond
-	defaultWorkers = 8
-	// again is when a Service is first looked at whose cached slices are older than
+	defaultBatchPeriod = 20 * time.Millisecond
+	defaultWorkers     = 8
+	// staleRetryDelay is when a Service is first looked at whose cached slices are older than
 	// the ones that are there; then twice as long each time, up to mostDelay.
-	again = 30 * time.Millisecond
-	// leastDelay and mostDelay are between tries of what fails.
-	leastDelay, mostDelay = 50 * time.Millisecond, 30 * time.Second
-	// zoneDelay collects Nodes that change their zone: all Services are looked at.
-	zoneDelay = time.Second
-	// withheldAgain is when a Service is looked at again that has an address which another
+	staleRetryDelay = 30 * time.Millisecond
+	// minRetryDelay and mostDelay are between tries of what fails.
+	minRetryDelay, maxRetryDelay = 50 * time.Millisecond, 30 * time.Second
+	// zoneBatchPeriod collects Nodes that change their zone: all Services are looked at.
+	zoneBatchPeriod = time.Second
+	// withheldRecheckPeriod is when a Service is looked at again that has an address which another
 	// Pod has too, or one that clusterSubnets permit.
-	withheldAgain = time.Minute
+	withheldRecheckPeriod = time.Minute
 )
 
 // Add makes a manager run a Reconciler while it leads. The manager's client must read
@@ -77,20 +77,20 @@ const (
 // metadata, with the label of their zone) are cached by others.
 func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	r := &Reconciler{
-		cfg: cfg.withDefaults(), cached: m.GetCache(), direct: m.GetClient(), metrics: newMetrics(cfg.Registry), told: &told{},
-		networks: &networks{metadata: m.GetCache(), direct: m.GetClient()}, stale: limiter(again), permissions: &permissions{direct: m.GetClient()},
+		cfg: cfg.withDefaults(), cached: m.GetCache(), direct: m.GetClient(), metrics: newMetrics(cfg.Registry), deduplicator: &eventDeduplicator{},
+		networks: &networkCache{metadata: m.GetCache(), direct: m.GetClient()}, staleBackoff: newRateLimiter(staleRetryDelay), tenantSubnets: &tenantSubnetCache{direct: m.GetClient()},
 	}
-	if err := index(ctx, m.GetCache()); err != nil {
+	if err := addIndexes(ctx, m.GetCache()); err != nil {
 		return err
 	}
 	c, err := controller.New("services", m, controller.Options{
 		Reconciler: r, MaxConcurrentReconciles: r.cfg.Workers,
-		RateLimiter: limiter(leastDelay),
+		RateLimiter: newRateLimiter(minRetryDelay),
 	})
 	if err != nil {
 		return fmt.Errorf("make controller of Services: %w", err)
 	}
-	for _, s := range r.sources(m.GetCache()) {
+	for _, s := range r.watchSources(m.GetCache()) {
 		if err := c.Watch(s); err != nil {
 			return fmt.Errorf("watch for Services: %w", err)
 		}
@@ -98,9 +98,9 @@ func Add(ctx context.Context, m manager.Manager, cfg Config) error {
 	return nil
 }
 
-// limiter tries the same request after a delay that doubles each time.
-func limiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, mostDelay)
+// newRateLimiter tries the same request after a delay that doubles each time.
+func newRateLimiter(first time.Duration) workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, maxRetryDelay)
 }
 
 // metrics are those of the leader.

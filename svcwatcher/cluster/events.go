@@ -17,16 +17,16 @@ const (
 	subjectWithheld = "withheld"
 )
 
-// told remembers what was last said about a Service on each subject, so that an Event
+// eventDeduplicator remembers what was last said about a Service on each subject, so that an Event
 // comes when something changes and not with each look. It is lost with the process,
 // and said once more.
-type told struct {
+type eventDeduplicator struct {
 	mu   sync.Mutex
 	last map[client.ObjectKey]map[string]string
 }
 
-// news notes a message, "" for none, and reports whether it should be said.
-func (t *told) news(key client.ObjectKey, subject, message string) bool {
+// record notes a message, "" for none, and reports whether it should be said.
+func (t *eventDeduplicator) record(key client.ObjectKey, subject, message string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last[key][subject] == message {
@@ -46,14 +46,14 @@ func (t *told) news(key client.ObjectKey, subject, message string) bool {
 	return true
 }
 
-// only forgets all subjects but these.
-func (t *told) only(key client.ObjectKey, subjects ...string) {
+// retainSubjects forgets all subjects but these.
+func (t *eventDeduplicator) retainSubjects(key client.ObjectKey, subjects ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.last[key], func(s, _ string) bool { return !slices.Contains(subjects, s) })
 }
 
-func (t *told) forget(key client.ObjectKey) {
+func (t *eventDeduplicator) forget(key client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.last, key)

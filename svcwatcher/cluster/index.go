@@ -36,22 +36,22 @@ const (
 	byService = "service"
 )
 
-// brokenSelector is no label's text.
-const brokenSelector = "!"
+// invalidSelector is no label's text.
+const invalidSelector = "!"
 
-// index makes the indexes and starts the caches, whether this replica leads or not.
-func index(ctx context.Context, all cache.Cache) error {
+// addIndexes makes the indexes and starts the caches, whether this replica leads or not.
+func addIndexes(ctx context.Context, all cache.Cache) error {
 	for _, i := range []struct {
 		obj  client.Object
 		name string
 		keys func(client.Object) []string
 	}{
 		{&corev1.Pod{}, byLabel, func(o client.Object) []string { return labelTexts(o.GetLabels()) }},
-		{&corev1.Pod{}, byIP, on(podIPs)},
-		{&discoveryv1.EndpointSlice{}, byIP, on(addressesIn)},
-		{&v1.DanmEp{}, byPod, on(func(ep *v1.DanmEp) []string { return []string{bucket(ep.Spec.Pod)} })},
-		{&corev1.Service{}, bySelector, on(selectorOf)},
-		{&corev1.Service{}, byNetwork, on(networksOf)},
+		{&corev1.Pod{}, byIP, typedIndexer(podIPs)},
+		{&discoveryv1.EndpointSlice{}, byIP, typedIndexer(sliceAddresses)},
+		{&v1.DanmEp{}, byPod, typedIndexer(func(ep *v1.DanmEp) []string { return []string{podBucket(ep.Spec.Pod)} })},
+		{&corev1.Service{}, bySelector, typedIndexer(selectorKeys)},
+		{&corev1.Service{}, byNetwork, typedIndexer(networkKeys)},
 		{&discoveryv1.EndpointSlice{}, byService, func(o client.Object) []string { return []string{o.GetLabels()[discoveryv1.LabelServiceName]} }},
 	} {
 		if err := all.IndexField(ctx, i.obj, i.name, i.keys); err != nil {
@@ -66,8 +66,8 @@ func index(ctx context.Context, all cache.Cache) error {
 	return nil
 }
 
-// on makes an index function of one for a kind.
-func on[T client.Object](keys func(T) []string) func(client.Object) []string {
+// typedIndexer makes an index function of one for a kind.
+func typedIndexer[T client.Object](keys func(T) []string) func(client.Object) []string {
 	return func(o client.Object) []string {
 		if obj, ok := o.(T); ok {
 			return keys(obj)
@@ -85,7 +85,7 @@ func podIPs(pod *corev1.Pod) []string {
 	return ips
 }
 
-func addressesIn(slice *discoveryv1.EndpointSlice) []string {
+func sliceAddresses(slice *discoveryv1.EndpointSlice) []string {
 	var all []string
 	for _, e := range slice.Endpoints {
 		all = append(all, e.Addresses...)
@@ -93,20 +93,20 @@ func addressesIn(slice *discoveryv1.EndpointSlice) []string {
 	return all
 }
 
-func selectorOf(svc *corev1.Service) []string {
-	switch j := svcwatcher.Judge(svc); j.Verdict {
-	case svcwatcher.Served:
-		return []string{pick(j.Request.Selector)}
-	case svcwatcher.Broken:
-		return []string{brokenSelector}
+func selectorKeys(svc *corev1.Service) []string {
+	switch j := svcwatcher.Classify(svc); j.Class {
+	case svcwatcher.Managed:
+		return []string{indexedLabel(j.Request.Selector)}
+	case svcwatcher.Invalid:
+		return []string{invalidSelector}
 	default:
 		return nil
 	}
 }
 
-func networksOf(svc *corev1.Service) []string {
+func networkKeys(svc *corev1.Service) []string {
 	var refs []network.Ref
-	if j := svcwatcher.Judge(svc); j.Verdict == svcwatcher.Served {
+	if j := svcwatcher.Classify(svc); j.Class == svcwatcher.Managed {
 		refs = j.Request.Networks
 	}
 	names := make([]string, len(refs))
@@ -116,10 +116,10 @@ func networksOf(svc *corev1.Service) []string {
 	return names
 }
 
-// pick names the one label by which Pods and Services find each other in the caches:
+// indexedLabel names the one label by which Pods and Services find each other in the caches:
 // the longest, as a name that says much is seldom that of many. Who has it is then
 // asked for the others.
-func pick(selector map[string]string) string {
+func indexedLabel(selector map[string]string) string {
 	best := ""
 	for key, value := range selector {
 		if text := labelText(key, value); len(text) > len(best) || len(text) == len(best) && text < best {
@@ -139,11 +139,11 @@ func labelTexts(labels map[string]string) []string {
 	return texts
 }
 
-// buckets bounds the index of DanmEps by Pod: each entry of an index costs more memory
+// podBuckets bounds the index of DanmEps by Pod: each entry of an index costs more memory
 // than a slim DanmEp, and nearly each Pod would have one.
-const buckets = 4096
+const podBuckets = 4096
 
-// bucket is where a name is among a few others.
-func bucket(name string) string {
-	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(name))%buckets), 36)
+// podBucket is where a name is among a few others.
+func podBucket(name string) string {
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(name))%podBuckets), 36)
 }

@@ -14,67 +14,67 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// networks knows which networks exist, from their metadata, and reads one when its spec
+// networkCache knows which networks exist, from their metadata, and reads one when its spec
 // changed: once, not for each Service.
-type networks struct {
+type networkCache struct {
 	metadata client.Reader
 	direct   client.Reader
 
 	mu    sync.Mutex
-	known map[network.Ref]objects.Model
+	known map[network.Ref]objects.ParsedNetwork
 }
 
-// standing is what a network is to a namespace.
-type standing struct {
+// networkState is what a network is to a namespace.
+type networkState struct {
 	exists, allowed bool
 	// Model's Network is nil when the network does not exist, or is invalid.
-	objects.Model
+	objects.ParsedNetwork
 }
 
-// look tells what a network is to a namespace.
-func (n *networks) look(ctx context.Context, ref network.Ref, namespace string) (standing, error) {
-	meta := objects.Metadata(ref.Kind)
-	err := n.metadata.Get(ctx, objects.Key(ref), meta)
+// stateFor tells what a network is to a namespace.
+func (n *networkCache) stateFor(ctx context.Context, ref network.Ref, namespace string) (networkState, error) {
+	meta := objects.PartialMetadata(ref.Kind)
+	err := n.metadata.Get(ctx, objects.ObjectKey(ref), meta)
 	if apierrors.IsNotFound(err) {
 		n.forget(ref)
-		return standing{}, nil
+		return networkState{}, nil
 	}
 	if err != nil {
-		return standing{}, fmt.Errorf("get cached %s: %w", ref, err)
+		return networkState{}, fmt.Errorf("get cached %s: %w", ref, err)
 	}
-	m, err := n.read(ctx, ref, objects.VersionOf(meta))
+	m, err := n.read(ctx, ref, objects.SpecVersionOf(meta))
 	if err != nil {
-		return standing{}, err
+		return networkState{}, err
 	}
-	return standing{exists: true, allowed: m.Network == nil || m.Network.Allows(namespace), Model: m}, nil
+	return networkState{exists: true, allowed: m.Network == nil || m.Network.Allows(namespace), ParsedNetwork: m}, nil
 }
 
 // read returns a network of that version or a later one.
-func (n *networks) read(ctx context.Context, ref network.Ref, version objects.Version) (objects.Model, error) {
+func (n *networkCache) read(ctx context.Context, ref network.Ref, version objects.SpecVersion) (objects.ParsedNetwork, error) {
 	n.mu.Lock()
 	m, ok := n.known[ref]
 	n.mu.Unlock()
 	if ok && m.Version == version {
 		return m, nil
 	}
-	obj, err := objects.New(ref.Kind)
+	obj, err := objects.NewNetwork(ref.Kind)
 	if err != nil {
-		return objects.Model{}, err
+		return objects.ParsedNetwork{}, err
 	}
-	if err := n.direct.Get(ctx, objects.Key(ref), obj); err != nil {
-		return objects.Model{}, fmt.Errorf("get %s: %w", ref, err)
+	if err := n.direct.Get(ctx, objects.ObjectKey(ref), obj); err != nil {
+		return objects.ParsedNetwork{}, fmt.Errorf("get %s: %w", ref, err)
 	}
-	m = objects.ModelOf(obj)
+	m = objects.ParseNetwork(obj)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.known == nil {
-		n.known = map[network.Ref]objects.Model{}
+		n.known = map[network.Ref]objects.ParsedNetwork{}
 	}
 	n.known[ref] = m
 	return m, nil
 }
 
-func (n *networks) forget(ref network.Ref) {
+func (n *networkCache) forget(ref network.Ref) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.known, ref)

@@ -25,101 +25,101 @@ import (
 
 // Reconciler makes the slices of one Service at a time what they should be.
 type Reconciler struct {
-	cfg         Config
-	cached      client.Reader
-	direct      client.Client
-	networks    *networks
-	permissions *permissions
-	metrics     *metrics
-	told        *told
-	stale       workqueue.TypedRateLimiter[reconcile.Request]
+	cfg           Config
+	cached        client.Reader
+	direct        client.Client
+	networks      *networkCache
+	tenantSubnets *tenantSubnetCache
+	metrics       *metrics
+	deduplicator  *eventDeduplicator
+	staleBackoff  workqueue.TypedRateLimiter[reconcile.Request]
 }
 
 // Reconcile looks at one Service.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	after, err := r.look(ctx, req.NamespacedName)
+	after, err := r.reconcileService(ctx, req.NamespacedName)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the caches will say so, too
 		r.metrics.stale.Inc()
-		return reconcile.Result{RequeueAfter: r.stale.When(req)}, nil
+		return reconcile.Result{RequeueAfter: r.staleBackoff.When(req)}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("make the endpoints of Service %s: %w", req.NamespacedName, err)
 	}
-	r.stale.Forget(req)
+	r.staleBackoff.Forget(req)
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// look compares what a Service has with what it should have, and says when to look again
+// reconcileService compares what a Service has with what it should have, and says when to look again
 // although nothing has changed; zero for never.
-func (r *Reconciler) look(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
+func (r *Reconciler) reconcileService(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
 	svc := &corev1.Service{}
 	err := r.cached.Get(ctx, key, svc)
 	if apierrors.IsNotFound(err) {
-		r.told.forget(key)
-		return 0, r.remove(ctx, key)
+		r.deduplicator.forget(key)
+		return 0, r.deleteManagedObjects(ctx, key)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("get cached Service: %w", err)
 	}
-	judgement := svcwatcher.Judge(svc)
-	r.tell(svc, judgement)
-	switch judgement.Verdict {
-	case svcwatcher.Served, svcwatcher.Broken:
-		return r.serve(ctx, svc, judgement)
+	judgement := svcwatcher.Classify(svc)
+	r.recordClassification(svc, judgement)
+	switch judgement.Class {
+	case svcwatcher.Managed, svcwatcher.Invalid:
+		return r.reconcileEndpoints(ctx, svc, judgement)
 	default:
-		return 0, r.remove(ctx, key)
+		return 0, r.deleteManagedObjects(ctx, key)
 	}
 }
 
-// serve writes what is missing.
-func (r *Reconciler) serve(ctx context.Context, svc *corev1.Service, judgement svcwatcher.Judgement) (time.Duration, error) {
-	existing, err := r.slices(ctx, client.ObjectKeyFromObject(svc))
+// reconcileEndpoints writes what is missing.
+func (r *Reconciler) reconcileEndpoints(ctx context.Context, svc *corev1.Service, judgement svcwatcher.Classification) (time.Duration, error) {
+	existing, err := r.cachedSlices(ctx, client.ObjectKeyFromObject(svc))
 	if err != nil {
 		return 0, err
 	}
-	source, err := r.source(ctx, svc, judgement)
+	source, err := r.readSnapshot(ctx, svc, judgement)
 	if err != nil {
 		return 0, err
 	}
-	if judgement.Verdict != svcwatcher.Served {
-		source.Pods, source.DanmEps, err = r.podsOf(ctx, svc.Namespace, existing)
+	if judgement.Class != svcwatcher.Managed {
+		source.Pods, source.DanmEps, err = r.podsBehindSlices(ctx, svc.Namespace, existing)
 		if err != nil {
 			return 0, err
 		}
 	}
-	if source.Shared, err = r.permissions.of(ctx, source); err != nil {
+	if source.PermittedSubnets, err = r.tenantSubnets.permittedFor(ctx, source); err != nil {
 		return 0, err
 	}
 	var want svcwatcher.Endpoints
-	if judgement.Verdict == svcwatcher.Served {
+	if judgement.Class == svcwatcher.Managed {
 		want = svcwatcher.Desired(source)
 	} else {
-		want.Groups = svcwatcher.Keep(source, existing)
+		want.Groups = svcwatcher.Retained(source, existing)
 	}
-	r.tellWithheld(svc, want.Withheld)
+	r.recordWithheld(svc, want.Withheld)
 	changes := svcwatcher.Plan(svc, want.Groups, existing)
-	if err := r.write(ctx, &changes); err != nil {
-		r.tellRefusal(svc, err)
+	if err := r.applyChanges(ctx, &changes); err != nil {
+		r.recordRejectedWrite(svc, err)
 		return 0, err
 	}
-	if err := r.legacy(ctx, svc, want.Groups); err != nil {
+	if err := r.reconcileLegacyEndpoints(ctx, svc, want.Groups); err != nil {
 		return 0, err
 	}
-	r.warn(svc, subjectWrite, "", "") // what was refused is no more
-	if len(want.Withheld) > 0 || len(source.Shared) > 0 {
+	r.recordWarning(svc, subjectWrite, "", "") // what was refused is no more
+	if len(want.Withheld) > 0 || len(source.PermittedSubnets) > 0 {
 		// Nothing is watched that says that another has given the address back, or that
 		// a netadmin has changed clusterSubnets.
-		return withheldAgain, nil
+		return withheldRecheckPeriod, nil
 	}
 	return 0, nil
 }
 
-// source reads from the caches what a Service's endpoints are made from, and tells
+// readSnapshot reads from the caches what a Service's endpoints are made from, and tells
 // what its networks are to it.
-func (r *Reconciler) source(ctx context.Context, svc *corev1.Service, j svcwatcher.Judgement) (*svcwatcher.Source, error) {
-	s := &svcwatcher.Source{
-		Service: svc, Request: j.Request, Zone: func(node string) string { return r.zone(ctx, node) },
-		Foreign: func(pod *corev1.Pod, a netip.Addr) bool { return r.foreign(ctx, pod, a) },
+func (r *Reconciler) readSnapshot(ctx context.Context, svc *corev1.Service, j svcwatcher.Classification) (*svcwatcher.Snapshot, error) {
+	s := &svcwatcher.Snapshot{
+		Service: svc, Request: j.Request, Zone: func(node string) string { return r.zoneOfNode(ctx, node) },
+		UsedByOtherPod: func(pod *corev1.Pod, a netip.Addr) bool { return r.usedByOtherPod(ctx, pod, a) },
 	}
 	if r.cfg.Ranges != nil {
 		ranges, err := r.cfg.Ranges.Get()
@@ -133,24 +133,24 @@ func (r *Reconciler) source(ctx context.Context, svc *corev1.Service, j svcwatch
 	}
 	s.Networks = map[network.Ref]*network.Network{}
 	for _, ref := range j.Request.Networks {
-		at, err := r.networks.look(ctx, ref, svc.Namespace)
+		at, err := r.networks.stateFor(ctx, ref, svc.Namespace)
 		if err != nil {
 			return nil, err
 		}
 		if at.Network != nil && at.allowed {
 			s.Networks[ref] = at.Network
 		}
-		r.tellStanding(svc, ref, at)
+		r.recordNetworkState(svc, ref, at)
 	}
 	var pods corev1.PodList
-	err := r.cached.List(ctx, &pods, client.InNamespace(svc.Namespace), client.MatchingFields{byLabel: pick(j.Request.Selector)},
+	err := r.cached.List(ctx, &pods, client.InNamespace(svc.Namespace), client.MatchingFields{byLabel: indexedLabel(j.Request.Selector)},
 		client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(j.Request.Selector)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list cached Pods: %w", err)
 	}
 	s.Pods = pods.Items
 	for i := range s.Pods {
-		eps, err := r.danmEps(ctx, svc.Namespace, s.Pods[i].Name)
+		eps, err := r.danmEpsOfPod(ctx, svc.Namespace, s.Pods[i].Name)
 		if err != nil {
 			return nil, err
 		}
@@ -159,19 +159,19 @@ func (r *Reconciler) source(ctx context.Context, svc *corev1.Service, j svcwatch
 	return s, nil
 }
 
-// zone is a Node's, or nothing while there is no such Node.
-func (r *Reconciler) zone(ctx context.Context, name string) string {
-	node := nodeMeta()
+// zoneOfNode is a Node's, or nothing while there is no such Node.
+func (r *Reconciler) zoneOfNode(ctx context.Context, name string) string {
+	node := nodeMetadata()
 	if err := r.cached.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
 		return ""
 	}
 	return node.Labels[corev1.LabelTopologyZone]
 }
 
-// foreign reports whether another living Pod has an address, and not on a network of ours:
+// usedByOtherPod reports whether another living Pod has an address, and not on a network of ours:
 // tenants may have the same subnets, but none has the Pods' own. It finds what no range
 // says, with a CNI plugin that sets no podCIDRs.
-func (r *Reconciler) foreign(ctx context.Context, pod *corev1.Pod, a netip.Addr) bool {
+func (r *Reconciler) usedByOtherPod(ctx context.Context, pod *corev1.Pod, a netip.Addr) bool {
 	var list corev1.PodList
 	if err := r.cached.List(ctx, &list, client.MatchingFields{byIP: a.String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return true
@@ -181,16 +181,16 @@ func (r *Reconciler) foreign(ctx context.Context, pod *corev1.Pod, a netip.Addr)
 		if other.UID == pod.UID || other.Status.Phase == corev1.PodSucceeded || other.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		eps, err := r.danmEps(ctx, other.Namespace, other.Name)
-		if err != nil || !slices.ContainsFunc(eps, func(ep v1.DanmEp) bool { return ep.Spec.PodUID == string(other.UID) && has(&ep, a) }) {
+		eps, err := r.danmEpsOfPod(ctx, other.Namespace, other.Name)
+		if err != nil || !slices.ContainsFunc(eps, func(ep v1.DanmEp) bool { return ep.Spec.PodUID == string(other.UID) && hasAddress(&ep, a) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// has reports whether a DanmEp has an address.
-func has(ep *v1.DanmEp, a netip.Addr) bool {
+// hasAddress reports whether a DanmEp has an address.
+func hasAddress(ep *v1.DanmEp, a netip.Addr) bool {
 	for _, text := range []string{ep.Spec.Interface.Address, ep.Spec.Interface.AddressIPv6} {
 		if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Unmap() == a {
 			return true
@@ -199,8 +199,8 @@ func has(ep *v1.DanmEp, a netip.Addr) bool {
 	return false
 }
 
-// podsOf reads the Pods that are behind slices now.
-func (r *Reconciler) podsOf(ctx context.Context, namespace string, existing []discoveryv1.EndpointSlice) (pods []corev1.Pod, all []v1.DanmEp, err error) {
+// podsBehindSlices reads the Pods that are behind slices now.
+func (r *Reconciler) podsBehindSlices(ctx context.Context, namespace string, existing []discoveryv1.EndpointSlice) (pods []corev1.Pod, all []v1.DanmEp, err error) {
 	seen := map[string]bool{}
 	for i := range existing {
 		for _, e := range existing[i].Endpoints {
@@ -216,7 +216,7 @@ func (r *Reconciler) podsOf(ctx context.Context, namespace string, existing []di
 			if err != nil {
 				return nil, nil, fmt.Errorf("get cached Pod %s: %w", e.TargetRef.Name, err)
 			}
-			eps, err := r.danmEps(ctx, namespace, pod.Name)
+			eps, err := r.danmEpsOfPod(ctx, namespace, pod.Name)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -226,10 +226,10 @@ func (r *Reconciler) podsOf(ctx context.Context, namespace string, existing []di
 	return pods, all, nil
 }
 
-// danmEps returns the cached DanmEps of a Pod name; nobody may change them.
-func (r *Reconciler) danmEps(ctx context.Context, namespace, pod string) ([]v1.DanmEp, error) {
+// danmEpsOfPod returns the cached DanmEps of a Pod name; nobody may change them.
+func (r *Reconciler) danmEpsOfPod(ctx context.Context, namespace, pod string) ([]v1.DanmEp, error) {
 	var list v1.DanmEpList
-	if err := r.cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byPod: bucket(pod)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byPod: podBucket(pod)}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list cached DanmEps of Pod %s: %w", pod, err)
 	}
 	var eps []v1.DanmEp
@@ -241,8 +241,8 @@ func (r *Reconciler) danmEps(ctx context.Context, namespace, pod string) ([]v1.D
 	return eps, nil
 }
 
-// slices returns the cached slices of ours that bear a Service's name.
-func (r *Reconciler) slices(ctx context.Context, key client.ObjectKey) ([]discoveryv1.EndpointSlice, error) {
+// cachedSlices returns the cached slices of ours that bear a Service's name.
+func (r *Reconciler) cachedSlices(ctx context.Context, key client.ObjectKey) ([]discoveryv1.EndpointSlice, error) {
 	var list discoveryv1.EndpointSliceList
 	if err := r.cached.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{byService: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list cached EndpointSlices: %w", err)
@@ -250,33 +250,33 @@ func (r *Reconciler) slices(ctx context.Context, key client.ObjectKey) ([]discov
 	return list.Items, nil
 }
 
-// write makes the changes, what is new first: an endpoint that moves between slices
+// applyChanges makes the changes, what is new first: an endpoint that moves between slices
 // is rather twice there than not at all.
-func (r *Reconciler) write(ctx context.Context, c *svcwatcher.Changes) error {
+func (r *Reconciler) applyChanges(ctx context.Context, c *svcwatcher.Changes) error {
 	for i := range c.Create {
-		if err := r.create(ctx, &c.Create[i]); err != nil {
+		if err := r.createSlice(ctx, &c.Create[i]); err != nil {
 			return err
 		}
 	}
 	for i := range c.Update {
-		r.count("endpointslices", "update")
+		r.countWrite("endpointslices", "update")
 		if err := r.direct.Update(ctx, c.Update[i].DeepCopy()); err != nil {
 			return fmt.Errorf("update EndpointSlice %s: %w", c.Update[i].Name, err)
 		}
 	}
 	for i := range c.Delete {
-		r.count("endpointslices", "delete")
-		if err := r.delete(ctx, c.Delete[i].DeepCopy()); err != nil {
+		r.countWrite("endpointslices", "delete")
+		if err := r.deleteUnchanged(ctx, c.Delete[i].DeepCopy()); err != nil {
 			return fmt.Errorf("delete EndpointSlice %s: %w", c.Delete[i].Name, err)
 		}
 	}
 	return nil
 }
 
-// create makes a slice. One of that name that is ours is not in the cache yet; one
+// createSlice makes a slice. One of that name that is ours is not in the cache yet; one
 // that is another's stays, and ours gets a name that nobody can take before.
-func (r *Reconciler) create(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
-	r.count("endpointslices", "create")
+func (r *Reconciler) createSlice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+	r.countWrite("endpointslices", "create")
 	err := r.direct.Create(ctx, slice.DeepCopy())
 	if apierrors.IsAlreadyExists(err) {
 		there := &discoveryv1.EndpointSlice{}
@@ -296,36 +296,36 @@ func (r *Reconciler) create(ctx context.Context, slice *discoveryv1.EndpointSlic
 	return fmt.Errorf("create EndpointSlice %s: %w", slice.Name, err)
 }
 
-// legacy makes v1 Endpoints for a Service that asks for them, and takes them from one
+// reconcileLegacyEndpoints makes v1 Endpoints for a Service that asks for them, and takes them from one
 // that does no longer.
-func (r *Reconciler) legacy(ctx context.Context, svc *corev1.Service, groups []svcwatcher.Group) error {
-	there, err := r.endpoints(ctx, client.ObjectKeyFromObject(svc))
+func (r *Reconciler) reconcileLegacyEndpoints(ctx context.Context, svc *corev1.Service, groups []svcwatcher.Group) error {
+	there, err := r.cachedLegacyEndpoints(ctx, client.ObjectKeyFromObject(svc))
 	if err != nil {
 		return err
 	}
-	if !svcwatcher.WantsLegacy(svc) {
-		return r.withdraw(ctx, there)
+	if !svcwatcher.WantsLegacyEndpoints(svc) {
+		return r.deleteLegacyEndpoints(ctx, there)
 	}
-	want := svcwatcher.Legacy(svc, groups)
+	want := svcwatcher.LegacyEndpoints(svc, groups)
 	if there == nil {
-		return r.createEndpoints(ctx, svc, want)
+		return r.createLegacyEndpoints(ctx, svc, want)
 	}
 	if equality.Semantic.DeepEqual(want.Subsets, there.Subsets) && equality.Semantic.DeepEqual(want.Labels, there.Labels) &&
 		equality.Semantic.DeepEqual(want.OwnerReferences, there.OwnerReferences) {
 		return nil
 	}
 	want.UID, want.ResourceVersion = there.UID, there.ResourceVersion
-	r.count("endpoints", "update")
+	r.countWrite("endpoints", "update")
 	if err := r.direct.Update(ctx, want); err != nil {
 		return fmt.Errorf("update Endpoints: %w", err)
 	}
 	return nil
 }
 
-// createEndpoints makes Endpoints. They have the Service's name, so that others'
+// createLegacyEndpoints makes Endpoints. They have the Service's name, so that others'
 // cannot be avoided: they stay, and an Event says so. Ours are not in the cache yet.
-func (r *Reconciler) createEndpoints(ctx context.Context, svc *corev1.Service, want *corev1.Endpoints) error {
-	r.count("endpoints", "create")
+func (r *Reconciler) createLegacyEndpoints(ctx context.Context, svc *corev1.Service, want *corev1.Endpoints) error {
+	r.countWrite("endpoints", "create")
 	err := r.direct.Create(ctx, want)
 	if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
@@ -340,24 +340,24 @@ func (r *Reconciler) createEndpoints(ctx context.Context, svc *corev1.Service, w
 		}
 	}
 	err = fmt.Errorf("create Endpoints: %w", err)
-	r.tellRefusal(svc, err)
+	r.recordRejectedWrite(svc, err)
 	return err
 }
 
-// withdraw deletes Endpoints of ours, if there are any.
-func (r *Reconciler) withdraw(ctx context.Context, there *corev1.Endpoints) error {
+// deleteLegacyEndpoints deletes Endpoints of ours, if there are any.
+func (r *Reconciler) deleteLegacyEndpoints(ctx context.Context, there *corev1.Endpoints) error {
 	if there == nil {
 		return nil
 	}
-	r.count("endpoints", "delete")
-	if err := r.delete(ctx, there); err != nil {
+	r.countWrite("endpoints", "delete")
+	if err := r.deleteUnchanged(ctx, there); err != nil {
 		return fmt.Errorf("delete Endpoints: %w", err)
 	}
 	return nil
 }
 
-// endpoints returns the cached Endpoints of ours, or nil.
-func (r *Reconciler) endpoints(ctx context.Context, key client.ObjectKey) (*corev1.Endpoints, error) {
+// cachedLegacyEndpoints returns the cached Endpoints of ours, or nil.
+func (r *Reconciler) cachedLegacyEndpoints(ctx context.Context, key client.ObjectKey) (*corev1.Endpoints, error) {
 	there := &corev1.Endpoints{}
 	err := r.cached.Get(ctx, key, there)
 	if apierrors.IsNotFound(err) {
@@ -369,40 +369,40 @@ func (r *Reconciler) endpoints(ctx context.Context, key client.ObjectKey) (*core
 	return there, nil
 }
 
-// delete removes an object as it was read, and no other of its name.
-func (r *Reconciler) delete(ctx context.Context, obj client.Object) error {
+// deleteUnchanged removes an object as it was read, and no other of its name.
+func (r *Reconciler) deleteUnchanged(ctx context.Context, obj client.Object) error {
 	uid, version := obj.GetUID(), obj.GetResourceVersion()
 	return client.IgnoreNotFound(r.direct.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version}))
 }
 
-func (r *Reconciler) count(resource, verb string) {
+func (r *Reconciler) countWrite(resource, verb string) {
 	r.metrics.writes.WithLabelValues(resource, verb).Inc()
 }
 
-// remove takes everything of ours from a Service that has none, or is none any more.
+// deleteManagedObjects takes everything of ours from a Service that has none, or is none any more.
 // The cache of a new leader may be older than what the former one has seen: so the
 // Service itself is asked before.
-func (r *Reconciler) remove(ctx context.Context, key client.ObjectKey) error {
-	existing, err := r.slices(ctx, key)
+func (r *Reconciler) deleteManagedObjects(ctx context.Context, key client.ObjectKey) error {
+	existing, err := r.cachedSlices(ctx, key)
 	if err != nil {
 		return err
 	}
-	endpoints, err := r.endpoints(ctx, key)
+	endpoints, err := r.cachedLegacyEndpoints(ctx, key)
 	if err != nil || len(existing) == 0 && endpoints == nil {
 		return err
 	}
-	if ours, err := r.ours(ctx, key); err != nil || ours {
+	if ours, err := r.isManaged(ctx, key); err != nil || ours {
 		return err // the cache will say so too
 	}
-	if err := r.write(ctx, &svcwatcher.Changes{Delete: existing}); err != nil {
+	if err := r.applyChanges(ctx, &svcwatcher.Changes{Delete: existing}); err != nil {
 		return err
 	}
-	return r.withdraw(ctx, endpoints)
+	return r.deleteLegacyEndpoints(ctx, endpoints)
 }
 
-// ours asks the API server whether a Service is one that has, or keeps, something of
+// isManaged asks the API server whether a Service is one that has, or keeps, something of
 // ours. What lost the label that names its Service is no Service's.
-func (r *Reconciler) ours(ctx context.Context, key client.ObjectKey) (bool, error) {
+func (r *Reconciler) isManaged(ctx context.Context, key client.ObjectKey) (bool, error) {
 	if key.Name == "" {
 		return false, nil
 	}
@@ -413,14 +413,14 @@ func (r *Reconciler) ours(ctx context.Context, key client.ObjectKey) (bool, erro
 		}
 		return false, fmt.Errorf("get Service: %w", err)
 	}
-	v := svcwatcher.Judge(svc).Verdict
-	return v == svcwatcher.Served || v == svcwatcher.Broken, nil
+	v := svcwatcher.Classify(svc).Class
+	return v == svcwatcher.Managed || v == svcwatcher.Invalid, nil
 }
 
-// tell says why a Service is not served.
-func (r *Reconciler) tell(svc *corev1.Service, j svcwatcher.Judgement) {
-	if j.Verdict == svcwatcher.Foreign {
-		r.told.forget(client.ObjectKeyFromObject(svc)) // most Services are
+// recordClassification says why a Service is not served.
+func (r *Reconciler) recordClassification(svc *corev1.Service, j svcwatcher.Classification) {
+	if j.Class == svcwatcher.Unmanaged {
+		r.deduplicator.forget(client.ObjectKeyFromObject(svc)) // most Services are
 		return
 	}
 	subjects := []string{subjectService, subjectWrite, subjectWithheld}
@@ -429,27 +429,27 @@ func (r *Reconciler) tell(svc *corev1.Service, j svcwatcher.Judgement) {
 			subjects = append(subjects, ref.String())
 		}
 	}
-	r.told.only(client.ObjectKeyFromObject(svc), subjects...)
-	r.warn(svc, subjectService, j.Reason, j.Message)
+	r.deduplicator.retainSubjects(client.ObjectKeyFromObject(svc), subjects...)
+	r.recordWarning(svc, subjectService, j.Reason, j.Message)
 }
 
-// tellStanding says that a network is of no use to a Service.
-func (r *Reconciler) tellStanding(svc *corev1.Service, ref network.Ref, at standing) {
+// recordNetworkState says that a network is of no use to a Service.
+func (r *Reconciler) recordNetworkState(svc *corev1.Service, ref network.Ref, at networkState) {
 	reason, message := "", ""
 	switch {
 	case !at.exists:
-		reason, message = svcwatcher.ReasonNoNetwork, fmt.Sprintf("%s does not exist: no endpoint is on it until it does", ref)
+		reason, message = svcwatcher.ReasonNetworkNotFound, fmt.Sprintf("%s does not exist: no endpoint is on it until it does", ref)
 	case !at.allowed:
-		reason, message = svcwatcher.ReasonNotAllowed,
+		reason, message = svcwatcher.ReasonNetworkNotAllowed,
 			fmt.Sprintf("%s is not for namespace %s: have the namespace added to its AllowedTenants, or name another network", ref, svc.Namespace)
 	case at.Err != nil:
 		reason, message = svcwatcher.ReasonNetworkInvalid, fmt.Sprintf("no endpoint is on it until it is mended: %v", at.Err)
 	}
-	r.warn(svc, ref.String(), reason, message)
+	r.recordWarning(svc, ref.String(), reason, message)
 }
 
-// tellWithheld says which addresses are not published, and why.
-func (r *Reconciler) tellWithheld(svc *corev1.Service, all []svcwatcher.Withheld) {
+// recordWithheld says which addresses are not published, and why.
+func (r *Reconciler) recordWithheld(svc *corev1.Service, all []svcwatcher.Withheld) {
 	message := ""
 	if len(all) > 0 {
 		message = all[0].String()
@@ -457,20 +457,20 @@ func (r *Reconciler) tellWithheld(svc *corev1.Service, all []svcwatcher.Withheld
 	if len(all) > 1 {
 		message += fmt.Sprintf(" (and %d more)", len(all)-1)
 	}
-	r.warn(svc, subjectWithheld, svcwatcher.ReasonWithheld, message)
+	r.recordWarning(svc, subjectWithheld, svcwatcher.ReasonAddressWithheld, message)
 }
 
-// tellRefusal says what the API server did not take. That it was away, or that there
+// recordRejectedWrite says what the API server did not take. That it was away, or that there
 // is something newer, is no news.
-func (r *Reconciler) tellRefusal(svc *corev1.Service, err error) {
+func (r *Reconciler) recordRejectedWrite(svc *corev1.Service, err error) {
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
-		r.warn(svc, subjectWrite, svcwatcher.ReasonNotWritten, err.Error())
+		r.recordWarning(svc, subjectWrite, svcwatcher.ReasonEndpointsNotWritten, err.Error())
 	}
 }
 
-// warn makes an Event on a Service if it says something new about the subject.
-func (r *Reconciler) warn(svc *corev1.Service, subject, reason, message string) {
-	if r.told.news(client.ObjectKeyFromObject(svc), subject, message) {
+// recordWarning makes an Event on a Service if it says something new about the subject.
+func (r *Reconciler) recordWarning(svc *corev1.Service, subject, reason, message string) {
+	if r.deduplicator.record(client.ObjectKeyFromObject(svc), subject, message) {
 		r.cfg.Events.Event(svc, corev1.EventTypeWarning, reason, message)
 	}
 }

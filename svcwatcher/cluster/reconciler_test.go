@@ -67,7 +67,7 @@ func (e *events) Event(runtime.Object, string, string, string) { *e++ }
 
 func newTested(cached, direct *server, said *events) *Reconciler {
 	return &Reconciler{
-		cfg: Config{Events: said}, cached: cached, direct: direct, metrics: newMetrics(prometheus.NewRegistry()), told: &told{}, stale: limiter(again),
+		cfg: Config{Events: said}, cached: cached, direct: direct, metrics: newMetrics(prometheus.NewRegistry()), deduplicator: &eventDeduplicator{}, staleBackoff: newRateLimiter(staleRetryDelay),
 	}
 }
 
@@ -98,14 +98,14 @@ func TestStaleIsRetriedLessAndLess(t *testing.T) {
 	look()
 	cached.get = errConflict
 	look()
-	if diff := cmp.Diff([]time.Duration{again, 2 * again, 4 * again, 0, again}, got); diff != "" {
+	if diff := cmp.Diff([]time.Duration{staleRetryDelay, 2 * staleRetryDelay, 4 * staleRetryDelay, 0, staleRetryDelay}, got); diff != "" {
 		t.Errorf("delays (-want +got):\n%s", diff)
 	}
 	for range 20 {
 		look()
 	}
-	if last := got[len(got)-1]; last != mostDelay {
-		t.Errorf("a delay of %s at last, want %s", last, mostDelay)
+	if last := got[len(got)-1]; last != maxRetryDelay {
+		t.Errorf("a delay of %s at last, want %s", last, maxRetryDelay)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestEndpointsThatExist(t *testing.T) {
 			var said events
 			r := newTested(nil, tc.direct, &said)
 			svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}}
-			if err := r.createEndpoints(t.Context(), svc, svcwatcher.Legacy(svc, nil)); !tc.check(err) || said != tc.events {
+			if err := r.createLegacyEndpoints(t.Context(), svc, svcwatcher.LegacyEndpoints(svc, nil)); !tc.check(err) || said != tc.events {
 				t.Errorf("%s: %d Events, error %v", tc.reason, said, err)
 			}
 		})
@@ -210,18 +210,18 @@ func TestGoodWriteEndsARefusal(t *testing.T) {
 	var said events
 	cached := &stored{svc: svc}
 	r := newTested(nil, nil, &said)
-	r.cached, r.networks = cached, &networks{metadata: cached}
+	r.cached, r.networks = cached, &networkCache{metadata: cached}
 	key := client.ObjectKeyFromObject(svc)
-	r.warn(svc, subjectWrite, svcwatcher.ReasonNotWritten, "refused")
-	r.warn(svc, "net of former days", svcwatcher.ReasonNoNetwork, "missing")
+	r.recordWarning(svc, subjectWrite, svcwatcher.ReasonEndpointsNotWritten, "refused")
+	r.recordWarning(svc, "net of former days", svcwatcher.ReasonNetworkNotFound, "missing")
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
 	if said != 3 {
 		t.Errorf("%d Events, want those two and one of the network that does not exist", said)
 	}
-	r.warn(svc, subjectWrite, svcwatcher.ReasonNotWritten, "refused")
-	r.warn(svc, "net of former days", svcwatcher.ReasonNoNetwork, "missing")
+	r.recordWarning(svc, subjectWrite, svcwatcher.ReasonEndpointsNotWritten, "refused")
+	r.recordWarning(svc, "net of former days", svcwatcher.ReasonNetworkNotFound, "missing")
 	if said != 5 {
 		t.Errorf("%d Events, want both said anew", said)
 	}

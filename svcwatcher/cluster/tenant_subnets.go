@@ -19,23 +19,23 @@ import (
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
-// permissionLife is how long TenantConfigs that were read count: their status is large, and
+// tenantSubnetTTL is how long TenantConfigs that were read count: their status is large, and
 // few Services have addresses in the subnets of nodes.
-const permissionLife = 30 * time.Second
+const tenantSubnetTTL = 30 * time.Second
 
-// permissions are the clusterSubnets of TenantConfigs for a namespace. It asks the API server
+// tenantSubnetCache are the clusterSubnets of TenantConfigs for a namespace. It asks the API server
 // only for Services that have an address for which this matters.
-type permissions struct {
+type tenantSubnetCache struct {
 	direct client.Reader
 
 	mu    sync.Mutex
-	known []*network.Tenancy
+	known []*network.TenantConfig
 	read  time.Time
 }
 
-// of returns the parts of the nodes' subnets that a Service's namespace may use.
-func (s *permissions) of(ctx context.Context, source *svcwatcher.Source) ([]netip.Prefix, error) {
-	if !source.NeedsShared() {
+// permittedFor returns the parts of the nodes' subnets that a Service's namespace may use.
+func (s *tenantSubnetCache) permittedFor(ctx context.Context, source *svcwatcher.Snapshot) ([]netip.Prefix, error) {
+	if !source.NeedsPermittedSubnets() {
 		return nil, nil
 	}
 	all, err := s.tenancies(ctx)
@@ -48,7 +48,7 @@ func (s *permissions) of(ctx context.Context, source *svcwatcher.Source) ([]neti
 	}
 	var found []netip.Prefix
 	for _, t := range all {
-		if t.Serves(ns.Labels) {
+		if t.AppliesTo(ns.Labels) {
 			found = append(found, t.ClusterSubnets...)
 		}
 	}
@@ -57,10 +57,10 @@ func (s *permissions) of(ctx context.Context, source *svcwatcher.Source) ([]neti
 
 // tenancies are the TenantConfigs with clusterSubnets. One that is not valid counts for
 // nothing, as in admission.
-func (s *permissions) tenancies(ctx context.Context) ([]*network.Tenancy, error) {
+func (s *tenantSubnetCache) tenancies(ctx context.Context) ([]*network.TenantConfig, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.read.IsZero() && time.Since(s.read) < permissionLife {
+	if !s.read.IsZero() && time.Since(s.read) < tenantSubnetTTL {
 		return s.known, nil
 	}
 	var list v1.TenantConfigList
@@ -68,7 +68,7 @@ func (s *permissions) tenancies(ctx context.Context) ([]*network.Tenancy, error)
 	if err := s.direct.List(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
 		return nil, fmt.Errorf("list TenantConfigs: %w", err)
 	}
-	var known []*network.Tenancy
+	var known []*network.TenantConfig
 	for i := range list.Items {
 		if t, err := network.FromTenantConfig(&list.Items[i]); err == nil && len(t.ClusterSubnets) > 0 {
 			known = append(known, t)

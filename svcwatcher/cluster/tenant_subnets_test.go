@@ -35,7 +35,7 @@ func (a *tenancy) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	a.lists++
 	config := func(team, subnet string) v1.TenantConfig {
 		return v1.TenantConfig{
-			HostDevices: []v1.HostDevice{{Name: "ens4"}}, ClusterSubnets: []v1.TenantSubnet{v1.TenantSubnet(subnet)},
+			HostDevices: []v1.HostDevice{{Name: "ens4"}}, AllowedClusterSubnets: []v1.TenantSubnet{v1.TenantSubnet(subnet)},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}},
 		}
 	}
@@ -64,14 +64,14 @@ func TestPermissions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			api := &tenancy{}
-			s := &permissions{direct: api}
-			source := &svcwatcher.Source{
+			s := &tenantSubnetCache{direct: api}
+			source := &svcwatcher.Snapshot{
 				Service: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}},
 				DanmEps: []v1.DanmEp{{Spec: v1.DanmEpSpec{APIType: tc.kind, Interface: v1.DanmEpInterface{Address: tc.address}}}},
-				Ranges:  network.NewClusterRanges([]network.ClusterRange{{Prefix: netip.MustParsePrefix("10.1.0.0/24"), Use: network.RangeNodeSubnets}}),
+				Ranges:  network.NewClusterRanges([]network.ClusterRange{{Prefix: netip.MustParsePrefix("10.1.0.0/24"), Purpose: network.RangeNodeSubnets}}),
 			}
 			for range 2 { // the second time TenantConfigs are known
-				got, err := s.of(t.Context(), source)
+				got, err := s.permittedFor(t.Context(), source)
 				if diff := cmp.Diff(tc.want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); err != nil || diff != "" {
 					t.Errorf("%s: %v (-want +got)\n%s", tc.reason, err, diff)
 				}

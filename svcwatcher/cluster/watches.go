@@ -23,18 +23,18 @@ import (
 	"github.com/patchbay-cni/patchbay/objects"
 )
 
-// sources are all that the endpoints of a Service depend on.
-func (r *Reconciler) sources(all cache.Cache) []source.Source {
+// watchSources are all that the endpoints of a Service depend on.
+func (r *Reconciler) watchSources(all cache.Cache) []source.Source {
 	sources := []source.Source{
 		source.Kind(all, &corev1.Service{}, &handler.TypedEnqueueRequestForObject[*corev1.Service]{}),
 		source.Kind(all, &discoveryv1.EndpointSlice{}, handler.TypedEnqueueRequestsFromMapFunc(serviceOf)),
 		source.Kind(all, &corev1.Endpoints{}, &handler.TypedEnqueueRequestForObject[*corev1.Endpoints]{}),
-		source.Kind(all, &corev1.Pod{}, changes(r.onPod)),
-		source.Kind(all, &v1.DanmEp{}, changes(r.onDanmEp)),
-		source.Kind(all, nodeMeta(), changes(r.onNode)),
+		source.Kind(all, &corev1.Pod{}, changeHandler(r.onPod)),
+		source.Kind(all, &v1.DanmEp{}, changeHandler(r.onDanmEp)),
+		source.Kind(all, nodeMetadata(), changeHandler(r.onNode)),
 	}
-	for _, kind := range objects.Kinds() {
-		sources = append(sources, source.Kind(all, objects.Metadata(kind), changes(func(ctx context.Context, before, after *metav1.PartialObjectMetadata, q queue) {
+	for _, kind := range objects.NetworkKinds() {
+		sources = append(sources, source.Kind(all, objects.PartialMetadata(kind), changeHandler(func(ctx context.Context, before, after *metav1.PartialObjectMetadata, q queue) {
 			r.onNetwork(ctx, kind, before, after, q)
 		})))
 	}
@@ -44,9 +44,9 @@ func (r *Reconciler) sources(all cache.Cache) []source.Source {
 	return sources
 }
 
-// changes calls on for each change: before is nil for what came, after for what went.
+// changeHandler calls on for each change: before is nil for what came, after for what went.
 // What was there at the start is no change, as all Services are looked at then.
-func changes[T client.Object](on func(ctx context.Context, before, after T, q queue)) handler.TypedEventHandler[T, reconcile.Request] {
+func changeHandler[T client.Object](on func(ctx context.Context, before, after T, q queue)) handler.TypedEventHandler[T, reconcile.Request] {
 	var none T
 	return handler.TypedFuncs[T, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q queue) {
@@ -63,7 +63,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // onPod queues the Services that picked the Pod before or pick it now.
 func (r *Reconciler) onPod(ctx context.Context, before, after *corev1.Pod, q queue) {
-	if before != nil && after != nil && samePod(before, after) {
+	if before != nil && after != nil && equalPods(before, after) {
 		return
 	}
 	labels := map[string]bool{}
@@ -77,25 +77,25 @@ func (r *Reconciler) onPod(ctx context.Context, before, after *corev1.Pod, q que
 			labels[text] = true
 		}
 	}
-	labels[brokenSelector] = true
+	labels[invalidSelector] = true
 	if after != nil && (before == nil || !slices.Equal(podIPs(before), podIPs(after))) {
-		r.queueHolders(ctx, after, q)
+		r.enqueueServicesByPodIP(ctx, after, q)
 	}
 	for text := range labels {
-		r.queueServices(ctx, q, client.InNamespace(namespace), client.MatchingFields{bySelector: text})
+		r.enqueueServices(ctx, q, client.InNamespace(namespace), client.MatchingFields{bySelector: text})
 	}
 }
 
-// samePod compares what is cached, but for the version.
-func samePod(before, after *corev1.Pod) bool {
+// equalPods compares what is cached, but for the version.
+func equalPods(before, after *corev1.Pod) bool {
 	b, a := *before, *after
 	b.ResourceVersion, a.ResourceVersion = "", ""
 	return equality.Semantic.DeepEqual(b, a)
 }
 
-// queueHolders queues the Services of any namespace that lead to an address which a Pod
+// enqueueServicesByPodIP queues the Services of any namespace that lead to an address which a Pod
 // has got.
-func (r *Reconciler) queueHolders(ctx context.Context, pod *corev1.Pod, q queue) {
+func (r *Reconciler) enqueueServicesByPodIP(ctx context.Context, pod *corev1.Pod, q queue) {
 	for _, ip := range podIPs(pod) {
 		var list discoveryv1.EndpointSliceList
 		if err := r.cached.List(ctx, &list, client.MatchingFields{byIP: ip}, client.UnsafeDisableDeepCopy); err != nil {
@@ -103,7 +103,7 @@ func (r *Reconciler) queueHolders(ctx context.Context, pod *corev1.Pod, q queue)
 		}
 		for i := range list.Items {
 			for _, req := range serviceOf(ctx, &list.Items[i]) {
-				q.AddAfter(req, r.cfg.Gather)
+				q.AddAfter(req, r.cfg.BatchPeriod)
 			}
 		}
 	}
@@ -140,14 +140,14 @@ func (r *Reconciler) onDanmEp(ctx context.Context, before, after *v1.DanmEp, q q
 // onNetwork queues the Services of a network that came, went, or has another spec.
 // Addresses that are claimed change its metadata all the time.
 func (r *Reconciler) onNetwork(ctx context.Context, kind string, before, after *metav1.PartialObjectMetadata, q queue) {
-	if before != nil && after != nil && objects.VersionOf(before) == objects.VersionOf(after) {
+	if before != nil && after != nil && objects.SpecVersionOf(before) == objects.SpecVersionOf(after) {
 		return
 	}
 	obj := after
 	if obj == nil {
 		obj = before
 	}
-	r.queueServices(ctx, q, client.MatchingFields{byNetwork: objects.RefOf(kind, obj).String()})
+	r.enqueueServices(ctx, q, client.MatchingFields{byNetwork: objects.NetworkRefOf(kind, obj).String()})
 }
 
 // onNode queues all Services when a Node has another zone.
@@ -161,13 +161,13 @@ func (r *Reconciler) onNode(ctx context.Context, before, after *metav1.PartialOb
 	if after == nil || zone(before) == zone(after) {
 		return // what is said of a Node that went is said of its Pods, too
 	}
-	for _, key := range r.services(ctx) {
-		q.AddAfter(reconcile.Request{NamespacedName: key}, zoneDelay)
+	for _, key := range r.listServices(ctx) {
+		q.AddAfter(reconcile.Request{NamespacedName: key}, zoneBatchPeriod)
 	}
 }
 
-// nodeMeta is an empty Node as metadata.
-func nodeMeta() *metav1.PartialObjectMetadata {
+// nodeMetadata is an empty Node as metadata.
+func nodeMetadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
 }
 
@@ -179,21 +179,21 @@ func (r *Reconciler) onRanges(ctx context.Context, q queue) error {
 			case <-ctx.Done():
 				return
 			case <-r.cfg.Ranges.Changed():
-				r.queueServices(ctx, q)
+				r.enqueueServices(ctx, q)
 			}
 		}
 	}()
 	return nil
 }
 
-func (r *Reconciler) queueServices(ctx context.Context, q queue, opts ...client.ListOption) {
-	for _, key := range r.services(ctx, opts...) {
-		q.AddAfter(reconcile.Request{NamespacedName: key}, r.cfg.Gather)
+func (r *Reconciler) enqueueServices(ctx context.Context, q queue, opts ...client.ListOption) {
+	for _, key := range r.listServices(ctx, opts...) {
+		q.AddAfter(reconcile.Request{NamespacedName: key}, r.cfg.BatchPeriod)
 	}
 }
 
-// services returns the cached Services that the options select.
-func (r *Reconciler) services(ctx context.Context, opts ...client.ListOption) []client.ObjectKey {
+// listServices returns the cached Services that the options select.
+func (r *Reconciler) listServices(ctx context.Context, opts ...client.ListOption) []client.ObjectKey {
 	var list corev1.ServiceList
 	if err := r.cached.List(ctx, &list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
 		// The caches have synced before any change comes, so this is a mistake of ours.

@@ -31,44 +31,44 @@ var ErrConflict = errors.New("somebody else wrote first")
 // ErrUnavailable says that the API server did not answer, or too many write.
 var ErrUnavailable = errors.New("reservations cannot be stored now: try again")
 
-// Desk reserves and releases places for one process. It is safe for concurrent use.
-type Desk struct {
+// Allocator reserves and releases places for one process. It is safe for concurrent use.
+type Allocator struct {
 	store Store
-	// left is told of a TenantConfig of which nothing is given, and why.
-	left func(config string, why error)
-	// work serves those who wait until nobody does, or the context of New ends.
-	work func()
+	// onExcluded is told of a TenantConfig of which nothing is given, and why.
+	onExcluded func(config string, why error)
+	// run serves those who wait until nobody does, or the context of New ends.
+	run func()
 
 	mu      sync.Mutex
 	jobs    []*job
 	running bool
 
 	// Only the serving goroutine has these.
-	configs []*held
-	read    time.Time
-	stale   bool
-	told    map[string]string
+	configs  []*cachedConfig
+	readAt   time.Time
+	stale    bool
+	reported map[string]string
 }
 
 // New returns a desk that works until ctx ends. Left, which may be nil, is told of each
 // TenantConfig that nothing is given of, and why: once, and again when the reason changes.
-func New(ctx context.Context, store Store, left func(config string, why error)) *Desk {
-	d := &Desk{store: store, stale: true, left: left}
-	d.work = func() { d.serve(ctx) }
+func New(ctx context.Context, store Store, left func(config string, why error)) *Allocator {
+	d := &Allocator{store: store, stale: true, onExcluded: left}
+	d.run = func() { d.processRequests(ctx) }
 	return d
 }
 
 // Request asks for a place.
 type Request struct {
-	// Wish is what the network needs.
-	Wish tenant.Wish
+	// Network is what the network needs.
+	Network tenant.NetworkRequest
 	// Owner has the token that the network will bear.
 	Owner tenant.Owner
 	// Taken may be nil. It is called from another goroutine.
-	Taken tenant.Taken
-	// Alive are the tokens of the networks that the namespace has, by which its budget is
+	Taken tenant.TakenFunc
+	// LiveTokens are the tokens of the networks that the namespace has, by which its budget is
 	// checked; nil checks none.
-	Alive map[string]bool
+	LiveTokens map[string]bool
 	// DryRun decides without reserving anything.
 	DryRun bool
 }
@@ -76,27 +76,27 @@ type Request struct {
 // Reserve finds a place and stores who has it. The error is a *network.InvalidError
 // when there is none or the namespace's budget is spent, tenant.ErrPending, else it wraps ErrUnavailable or that of ctx: then the place may
 // be reserved, and is released when no network comes.
-func (d *Desk) Reserve(ctx context.Context, r Request) (tenant.Choice, error) {
+func (d *Allocator) Reserve(ctx context.Context, r Request) (tenant.Choice, error) {
 	var choice tenant.Choice
-	err := d.do(ctx, func(configs []*held) error {
+	err := d.submit(ctx, func(configs []*cachedConfig) error {
 		for _, h := range configs {
-			if place, ok := h.book.Of(r.Owner.Token); ok { // stored by a write whose answer was lost
-				choice = tenant.Choice{Config: h.config(), Place: place, NetworkID: h.model.NetworkIDs[r.Wish.Type]}
+			if place, ok := h.book.SlotOf(r.Owner.Token); ok { // stored by a write whose answer was lost
+				choice = tenant.Choice{Config: h.config(), Slot: place, NetworkID: h.model.NetworkIDs[r.Network.Type]}
 				return nil
 			}
 		}
-		found, err := tenant.Choose(r.Wish, views(configs), r.Taken)
+		found, err := tenant.ChooseSlot(r.Network, usableConfigs(configs), r.Taken)
 		if err != nil {
 			return err
 		}
-		if err := r.affordable(found.Place, configs); err != nil {
+		if err := r.checkBudget(found.Slot, configs); err != nil {
 			return err
 		}
 		choice = found
 		if r.DryRun {
 			return nil
 		}
-		return add(configs, found.Config.Name, tenant.Reservation{Place: found.Place, Owner: r.Owner})
+		return addReservation(configs, found.Config.Name, tenant.Reservation{Slot: found.Slot, Owner: r.Owner})
 	})
 	if err != nil {
 		return tenant.Choice{}, err
@@ -104,22 +104,22 @@ func (d *Desk) Reserve(ctx context.Context, r Request) (tenant.Choice, error) {
 	return choice, nil
 }
 
-// affordable checks the namespace's budget, against what is reserved of all TenantConfigs:
+// checkBudget checks the namespace's budget, against what is reserved of all TenantConfigs:
 // also of those that give nothing more.
-func (r Request) affordable(p network.Place, configs []*held) error {
-	if r.Alive == nil {
+func (r Request) checkBudget(p network.TenantSlot, configs []*cachedConfig) error {
+	if r.LiveTokens == nil {
 		return nil
 	}
 	all := make([]tenant.Config, len(configs))
 	for i, h := range configs {
 		all[i] = h.config()
 	}
-	return tenant.CheckBudget(r.Wish, p, all, r.Alive)
+	return tenant.CheckBudget(r.Network, p, all, r.LiveTokens)
 }
 
 // Release frees the places of tokens; one that has none is no error.
-func (d *Desk) Release(ctx context.Context, tokens ...string) error {
-	return d.do(ctx, func(configs []*held) error {
+func (d *Allocator) Release(ctx context.Context, tokens ...string) error {
+	return d.submit(ctx, func(configs []*cachedConfig) error {
 		for _, h := range configs {
 			for _, token := range tokens {
 				if h.book.Remove(token) {
@@ -131,10 +131,10 @@ func (d *Desk) Release(ctx context.Context, tokens ...string) error {
 	})
 }
 
-// Reserved returns all reservations, freshly read, and what the TenantConfigs are.
-func (d *Desk) Reserved(ctx context.Context) ([]tenant.Reservation, error) {
+// List returns all reservations, freshly read, and what the TenantConfigs are.
+func (d *Allocator) List(ctx context.Context) ([]tenant.Reservation, error) {
 	var all []tenant.Reservation
-	err := d.do(ctx, func(configs []*held) error {
+	err := d.submit(ctx, func(configs []*cachedConfig) error {
 		all = nil
 		for _, h := range configs {
 			for r := range h.book.All() {
@@ -149,20 +149,20 @@ func (d *Desk) Reserved(ctx context.Context) ([]tenant.Reservation, error) {
 	return all, nil
 }
 
-// Look has f judge what the TenantConfigs are, but for those that nothing is given of,
+// CheckConfigs has f judge what the TenantConfigs are, but for those that nothing is given of,
 // and returns what it says. It is called from another goroutine, and again with what is
 // read afresh before an error is returned.
-func (d *Desk) Look(ctx context.Context, f func([]tenant.Config) error) error {
-	return d.do(ctx, func(configs []*held) error { return f(views(configs)) })
+func (d *Allocator) CheckConfigs(ctx context.Context, f func([]tenant.Config) error) error {
+	return d.submit(ctx, func(configs []*cachedConfig) error { return f(usableConfigs(configs)) })
 }
 
 // NetworkID returns what networkIds says for a type in a namespace, or "". The error
 // is a *network.InvalidError when two TenantConfigs differ.
-func (d *Desk) NetworkID(ctx context.Context, w tenant.Wish) (string, error) {
+func (d *Allocator) NetworkID(ctx context.Context, w tenant.NetworkRequest) (string, error) {
 	var id string
-	err := d.do(ctx, func(configs []*held) error {
+	err := d.submit(ctx, func(configs []*cachedConfig) error {
 		var err error
-		id, err = tenant.NetworkID(w, views(configs))
+		id, err = tenant.NetworkID(w, usableConfigs(configs))
 		return err
 	})
 	if err != nil { // the plan may still be at work
@@ -171,29 +171,29 @@ func (d *Desk) NetworkID(ctx context.Context, w tenant.Wish) (string, error) {
 	return id, nil
 }
 
-// Claim is what a network says that it was assigned. It is a tenant's object: what it
+// AdoptionClaim is what a network says that it was assigned. It is a tenant's object: what it
 // says is believed only where a netadmin asks for it.
-type Claim struct {
+type AdoptionClaim struct {
 	tenant.Reservation
 
 	// NamespaceLabels are those of the network's namespace.
 	NamespaceLabels map[string]string
 }
 
-// ErrUnconfirmed says that no netadmin asks for what a network says to be believed.
-var ErrUnconfirmed = errors.New("no TenantConfig confirms it")
+// ErrAdoptionUnconfirmed says that no netadmin asks for what a network says to be believed.
+var ErrAdoptionUnconfirmed = errors.New("no TenantConfig confirms it")
 
-// errRefused makes the desk read afresh before a claim is refused.
-var errRefused = errors.New("claims were refused")
+// errClaimsRejected makes the desk read afresh before a claim is refused.
+var errClaimsRejected = errors.New("claims were refused")
 
 // Adopt reserves what networks say that they were assigned, each where a TenantConfig
 // is for the namespace, offers the place and has the annotation danm.io/take-over: a
 // netadmin restored it without its status. It returns by token why others are not
 // believed: ErrUnconfirmed, or tenant.ErrTaken when another network has the place. The
 // error is that of Release.
-func (d *Desk) Adopt(ctx context.Context, claims []Claim) (map[string]error, error) {
+func (d *Allocator) Adopt(ctx context.Context, claims []AdoptionClaim) (map[string]error, error) {
 	refused := map[string]error{}
-	err := d.do(ctx, func(configs []*held) error {
+	err := d.submit(ctx, func(configs []*cachedConfig) error {
 		clear(refused)
 		for _, c := range claims {
 			if err := adopt(configs, c); err != nil {
@@ -201,72 +201,74 @@ func (d *Desk) Adopt(ctx context.Context, claims []Claim) (map[string]error, err
 			}
 		}
 		if len(refused) > 0 {
-			return errRefused
+			return errClaimsRejected
 		}
 		return nil
 	})
 	switch {
 	case err == nil:
 		return nil, nil
-	case errors.Is(err, errRefused):
+	case errors.Is(err, errClaimsRejected):
 		return refused, nil
 	}
 	return nil, err
 }
 
-func adopt(configs []*held, c Claim) error {
+func adopt(configs []*cachedConfig, c AdoptionClaim) error {
 	for _, h := range configs {
-		place, ok := h.book.Of(c.Owner.Token)
+		place, ok := h.book.SlotOf(c.Owner.Token)
 		switch {
-		case ok && place == c.Place:
+		case ok && place == c.Slot:
 			return nil // another replica was first
 		case ok:
-			return fmt.Errorf("adopt %s for %s: its token has %s: %w", c.Place, c.Owner, place, ErrUnconfirmed)
+			return fmt.Errorf("adopt %s for %s: its token has %s: %w", c.Slot, c.Owner, place, ErrAdoptionUnconfirmed)
 		}
 	}
 	for _, h := range configs {
-		if h.takesOver(c) {
-			return add(configs, h.model.Name, c.Reservation)
+		if h.permitsAdoption(c) {
+			return addReservation(configs, h.model.Name, c.Reservation)
 		}
 	}
 	return fmt.Errorf("adopt %s for %s: %w: want one that is for namespace %s, offers %s and has the annotation %s: %q",
-		c.Place, c.Owner, ErrUnconfirmed, c.Owner.Namespace, c.Place, v1.TakeOverAnnotation, takeOver)
+		c.Slot, c.Owner, ErrAdoptionUnconfirmed, c.Owner.Namespace, c.Slot, v1.TakeOverAnnotation, takeOverValue)
 }
 
-// takeOver is the annotation's value.
-const takeOver = "true"
+// takeOverValue is the annotation's value.
+const takeOverValue = "true"
 
-func (h *held) takesOver(c Claim) bool {
-	return h.object.Annotations[v1.TakeOverAnnotation] == takeOver && h.closed == nil &&
-		h.model.Serves(c.NamespaceLabels) && tenant.Offers(h.model, c.Place)
+func (h *cachedConfig) permitsAdoption(c AdoptionClaim) bool {
+	return h.object.Annotations[v1.TakeOverAnnotation] == takeOverValue && h.exclusion == nil &&
+		h.model.AppliesTo(c.NamespaceLabels) && tenant.ContainsSlot(h.model, c.Slot)
 }
 
-// held is a TenantConfig as it was last read or written, with what was decided since.
-type held struct {
+// cachedConfig is a TenantConfig as it was last read or written, with what was decided since.
+type cachedConfig struct {
 	object  *v1.TenantConfig
-	model   *network.Tenancy
-	book    *tenant.Book
+	model   *network.TenantConfig
+	book    *tenant.Reservations
 	changed bool
-	// closed says why nothing more is given of it; what is reserved stays.
-	closed error
+	// exclusion says why nothing more is given of it; what is reserved stays.
+	exclusion error
 }
 
-func (h *held) config() tenant.Config { return tenant.Config{Tenancy: h.model, Book: h.book} }
+func (h *cachedConfig) config() tenant.Config {
+	return tenant.Config{TenantConfig: h.model, Reservations: h.book}
+}
 
-// views are the TenantConfigs as package tenant knows them, but for those that give
+// usableConfigs are the TenantConfigs as package tenant knows them, but for those that give
 // nothing.
-func views(configs []*held) []tenant.Config {
+func usableConfigs(configs []*cachedConfig) []tenant.Config {
 	list := make([]tenant.Config, 0, len(configs))
 	for _, h := range configs {
-		if h.closed == nil {
+		if h.exclusion == nil {
 			list = append(list, h.config())
 		}
 	}
 	return list
 }
 
-// add reserves a place of the TenantConfig of that name.
-func add(configs []*held, name string, r tenant.Reservation) error {
+// addReservation reserves a place of the TenantConfig of that name.
+func addReservation(configs []*cachedConfig, name string, r tenant.Reservation) error {
 	for _, h := range configs {
 		if h.model.Name != name {
 			continue

@@ -18,8 +18,8 @@ import (
 	"github.com/patchbay-cni/patchbay/tenant/reserve"
 )
 
-func place(kind, device string, id int) network.Place {
-	return network.Place{Kind: kind, Device: device, ID: id}
+func place(kind, device string, id int) network.TenantSlot {
+	return network.TenantSlot{Kind: kind, Device: device, ID: id}
 }
 
 // What a network says of itself is believed only where a netadmin asks for it.
@@ -32,19 +32,19 @@ func TestAdopt(t *testing.T) {
 		selector map[string]string
 		networks map[string]string
 		labels   map[string]string
-		place    network.Place
+		place    network.TenantSlot
 		want     error
 	}{
 		"Asked":        {reason: "Restored without its status.", value: takeOver, place: vlan(2)},
 		"Served":       {reason: "For this namespace.", value: takeOver, selector: map[string]string{"a": "b"}, labels: map[string]string{"a": "b"}, place: vlan(2)},
-		"Plugin":       {reason: "One of networkIds.", value: takeOver, networks: map[string]string{"flannel": "flan"}, place: place(network.PlaceType, "flannel", 1)},
-		"Unasked":      {reason: "A forgery of a time without admission.", place: vlan(2), want: reserve.ErrUnconfirmed},
-		"OtherValue":   {reason: "Only true is yes.", value: "no", place: vlan(2), want: reserve.ErrUnconfirmed},
-		"NotServed":    {reason: "It is for other namespaces.", value: takeOver, selector: map[string]string{"a": "b"}, labels: map[string]string{"a": "c"}, place: vlan(2), want: reserve.ErrUnconfirmed},
-		"OtherDevice":  {reason: "Not offered.", value: takeOver, place: place(network.PlaceVLAN, "eth0", 2), want: reserve.ErrUnconfirmed},
-		"OtherID":      {reason: "Not offered.", value: takeOver, place: vlan(9), want: reserve.ErrUnconfirmed},
-		"OtherPlugin":  {reason: "Root would execute it.", value: takeOver, networks: map[string]string{"flannel": "flan"}, place: place(network.PlaceType, "bridge", 1), want: reserve.ErrUnconfirmed},
-		"AnotherHasIt": {reason: "It stays the other's.", value: takeOver, place: vlan(1), want: tenant.ErrTaken},
+		"Plugin":       {reason: "One of networkIds.", value: takeOver, networks: map[string]string{"flannel": "flan"}, place: place(network.SlotPlugin, "flannel", 1)},
+		"Unasked":      {reason: "A forgery of a time without admission.", place: vlan(2), want: reserve.ErrAdoptionUnconfirmed},
+		"OtherValue":   {reason: "Only true is yes.", value: "no", place: vlan(2), want: reserve.ErrAdoptionUnconfirmed},
+		"NotServed":    {reason: "It is for other namespaces.", value: takeOver, selector: map[string]string{"a": "b"}, labels: map[string]string{"a": "c"}, place: vlan(2), want: reserve.ErrAdoptionUnconfirmed},
+		"OtherDevice":  {reason: "Not offered.", value: takeOver, place: place(network.SlotVLAN, "eth0", 2), want: reserve.ErrAdoptionUnconfirmed},
+		"OtherID":      {reason: "Not offered.", value: takeOver, place: vlan(9), want: reserve.ErrAdoptionUnconfirmed},
+		"OtherPlugin":  {reason: "Root would execute it.", value: takeOver, networks: map[string]string{"flannel": "flan"}, place: place(network.SlotPlugin, "bridge", 1), want: reserve.ErrAdoptionUnconfirmed},
+		"AnotherHasIt": {reason: "It stays the other's.", value: takeOver, place: vlan(1), want: tenant.ErrSlotTaken},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -64,14 +64,14 @@ func TestAdopt(t *testing.T) {
 					}
 				})
 				time.Sleep(time.Minute) // so that it is read again
-				claim := reserve.Claim{Reservation: tenant.Reservation{Place: tc.place, Owner: request(5).Owner}, NamespaceLabels: tc.labels}
+				claim := reserve.AdoptionClaim{Reservation: tenant.Reservation{Slot: tc.place, Owner: request(5).Owner}, NamespaceLabels: tc.labels}
 				for range 2 { // safe to repeat
-					refused, err := d.Adopt(t.Context(), []reserve.Claim{claim})
+					refused, err := d.Adopt(t.Context(), []reserve.AdoptionClaim{claim})
 					if got := refused[claim.Owner.Token]; err != nil || !errors.Is(got, tc.want) || (got == nil) != (tc.want == nil) {
 						t.Fatalf("%s\nAdopt: got %v, %v, want %v", tc.reason, got, err, tc.want)
 					}
 				}
-				want := map[string]network.Place{request(0).Owner.Token: vlan(1)}
+				want := map[string]network.TenantSlot{request(0).Owner.Token: vlan(1)}
 				if tc.want == nil {
 					want[claim.Owner.Token] = tc.place
 				}
@@ -83,7 +83,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-func vlan(id int) network.Place { return place(network.PlaceVLAN, "ens4", id) }
+func vlan(id int) network.TenantSlot { return place(network.SlotVLAN, "ens4", id) }
 
 // One forged claim keeps nobody from what is theirs, and a token has one place.
 func TestAdoptMany(t *testing.T) {
@@ -93,17 +93,17 @@ func TestAdoptMany(t *testing.T) {
 		s.object.Annotations = map[string]string{v1.TakeOverAnnotation: "true"}
 		d := reserve.New(t.Context(), s, nil)
 		mustReserve(t, d, 0, 1)
-		claims := []reserve.Claim{
-			{Reservation: tenant.Reservation{Place: vlan(4000), Owner: request(1).Owner}},
-			{Reservation: tenant.Reservation{Place: vlan(5), Owner: request(2).Owner}},
-			{Reservation: tenant.Reservation{Place: vlan(6), Owner: request(0).Owner}},
-			{Reservation: tenant.Reservation{Place: vlan(7), Owner: tenant.Owner{Namespace: "red", Name: "Bad", Token: request(3).Owner.Token}}},
+		claims := []reserve.AdoptionClaim{
+			{Reservation: tenant.Reservation{Slot: vlan(4000), Owner: request(1).Owner}},
+			{Reservation: tenant.Reservation{Slot: vlan(5), Owner: request(2).Owner}},
+			{Reservation: tenant.Reservation{Slot: vlan(6), Owner: request(0).Owner}},
+			{Reservation: tenant.Reservation{Slot: vlan(7), Owner: tenant.Owner{Namespace: "red", Name: "Bad", Token: request(3).Owner.Token}}},
 		}
 		refused, err := d.Adopt(t.Context(), claims)
 		if err != nil || len(refused) != 3 || refused[request(2).Owner.Token] != nil {
 			t.Errorf("got %v, %v, want all but the second refused", refused, err)
 		}
-		want := map[string]network.Place{request(0).Owner.Token: vlan(1), request(2).Owner.Token: vlan(5)}
+		want := map[string]network.TenantSlot{request(0).Owner.Token: vlan(1), request(2).Owner.Token: vlan(5)}
 		if diff := cmp.Diff(want, s.reservations(t)); diff != "" {
 			t.Errorf("stored: -want +got\n%s", diff)
 		}
@@ -111,7 +111,7 @@ func TestAdoptMany(t *testing.T) {
 }
 
 // What is left out is told once, and again when the reason is another.
-func TestLeft(t *testing.T) {
+func TestExcludedConfigsAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore("1-9")
@@ -122,7 +122,7 @@ func TestLeft(t *testing.T) {
 			s.edit(func(c *v1.TenantConfig) { c.Status.Reservations = map[string]string{"vlan/ens4/0": page} })
 			for range 3 {
 				time.Sleep(time.Minute)
-				if _, err := d.Reserved(t.Context()); err != nil {
+				if _, err := d.List(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -139,17 +139,17 @@ func TestLeft(t *testing.T) {
 }
 
 // Who no longer waits gets nothing of a plan that may still be at work.
-func TestNobodyWaits(t *testing.T) {
+func TestCancelledRequestGetsNoResult(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		s := newStore("1-9")
 		d := reserve.New(t.Context(), s, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		all, err := d.Reserved(ctx)
+		all, err := d.List(ctx)
 		if err != nil && all != nil {
 			t.Errorf("Reserved: got %v and %v", all, err)
 		}
-		id, err := d.NetworkID(ctx, request(1).Wish)
+		id, err := d.NetworkID(ctx, request(1).Network)
 		if err != nil && id != "" {
 			t.Errorf("NetworkID: got %q and %v", id, err)
 		}

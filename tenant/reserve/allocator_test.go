@@ -91,25 +91,25 @@ func (s *store) edit(f func(*v1.TenantConfig)) {
 }
 
 // reservations returns what is stored, by token.
-func (s *store) reservations(t *testing.T) map[string]network.Place {
+func (s *store) reservations(t *testing.T) map[string]network.TenantSlot {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, err := tenant.ParseBook(s.object.Status.Reservations)
+	b, err := tenant.ParseReservations(s.object.Status.Reservations)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]network.Place{}
+	got := map[string]network.TenantSlot{}
 	for r := range b.All() {
-		got[r.Owner.Token] = r.Place
+		got[r.Owner.Token] = r.Slot
 	}
 	return got
 }
 
 func request(i int) reserve.Request {
 	return reserve.Request{
-		Wish:  tenant.Wish{Namespace: "team-a", Type: v1.TypeIPVLAN},
-		Owner: tenant.Owner{Namespace: "team-a", Name: fmt.Sprintf("net%d", i), Token: fmt.Sprintf("%016x", i)},
+		Network: tenant.NetworkRequest{Namespace: "team-a", Type: v1.TypeIPVLAN},
+		Owner:   tenant.Owner{Namespace: "team-a", Name: fmt.Sprintf("net%d", i), Token: fmt.Sprintf("%016x", i)},
 	}
 }
 
@@ -147,9 +147,9 @@ func TestReplicasAndLostReplies(t *testing.T) {
 			}
 			return false, nil
 		}
-		desks := []*reserve.Desk{reserve.New(t.Context(), s, nil), reserve.New(t.Context(), s, nil), reserve.New(t.Context(), s, nil)}
+		desks := []*reserve.Allocator{reserve.New(t.Context(), s, nil), reserve.New(t.Context(), s, nil), reserve.New(t.Context(), s, nil)}
 		var mu sync.Mutex
-		told := map[string]network.Place{}
+		told := map[string]network.TenantSlot{}
 		var g errgroup.Group
 		for i := range 150 {
 			g.Go(func() error {
@@ -164,14 +164,14 @@ func TestReplicasAndLostReplies(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				told[r.Owner.Token] = choice.Place
+				told[r.Owner.Token] = choice.Slot
 				return nil
 			})
 		}
 		if err := g.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		stored, owners := s.reservations(t), map[network.Place]string{}
+		stored, owners := s.reservations(t), map[network.TenantSlot]string{}
 		for token, place := range told {
 			if other, twice := owners[place]; twice || stored[token] != place {
 				t.Errorf("%s was told %s: stored %s, another's %q", token, place, stored[token], other)
@@ -188,18 +188,18 @@ func TestReserve(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		run    func(t *testing.T, s *store, d *reserve.Desk)
+		run    func(t *testing.T, s *store, d *reserve.Allocator)
 	}{
-		"DryRun": {"Nothing is stored, and the answer is right.", func(t *testing.T, s *store, d *reserve.Desk) {
+		"DryRun": {"Nothing is stored, and the answer is right.", func(t *testing.T, s *store, d *reserve.Allocator) {
 			t.Helper()
 			r := request(1)
 			r.DryRun = true
 			choice, err := d.Reserve(t.Context(), r)
-			if err != nil || choice.Place.ID != 1 || s.writes != 0 {
-				t.Errorf("got %v, %v with %d writes, want ID 1 without", choice.Place, err, s.writes)
+			if err != nil || choice.Slot.ID != 1 || s.writes != 0 {
+				t.Errorf("got %v, %v with %d writes, want ID 1 without", choice.Slot, err, s.writes)
 			}
 		}},
-		"Release": {"A released ID is free.", func(t *testing.T, s *store, d *reserve.Desk) {
+		"Release": {"A released ID is free.", func(t *testing.T, s *store, d *reserve.Allocator) {
 			t.Helper()
 			for i := range 3 {
 				mustReserve(t, d, i, i+1)
@@ -212,7 +212,7 @@ func TestReserve(t *testing.T) {
 				t.Errorf("got %v, want 3", got)
 			}
 		}},
-		"Full": {"A refusal says what is full; a netadmin's change is seen at once.", func(t *testing.T, s *store, d *reserve.Desk) {
+		"Full": {"A refusal says what is full; a netadmin's change is seen at once.", func(t *testing.T, s *store, d *reserve.Allocator) {
 			t.Helper()
 			for i := range 3 {
 				mustReserve(t, d, i, i+1)
@@ -223,13 +223,13 @@ func TestReserve(t *testing.T) {
 			s.edit(func(c *v1.TenantConfig) { c.HostDevices[0].VNIRange = "1-4" })
 			mustReserve(t, d, 9, 4)
 		}},
-		"Changed": {"A range that was taken away is not given out.", func(t *testing.T, s *store, d *reserve.Desk) {
+		"Changed": {"A range that was taken away is not given out.", func(t *testing.T, s *store, d *reserve.Allocator) {
 			t.Helper()
 			mustReserve(t, d, 0, 1)
 			s.edit(func(c *v1.TenantConfig) { c.HostDevices[0].VNIRange = "1,50" })
 			mustReserve(t, d, 1, 50)
 		}},
-		"Away": {"Callers are told, and it works again later.", func(t *testing.T, s *store, d *reserve.Desk) {
+		"Away": {"Callers are told, and it works again later.", func(t *testing.T, s *store, d *reserve.Allocator) {
 			t.Helper()
 			s.fault = func() (bool, error) { return false, errLost }
 			if _, err := d.Reserve(t.Context(), request(1)); !errors.Is(err, reserve.ErrUnavailable) || !errors.Is(err, errLost) {
@@ -238,7 +238,7 @@ func TestReserve(t *testing.T) {
 			s.fault = nil
 			mustReserve(t, d, 2, 1)
 		}},
-		"Damaged": {"A status that cannot be read is not written over, and nothing is given of it.", func(t *testing.T, s *store, d *reserve.Desk) {
+		"Damaged": {"A status that cannot be read is not written over, and nothing is given of it.", func(t *testing.T, s *store, d *reserve.Allocator) {
 			t.Helper()
 			s.edit(func(c *v1.TenantConfig) { c.Status.Reservations = map[string]string{"x": "y"} })
 			if _, err := d.Reserve(t.Context(), request(1)); !errors.Is(err, network.ErrInvalid) || s.writes != 0 {
@@ -247,20 +247,20 @@ func TestReserve(t *testing.T) {
 			s.edit(func(c *v1.TenantConfig) { c.Status.Reservations = nil })
 			mustReserve(t, d, 1, 1)
 		}},
-		"DamagedOther": {"It is in the way of its own tenants only.", func(t *testing.T, s *store, d *reserve.Desk) {
+		"DamagedOther": {"It is in the way of its own tenants only.", func(t *testing.T, s *store, d *reserve.Allocator) {
 			t.Helper()
 			other := newStore("50-60").object
 			other.Name, other.Status.Reservations = "other", map[string]string{"vlan/ens4/0": "50 red/Bad 0000000000000001"}
 			s.others = []*v1.TenantConfig{other}
 			mustReserve(t, d, 1, 1)
-			if all, err := d.Reserved(t.Context()); err != nil || len(all) != 1 {
+			if all, err := d.List(t.Context()); err != nil || len(all) != 1 {
 				t.Errorf("Reserved: got %v, %v, want one", all, err)
 			}
 			if err := d.Release(t.Context(), request(1).Owner.Token); err != nil || len(s.reservations(t)) != 0 {
 				t.Errorf("Release: got %v, %v left", err, s.reservations(t))
 			}
 		}},
-		"Younger": {"Of two that overlap, the younger one gives nothing.", func(t *testing.T, s *store, d *reserve.Desk) {
+		"Younger": {"Of two that overlap, the younger one gives nothing.", func(t *testing.T, s *store, d *reserve.Allocator) {
 			t.Helper()
 			older := newStore("2-9").object
 			older.Name, older.HostDevices = "older", append(older.HostDevices, v1.HostDevice{Name: "ens5", VNIType: "vlan", VNIRange: "7"})
@@ -271,9 +271,9 @@ func TestReserve(t *testing.T) {
 			s.others = []*v1.TenantConfig{older}
 			time.Sleep(time.Minute)
 			if choice, err := d.Reserve(t.Context(), request(9)); !errors.Is(err, network.ErrInvalid) {
-				t.Errorf("got %v, %v, want a refusal", choice.Place, err)
+				t.Errorf("got %v, %v, want a refusal", choice.Slot, err)
 			}
-			if all, err := d.Reserved(t.Context()); err != nil || len(all) != 1 {
+			if all, err := d.List(t.Context()); err != nil || len(all) != 1 {
 				t.Errorf("what it has given stays: got %v, %v", all, err)
 			}
 			if err := d.Release(t.Context(), request(0).Owner.Token); err != nil || len(s.reservations(t)) != 0 {
@@ -292,10 +292,10 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-func mustReserve(t *testing.T, d *reserve.Desk, i, id int) {
+func mustReserve(t *testing.T, d *reserve.Allocator, i, id int) {
 	t.Helper()
 	choice, err := d.Reserve(t.Context(), request(i))
-	if err != nil || choice.Place.ID != id {
-		t.Errorf("reserve for %d: got %v, %v, want ID %d", i, choice.Place, err, id)
+	if err != nil || choice.Slot.ID != id {
+		t.Errorf("reserve for %d: got %v, %v, want ID %d", i, choice.Slot, err, id)
 	}
 }

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// await asks until there is no error any more, or ctx ends.
-func await(ctx context.Context, what string, ask func(context.Context) error) error {
+// poll asks until there is no error any more, or ctx ends.
+func poll(ctx context.Context, what string, ask func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		last = ask(ctx)
@@ -36,9 +36,9 @@ func await(ctx context.Context, what string, ask func(context.Context) error) er
 	return nil
 }
 
-// awaitServed waits until the API server serves all kinds that are defined, and names them
+// awaitDefinitionsServed waits until the API server serves all kinds that are defined, and names them
 // to who asks what there is: it does both some time after it called them established.
-func awaitServed(ctx context.Context, config *rest.Config, c client.Client) error {
+func awaitDefinitionsServed(ctx context.Context, config *rest.Config, c client.Client) error {
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make discovery client: %w", err)
@@ -47,7 +47,7 @@ func awaitServed(ctx context.Context, config *rest.Config, c client.Client) erro
 	if err := c.List(ctx, &definitions); err != nil {
 		return fmt.Errorf("list definitions: %w", err)
 	}
-	return await(ctx, "what is defined", func(ctx context.Context) error {
+	return poll(ctx, "what is defined", func(ctx context.Context) error {
 		_, lists, err := d.ServerGroupsAndResources()
 		if err != nil {
 			return fmt.Errorf("ask what is served: %w", err)
@@ -59,7 +59,7 @@ func awaitServed(ctx context.Context, config *rest.Config, c client.Client) erro
 			}
 		}
 		for i := range definitions.Items {
-			if err := served(ctx, c, &definitions.Items[i], named); err != nil {
+			if err := checkDefinitionServed(ctx, c, &definitions.Items[i], named); err != nil {
 				return err
 			}
 		}
@@ -67,8 +67,8 @@ func awaitServed(ctx context.Context, config *rest.Config, c client.Client) erro
 	})
 }
 
-// served says what is missing of one kind.
-func served(ctx context.Context, c client.Client, d *apiextensionsv1.CustomResourceDefinition, named map[string]bool) error {
+// checkDefinitionServed says what is missing of one kind.
+func checkDefinitionServed(ctx context.Context, c client.Client, d *apiextensionsv1.CustomResourceDefinition, named map[string]bool) error {
 	version := schema.GroupVersion{Group: d.Spec.Group, Version: d.Spec.Versions[0].Name}
 	if key := version.String() + " " + d.Spec.Names.Kind; !named[key] {
 		return fmt.Errorf("%s is not among what is served", key)
@@ -81,18 +81,18 @@ func served(ctx context.Context, c client.Client, d *apiextensionsv1.CustomResou
 	return nil
 }
 
-// awaitRights waits until the API server knows the rights of our accounts: its authorizer,
+// awaitRBAC waits until the API server knows the rights of our accounts: its authorizer,
 // too, hears of them some time after they were stored.
-func awaitRights(ctx context.Context, c client.Client) error {
-	objects, err := ofCluster()
+func awaitRBAC(ctx context.Context, c client.Client) error {
+	objects, err := readClusterManifests()
 	if err != nil {
 		return err
 	}
-	open, err := rights(objects)
+	open, err := accessReviews(objects)
 	if err != nil {
 		return err
 	}
-	return await(ctx, "the rights of our accounts", func(ctx context.Context) error {
+	return poll(ctx, "the rights of our accounts", func(ctx context.Context) error {
 		for i := range open {
 			review := open[i].DeepCopy()
 			if err := c.Create(ctx, review); err != nil {
@@ -106,8 +106,8 @@ func awaitRights(ctx context.Context, c client.Client) error {
 	})
 }
 
-// rights are all that manifests give to service accounts, as questions.
-func rights(objects []*unstructured.Unstructured) ([]authv1.SubjectAccessReview, error) {
+// accessReviews are all that manifests give to service accounts, as questions.
+func accessReviews(objects []*unstructured.Unstructured) ([]authv1.SubjectAccessReview, error) {
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, o := range objects {
 		if kind := o.GetKind(); kind != "ClusterRole" && kind != "Role" {
@@ -134,15 +134,15 @@ func rights(objects []*unstructured.Unstructured) ([]authv1.SubjectAccessReview,
 		}
 		for _, s := range b.Subjects {
 			if s.Kind == rbacv1.ServiceAccountKind {
-				all = append(all, questions(&b, "system:serviceaccount:"+s.Namespace+":"+s.Name, rules[key])...)
+				all = append(all, bindingReviews(&b, "system:serviceaccount:"+s.Namespace+":"+s.Name, rules[key])...)
 			}
 		}
 	}
 	return all, nil
 }
 
-// questions ask for one right of each rule.
-func questions(b *rbacv1.RoleBinding, user string, rules []rbacv1.PolicyRule) []authv1.SubjectAccessReview {
+// bindingReviews ask for one right of each rule.
+func bindingReviews(b *rbacv1.RoleBinding, user string, rules []rbacv1.PolicyRule) []authv1.SubjectAccessReview {
 	var all []authv1.SubjectAccessReview
 	for _, r := range rules {
 		if len(r.Resources) == 0 {
@@ -164,7 +164,7 @@ func questions(b *rbacv1.RoleBinding, user string, rules []rbacv1.PolicyRule) []
 func awaitPolicies(ctx context.Context, c client.Client) error {
 	const name = "apitest-sentinel"
 	meta := metav1.ObjectMeta{Name: name}
-	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: sentinel(name)}
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: sentinelPolicy(name)}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: meta,
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
@@ -191,8 +191,8 @@ func awaitPolicies(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// sentinel refuses the one ConfigMap of this name.
-func sentinel(name string) admissionv1.ValidatingAdmissionPolicySpec {
+// sentinelPolicy refuses the one ConfigMap of this name.
+func sentinelPolicy(name string) admissionv1.ValidatingAdmissionPolicySpec {
 	rule := admissionv1.NamedRuleWithOperations{ResourceNames: []string{name}}
 	rule.Operations = []admissionv1.OperationType{admissionv1.Create}
 	rule.APIGroups, rule.APIVersions, rule.Resources = []string{""}, []string{"v1"}, []string{"configmaps"}

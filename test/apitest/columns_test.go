@@ -17,7 +17,7 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-func ready() []metav1.Condition {
+func readyConditions() []metav1.Condition {
 	return []metav1.Condition{{
 		Type: "Ready", Status: metav1.ConditionTrue, Reason: "Up", Message: "up", LastTransitionTime: metav1.Now(),
 	}}
@@ -49,7 +49,7 @@ func TestColumns(t *testing.T) {
 	spec := v1.NetworkSpec{NetworkID: "blue", NetworkType: "macvlan", Options: v1.NetworkOptions{
 		Device: "ens4", VLAN: 500, CIDR: "10.5.0.0/16", Net6: "fd00:5::/64",
 	}}
-	status := v1.NetworkStatus{Conditions: ready(), Allocated: 7, Capacity: 65534}
+	status := v1.NetworkStatus{Conditions: readyConditions(), Allocated: 7, Capacity: 65534}
 	networkColumns := []string{"macvlan", "blue", "500", "10.5.0.0/16", "fd00:5::/64", "7", "True"}
 	meta := metav1.ObjectMeta{Name: apitest.Name("blue"), Namespace: ns}
 	cluster := metav1.ObjectMeta{Name: meta.Name}
@@ -75,13 +75,13 @@ func TestColumns(t *testing.T) {
 			reason: "A column shows only the first entry of a list, so there is none for devices.", want: []string{"True"},
 			object: store(t, env, &v1.TenantConfig{
 				ObjectMeta: cluster, HostDevices: []v1.HostDevice{{Name: "ens4", VNIType: "vlan", VNIRange: "1-9"}, {Name: "ens5"}},
-				Status: v1.TenantConfigStatus{Conditions: ready()},
+				Status: v1.TenantConfigStatus{Conditions: readyConditions()},
 			}),
 		},
 		"NodeNetwork": {
 			reason: "Whether all links are up, else what is wrong.", want: []string{"True", "v1.2.3", "up"},
 			object: store(t, env, &v1.NodeNetwork{ObjectMeta: cluster, Status: v1.NodeNetworkStatus{
-				Conditions: ready(), Version: "v1.2.3",
+				Conditions: readyConditions(), Version: "v1.2.3",
 			}}),
 		},
 		"DanmEp": {

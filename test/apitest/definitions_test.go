@@ -34,7 +34,7 @@ func TestDefinitionsAreServed(t *testing.T) {
 }
 
 // The API server reports what it cannot understand of a schema in conditions only.
-func TestDefinitionsHaveNoComplaints(t *testing.T) {
+func TestDefinitionsHaveNoViolationConditions(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()

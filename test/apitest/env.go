@@ -37,8 +37,8 @@ const startTimeout = 5 * time.Minute
 
 // Env is a running API server, ready for Patchbay's objects.
 type Env struct {
-	// Plane is the control plane, for tests that stop or break it (see New).
-	Plane *controlplane.ControlPlane
+	// ControlPlane is the control plane, for tests that stop or break it (see New).
+	ControlPlane *controlplane.ControlPlane
 	// Config is the admin's client configuration.
 	Config *rest.Config
 	// Client is the admin's client. It knows Kubernetes' kinds and Patchbay's, reads
@@ -94,7 +94,7 @@ func launchWithControllers(ctx context.Context) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := env.Plane.Restart(ctx, manager); err != nil {
+	if err := env.ControlPlane.Restart(ctx, manager); err != nil {
 		return nil, errors.Join(err, env.Close(context.WithoutCancel(ctx)))
 	}
 	return env, nil
@@ -114,8 +114,8 @@ func launch(ctx context.Context, config controlplane.Config) (*Env, error) {
 		return nil, fmt.Errorf("make folder: %w", err)
 	}
 	env := &Env{dir: dir, bin: bin}
-	config.Dir, config.Bin, config.Tied = dir, filepath.Join(bin, config.Bin), true
-	env.Plane, err = controlplane.Start(ctx, config)
+	config.Dir, config.Bin, config.DieWithParent = dir, filepath.Join(bin, config.Bin), true
+	env.ControlPlane, err = controlplane.Start(ctx, config)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -127,7 +127,7 @@ func launch(ctx context.Context, config controlplane.Config) (*Env, error) {
 
 // prepare makes the client and installs what deployments/ has.
 func (e *Env) prepare(ctx context.Context) error {
-	e.Config = e.Plane.RESTConfig()
+	e.Config = e.ControlPlane.RESTConfig()
 	var err error
 	if e.Client, err = newClient(e.Config); err != nil {
 		return err
@@ -135,17 +135,17 @@ func (e *Env) prepare(ctx context.Context) error {
 	if err := install(ctx, e.Client); err != nil {
 		return err
 	}
-	if err := awaitServed(ctx, e.Config, e.Client); err != nil {
+	if err := awaitDefinitionsServed(ctx, e.Config, e.Client); err != nil {
 		return err
 	}
-	return awaitRights(ctx, e.Client)
+	return awaitRBAC(ctx, e.Client)
 }
 
 // Close ends the API server and removes all that it stored.
 func (e *Env) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return errors.Join(e.Plane.Destroy(ctx), os.RemoveAll(e.dir))
+	return errors.Join(e.ControlPlane.Destroy(ctx), os.RemoveAll(e.dir))
 }
 
 // Kubectl runs kubectl as the admin and returns what it prints on standard output.
@@ -153,7 +153,7 @@ func (e *Env) Kubectl(tb testing.TB, args ...string) string {
 	tb.Helper()
 	cmd := exec.CommandContext(tb.Context(), filepath.Join(e.bin, "kubectl"), args...)
 	// HOME is where kubectl caches discovery, which another server must not see.
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.Plane.AdminKubeconfig(), "HOME="+e.dir)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.ControlPlane.AdminKubeconfig(), "HOME="+e.dir)
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		tb.Fatalf("kubectl %v: %v\n%s", args, err, exit.Stderr)
@@ -181,9 +181,9 @@ func (e *Env) As(tb testing.TB, who Identity) client.WithWatch {
 	return c
 }
 
-// Impatient returns a client of an identity that does not repeat requests by itself when the
+// AsWithoutRetry returns a client of an identity that does not repeat requests by itself when the
 // API server asks it to try again later.
-func (e *Env) Impatient(tb testing.TB, who Identity) client.WithWatch {
+func (e *Env) AsWithoutRetry(tb testing.TB, who Identity) client.WithWatch {
 	tb.Helper()
 	config := e.ConfigAs(who)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -238,30 +238,30 @@ func (e *Env) Namespace(tb testing.TB) string {
 	return ns.Name
 }
 
-// Save keeps what the API server has stored by now, as a backup of etcd does. What it
+// Backup keeps what the API server has stored by now, as a backup of etcd does. What it
 // returns puts that back. Both end the API server for a while. It is for tests with an
 // API server of their own.
-func (e *Env) Save(tb testing.TB) (restore func()) {
+func (e *Env) Backup(tb testing.TB) (restore func()) {
 	tb.Helper()
-	data, backup := e.Plane.EtcdData(), tb.TempDir()
-	e.offline(tb, func() error { return os.CopyFS(backup, os.DirFS(data)) })
+	data, backup := e.ControlPlane.EtcdData(), tb.TempDir()
+	e.whileStopped(tb, func() error { return os.CopyFS(backup, os.DirFS(data)) })
 	return func() {
 		tb.Helper()
-		e.offline(tb, func() error {
+		e.whileStopped(tb, func() error {
 			return errors.Join(os.RemoveAll(data), os.CopyFS(data, os.DirFS(backup)))
 		})
 	}
 }
 
-// offline does something while neither etcd nor the API server run.
-func (e *Env) offline(tb testing.TB, do func() error) {
+// whileStopped does something while neither etcd nor the API server run.
+func (e *Env) whileStopped(tb testing.TB, do func() error) {
 	tb.Helper()
-	err := e.Plane.Kill(tb.Context(), controlplane.APIServer, controlplane.Etcd)
+	err := e.ControlPlane.Kill(tb.Context(), controlplane.APIServer, controlplane.Etcd)
 	if err == nil {
 		err = do()
 	}
 	for _, part := range []controlplane.Part{controlplane.Etcd, controlplane.APIServer} {
-		err = errors.Join(err, e.Plane.StartPart(tb.Context(), part))
+		err = errors.Join(err, e.ControlPlane.StartPart(tb.Context(), part))
 	}
 	if err != nil {
 		tb.Fatal(err)
@@ -270,14 +270,14 @@ func (e *Env) offline(tb testing.TB, do func() error) {
 
 // Proxy starts a proxy before the API server that treats requests as choose says, which
 // is called for every one, from any goroutine. It ends with the test.
-func (e *Env) Proxy(tb testing.TB, choose func(*http.Request) Mishap) *Proxy {
+func (e *Env) Proxy(tb testing.TB, choose func(*http.Request) Disruption) *Proxy {
 	tb.Helper()
 	p, err := newProxy(tb.Context(), e.Config, choose)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		p.Wait()
+		p.WaitDelayed()
 		if err := p.server.Close(); err != nil {
 			tb.Error(err)
 		}
@@ -303,7 +303,7 @@ func (e *Env) Scraper(ctx context.Context) (*Scraper, error) {
 		User:                  "system:serviceaccount:" + namespace + ":" + name,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
 	}}
-	err := await(ctx, "the right to read metrics", func(ctx context.Context) error {
+	err := poll(ctx, "the right to read metrics", func(ctx context.Context) error {
 		review := right.DeepCopy()
 		if err := e.Client.Create(ctx, review); err != nil {
 			return fmt.Errorf("ask for rights: %w", err)

@@ -16,7 +16,7 @@ import (
 )
 
 // What was stored after the backup is gone, and so is the count of versions.
-func TestSave(t *testing.T) {
+func TestBackup(t *testing.T) {
 	t.Parallel()
 	env := apitest.New(t)
 	store := func(name string) *corev1.ConfigMap {
@@ -27,7 +27,7 @@ func TestSave(t *testing.T) {
 		return o
 	}
 	old := store("old")
-	restore := env.Save(t)
+	restore := env.Backup(t)
 	young := store("young")
 	restore()
 	eventually(t, "the API server answers", func() error {

@@ -27,7 +27,7 @@ func TestExamplesAndReference(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	strict := client.WithFieldValidation(env.Client, metav1.FieldValidationStrict)
-	for name, o := range shown(t) {
+	for name, o := range documentedObjects(t) {
 		if o.GroupVersionKind().Group != v1.GroupName {
 			continue
 		}
@@ -49,30 +49,30 @@ func TestExamplePodsAreServed(t *testing.T) {
 	t.Parallel()
 	nets := map[network.Ref]*network.Network{}
 	pods := map[string]*corev1.Pod{}
-	for name, o := range shown(t) {
+	for name, o := range documentedObjects(t) {
 		switch o.GetKind() {
 		case v1.KindClusterNetwork:
-			n, err := network.From(as(t, o, &v1.ClusterNetwork{}))
+			n, err := network.FromObject(convertTo(t, o, &v1.ClusterNetwork{}))
 			if err != nil {
 				t.Fatal(err)
 			}
 			nets[n.Ref] = n
 		case "Pod":
-			pods[name] = as(t, o, &corev1.Pod{})
+			pods[name] = convertTo(t, o, &corev1.Pod{})
 		}
 	}
 	if len(pods) < 2 {
 		t.Fatalf("found %d Pods in the examples", len(pods))
 	}
 	for name, pod := range pods {
-		err := serve(pod, nets)
+		err := resolveNetworks(pod, nets)
 		if mistake := strings.Contains(name, "mistake"); (err != nil) != mistake {
 			t.Errorf("%s: got %v, want an error: %v", name, err, mistake)
 		}
 	}
 }
 
-func serve(pod *corev1.Pod, nets map[network.Ref]*network.Network) error {
+func resolveNetworks(pod *corev1.Pod, nets map[network.Ref]*network.Network) error {
 	requests, err := network.ParseInterfaces(pod.Annotations)
 	if err != nil {
 		return err
@@ -82,14 +82,14 @@ func serve(pod *corev1.Pod, nets map[network.Ref]*network.Network) error {
 		if !ok {
 			return os.ErrNotExist
 		}
-		if err := n.Permit("default", r); err != nil {
+		if err := n.CheckRequest("default", r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func as[T any](t *testing.T, o *unstructured.Unstructured, into *T) *T {
+func convertTo[T any](t *testing.T, o *unstructured.Unstructured, into *T) *T {
 	t.Helper()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
 		t.Fatal(err)
@@ -97,8 +97,8 @@ func as[T any](t *testing.T, o *unstructured.Unstructured, into *T) *T {
 	return into
 }
 
-// shown are the objects in examples/ and in the reference, by file and name.
-func shown(t *testing.T) map[string]*unstructured.Unstructured {
+// documentedObjects are the objects in examples/ and in the reference, by file and name.
+func documentedObjects(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
 	folder, err := source.Path("examples")
 	if err != nil {
@@ -108,7 +108,7 @@ func shown(t *testing.T) map[string]*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects = append(objects, inReference(t)...)
+	objects = append(objects, referenceObjects(t)...)
 	byName := map[string]*unstructured.Unstructured{}
 	for _, o := range objects {
 		byName[o.GetKind()+" "+o.GetName()] = o
@@ -116,8 +116,8 @@ func shown(t *testing.T) map[string]*unstructured.Unstructured {
 	return byName
 }
 
-// inReference are the objects in docs/api.md.
-func inReference(t *testing.T) []*unstructured.Unstructured {
+// referenceObjects are the objects in docs/api.md.
+func referenceObjects(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	path, err := source.Path("docs", "api.md")
 	if err != nil {

@@ -21,59 +21,59 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Hung is how long a request hangs that a Trouble keeps.
-const Hung = 30 * time.Second
+// HangDuration is how long a request hangs that a Trouble keeps.
+const HangDuration = 30 * time.Second
 
 const (
-	watchLife = time.Second     // of a watch that is cut
-	lag       = 2 * time.Second // of a watch that is late
+	watchLifetime = time.Second     // of a watch that is cut
+	watchLag      = 2 * time.Second // of a watch that is late
 )
 
-// Trouble is one way in which an API server or the network before it fails a client again and
+// FailureMode is one way in which an API server or the network before it fails a client again and
 // again.
-type Trouble struct {
+type FailureMode struct {
 	// Name says what happens, Reason why a program must bear it.
 	Name, Reason string
 
-	every   int // of the requests that it concerns, the first and each so many after it are hit; 0: all of a second, every three seconds
-	most    int // and no more than so many; 0 is without end
-	applies func(*http.Request) bool
-	meet    meeting
+	everyNth int // of the requests that it concerns, the first and each so many after it are hit; 0: all of a second, every three seconds
+	maxHits  int // and no more than so many; 0 is without end
+	matches  func(*http.Request) bool
+	respond  responder
 }
 
-// meeting is what becomes of a request that is hit.
-type meeting func(next http.RoundTripper, r *http.Request) (*http.Response, error)
+// responder is what becomes of a request that is hit.
+type responder func(next http.RoundTripper, r *http.Request) (*http.Response, error)
 
-// Troubles are all that a client of an API server must bear.
-func Troubles() []Trouble {
-	return []Trouble{
-		{"Conflict", "Another client wrote first: 409, nothing was stored.", 3, 0, isWrite, refuse(conflict)},
-		{"Busy", "Priority and fairness refuses for a second: 429.", 0, 0, isShort, refuse(busy)},
-		{"Unsent", "The connection broke before the request was sent.", 3, 0, isWrite, lose},
-		{"ReplyLost", "The connection broke after the write was stored.", 3, 0, isWrite, after(lose)},
-		{"Failed", "500 after the write was stored, as etcd's timeouts make it.", 3, 0, isWrite, after(refuse(failed))},
-		{"WriteHangs", "A write is not answered for 30 s, and never sent.", 4, 1, isWrite, hang},
-		{"Unread", "500 on reads for a second: etcd has no leader.", 0, 0, isRead, refuse(failed)},
-		{"ReadHangs", "A read is not answered for 30 s.", 8, 1, isRead, hang},
-		{"WatchCut", "Watches close after a second, as behind a balancer.", 1, 0, isWatch, cutShort},
-		{"WatchLate", "Watches are late: a cache serves an older state.", 1, 0, isWatch, delay(lag)},
+// FailureModes are all that a client of an API server must bear.
+func FailureModes() []FailureMode {
+	return []FailureMode{
+		{"Conflict", "Another client wrote first: 409, nothing was stored.", 3, 0, isWrite, respondWithStatus(conflict)},
+		{"Busy", "Priority and fairness refuses for a second: 429.", 0, 0, isNotWatch, respondWithStatus(tooManyRequests)},
+		{"Unsent", "The connection broke before the request was sent.", 3, 0, isWrite, dropConnection},
+		{"ReplyLost", "The connection broke after the write was stored.", 3, 0, isWrite, afterServing(dropConnection)},
+		{"Failed", "500 after the write was stored, as etcd's timeouts make it.", 3, 0, isWrite, afterServing(respondWithStatus(etcdTimeout))},
+		{"WriteHangs", "A write is not answered for 30 s, and never sent.", 4, 1, isWrite, hangRequest},
+		{"Unread", "500 on reads for a second: etcd has no leader.", 0, 0, isRead, respondWithStatus(etcdTimeout)},
+		{"ReadHangs", "A read is not answered for 30 s.", 8, 1, isRead, hangRequest},
+		{"WatchCut", "Watches close after a second, as behind a balancer.", 1, 0, isWatch, endWatchEarly},
+		{"WatchLate", "Watches are late: a cache serves an older state.", 1, 0, isWatch, delayWatch(watchLag)},
 	}
 }
 
-// Behind is the trouble that caches of one resource lag behind all others.
-func Behind(resource string, lag time.Duration) Trouble {
-	return Trouble{
+// LaggingCache is the trouble that caches of one resource lag behind all others.
+func LaggingCache(resource string, lag time.Duration) FailureMode {
+	return FailureMode{
 		"Behind " + resource, "A cache serves an older state than others do.", 1, 0,
 		func(r *http.Request) bool {
-			_, of := Resource(r)
+			_, of := RequestResource(r)
 			return isWatch(r) && of == resource
-		}, delay(lag),
+		}, delayWatch(lag),
 	}
 }
 
-// Resource is what a request to an API server is for; the namespace is empty when it is for all of
+// RequestResource is what a request to an API server is for; the namespace is empty when it is for all of
 // them.
-func Resource(r *http.Request) (namespace, resource string) {
+func RequestResource(r *http.Request) (namespace, resource string) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
 	case parts[0] == "api" && len(parts) > 2:
@@ -89,97 +89,97 @@ func Resource(r *http.Request) (namespace, resource string) {
 	return "", parts[0]
 }
 
-// Meet returns a client configuration like config, whose requests meet the trouble.
-func (t Trouble) Meet(config *rest.Config) *rest.Config {
-	config, _ = t.MeetEach(config, func(*http.Request) string { return "" })
+// Inject returns a client configuration like config, whose requests meet the trouble.
+func (t FailureMode) Inject(config *rest.Config) *rest.Config {
+	config, _ = t.InjectPerSubject(config, func(*http.Request) string { return "" })
 	return config
 }
 
-// MeetEach is like Meet, and counts the requests for each subject by themselves: a trouble that
+// InjectPerSubject is like Meet, and counts the requests for each subject by themselves: a trouble that
 // hits one in so many would else hit what a program does first, or most often, and nothing else.
-func (t Trouble) MeetEach(config *rest.Config, subject func(*http.Request) string) (*rest.Config, *Tally) {
+func (t FailureMode) InjectPerSubject(config *rest.Config, subject func(*http.Request) string) (*rest.Config, *HitCounter) {
 	config = rest.CopyConfig(config)
-	tally := &Tally{counts: map[string]*count{}}
+	tally := &HitCounter{counts: map[string]*requestCount{}}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if !t.applies(r) || !tally.hits(t, subject(r), r.Method) {
+			if !t.matches(r) || !tally.countRequest(t, subject(r), r.Method) {
 				return next.RoundTrip(r)
 			}
-			return t.meet(next, r)
+			return t.respond(next, r)
 		})
 	})
 	return config, tally
 }
 
-// Tally counts the requests that a Trouble concerns and hits.
-type Tally struct {
+// HitCounter counts the requests that a Trouble concerns and hits.
+type HitCounter struct {
 	mu     sync.Mutex
-	counts map[string]*count
+	counts map[string]*requestCount
 }
 
-// count is of requests for one subject.
-type count struct {
-	all, hit int
-	began    time.Time // of the first
+// requestCount is of requests for one subject.
+type requestCount struct {
+	total, hits int
+	firstSeen   time.Time // of the first
 }
 
 // Hits are how many requests were hit. One is named by its subject and method, as "pods POST"; of
 // a trouble that hits no more than so many by its subject alone, as "pods".
-func (s *Tally) Hits(name string) int {
+func (s *HitCounter) Hits(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.counts[name]; c != nil {
-		return c.hit
+		return c.hits
 	}
 	return 0
 }
 
 // String lists all counts.
-func (s *Tally) String() string {
+func (s *HitCounter) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(s.counts)) {
-		list = append(list, fmt.Sprintf("%s: %d of %d", name, s.counts[name].hit, s.counts[name].all))
+		list = append(list, fmt.Sprintf("%s: %d of %d", name, s.counts[name].hits, s.counts[name].total))
 	}
 	return strings.Join(list, ", ")
 }
 
-// hits counts a request and tells whether it is hit.
-func (s *Tally) hits(t Trouble, subject, method string) bool {
+// countRequest counts a request and tells whether it is hit.
+func (s *HitCounter) countRequest(t FailureMode, subject, method string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := subject
-	if t.most == 0 { // a create and an update fail in different ways
+	if t.maxHits == 0 { // a create and an update fail in different ways
 		name += " " + method
 	}
 	c := s.counts[name]
 	if c == nil {
-		c = &count{}
+		c = &requestCount{}
 		s.counts[name] = c
 	}
-	hit := c.meets(t)
-	if c.all++; hit {
-		c.hit++
+	hit := c.hitsNext(t)
+	if c.total++; hit {
+		c.hits++
 	}
 	return hit
 }
 
-// meets tells whether the next request is hit.
-func (c *count) meets(t Trouble) bool {
-	if t.every > 0 {
-		return c.all%t.every == 0 && (t.most == 0 || c.hit < t.most)
+// hitsNext tells whether the next request is hit.
+func (c *requestCount) hitsNext(t FailureMode) bool {
+	if t.everyNth > 0 {
+		return c.total%t.everyNth == 0 && (t.maxHits == 0 || c.hits < t.maxHits)
 	}
-	if c.began.IsZero() {
-		c.began = time.Now()
+	if c.firstSeen.IsZero() {
+		c.firstSeen = time.Now()
 	}
 	// By the clock: an outage that began with a request would hit each of a client that backs off.
-	return time.Since(c.began)%(3*time.Second) < time.Second
+	return time.Since(c.firstSeen)%(3*time.Second) < time.Second
 }
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 
-func isShort(r *http.Request) bool { return !isWatch(r) }
+func isNotWatch(r *http.Request) bool { return !isWatch(r) }
 
 func isWrite(r *http.Request) bool { return r.Method != http.MethodGet }
 
@@ -189,16 +189,18 @@ func conflict() *apierrors.StatusError {
 	return apierrors.NewConflict(schema.GroupResource{Resource: "objects"}, "object", errors.New("another client wrote first"))
 }
 
-func busy() *apierrors.StatusError { return apierrors.NewTooManyRequests("too many requests", 1) }
+func tooManyRequests() *apierrors.StatusError {
+	return apierrors.NewTooManyRequests("too many requests", 1)
+}
 
-func failed() *apierrors.StatusError {
+func etcdTimeout() *apierrors.StatusError {
 	return apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
 }
 
-// refuse answers in the place of the API server.
-func refuse(status func() *apierrors.StatusError) meeting {
+// respondWithStatus answers in the place of the API server.
+func respondWithStatus(status func() *apierrors.StatusError) responder {
 	return func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
-		drop(r)
+		closeRequestBody(r)
 		refusal := status().ErrStatus
 		refusal.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 		raw, err := json.Marshal(refusal)
@@ -217,25 +219,25 @@ func refuse(status func() *apierrors.StatusError) meeting {
 	}
 }
 
-// lose breaks the connection.
-func lose(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
-	drop(r)
+// dropConnection breaks the connection.
+func dropConnection(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
+	closeRequestBody(r)
 	return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrLost)
 }
 
-// hang keeps the request, and loses it then.
-func hang(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+// hangRequest keeps the request, and loses it then.
+func hangRequest(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	select {
 	case <-r.Context().Done():
-		drop(r)
+		closeRequestBody(r)
 		return nil, r.Context().Err()
-	case <-time.After(Hung):
-		return lose(next, r)
+	case <-time.After(HangDuration):
+		return dropConnection(next, r)
 	}
 }
 
-// after lets the API server do what is asked, and answers otherwise.
-func after(answer meeting) meeting {
+// afterServing lets the API server do what is asked, and answers otherwise.
+func afterServing(answer responder) responder {
 	return func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		reply, err := next.RoundTrip(r)
 		if err != nil {
@@ -250,32 +252,32 @@ func after(answer meeting) meeting {
 	}
 }
 
-// drop closes the body of a request that is not sent, as a RoundTripper must; twice does no harm.
-func drop(r *http.Request) {
+// closeRequestBody closes the body of a request that is not sent, as a RoundTripper must; twice does no harm.
+func closeRequestBody(r *http.Request) {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}
 }
 
-// cutShort ends a watch after its life.
-func cutShort(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+// endWatchEarly ends a watch after its life.
+func endWatchEarly(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	reply, err := next.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
 	body := reply.Body
-	reply.Body = &shortBody{body, time.AfterFunc(watchLife, func() { _ = body.Close() })}
+	reply.Body = &timedBody{body, time.AfterFunc(watchLifetime, func() { _ = body.Close() })}
 	return reply, nil
 }
 
-// shortBody ends when its timer closes it.
-type shortBody struct {
+// timedBody ends when its timer closes it.
+type timedBody struct {
 	io.ReadCloser
 	timer *time.Timer
 }
 
 // Read implements io.Reader. An API server that ends a watch ends its body.
-func (b *shortBody) Read(p []byte) (int, error) {
+func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		err = io.EOF
@@ -284,13 +286,13 @@ func (b *shortBody) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (b *shortBody) Close() error {
+func (b *timedBody) Close() error {
 	b.timer.Stop()
 	return b.ReadCloser.Close()
 }
 
-// delay delivers what a watch says after the lag.
-func delay(lag time.Duration) meeting {
+// delayWatch delivers what a watch says after the lag.
+func delayWatch(lag time.Duration) responder {
 	return func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		reply, err := next.RoundTrip(r)
 		if err != nil {
@@ -300,7 +302,7 @@ func delay(lag time.Duration) meeting {
 		chunks := make(chan chunk, 1<<12)
 		go receive(reply.Body, chunks)
 		go deliver(chunks, writer, lag)
-		reply.Body = &lateBody{reader, reply.Body}
+		reply.Body = &delayedBody{reader, reply.Body}
 		return reply, nil
 	}
 }
@@ -335,13 +337,13 @@ func deliver(chunks <-chan chunk, to *io.PipeWriter, lag time.Duration) {
 	_ = to.Close()
 }
 
-// lateBody is read late and closed at once.
-type lateBody struct {
+// delayedBody is read late and closed at once.
+type delayedBody struct {
 	*io.PipeReader
 	body io.Closer
 }
 
 // Close implements io.Closer.
-func (b *lateBody) Close() error {
+func (b *delayedBody) Close() error {
 	return errors.Join(b.PipeReader.Close(), b.body.Close())
 }

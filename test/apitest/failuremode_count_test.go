@@ -15,14 +15,14 @@ import (
 
 // A trouble that counts by subject hits each subject, however often others are asked for; a
 // create and an update have counts of their own, unless it hits no more than so many.
-func TestMeetEach(t *testing.T) {
+func TestInjectPerSubject(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
-	all := apitest.Troubles()
-	at := slices.IndexFunc(all, func(t apitest.Trouble) bool { return t.Name == "Conflict" })
-	config, tally := all[at].MeetEach(&rest.Config{Host: server.URL}, func(r *http.Request) string {
-		_, resource := apitest.Resource(r)
+	all := apitest.FailureModes()
+	at := slices.IndexFunc(all, func(t apitest.FailureMode) bool { return t.Name == "Conflict" })
+	config, tally := all[at].InjectPerSubject(&rest.Config{Host: server.URL}, func(r *http.Request) string {
+		_, resource := apitest.RequestResource(r)
 		return resource
 	})
 	client, err := rest.HTTPClientFor(config)
@@ -76,7 +76,7 @@ func TestResource(t *testing.T) {
 		"/api":                                              {"", ""},
 		"/":                                                 {"", ""},
 	} {
-		if ns, resource := apitest.Resource(httptest.NewRequest(http.MethodGet, path, nil)); [2]string{ns, resource} != want {
+		if ns, resource := apitest.RequestResource(httptest.NewRequest(http.MethodGet, path, nil)); [2]string{ns, resource} != want {
 			t.Errorf("%s: got %s, %s, want %v", path, ns, resource, want)
 		}
 	}

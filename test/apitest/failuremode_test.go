@@ -20,7 +20,7 @@ import (
 )
 
 // What a client sees of each trouble, and what the API server has of it.
-func TestTroubles(t *testing.T) {
+func TestFailureModes(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	ns := env.Namespace(t)
@@ -41,19 +41,19 @@ func TestTroubles(t *testing.T) {
 		"WatchCut":   {},
 		"WatchLate":  {},
 	}
-	for _, trouble := range apitest.Troubles() {
+	for _, trouble := range apitest.FailureModes() {
 		tc, ok := cases[trouble.Name]
 		if !ok {
 			t.Errorf("no case for %s: a trouble that never strikes proves nothing", trouble.Name)
 		}
 		t.Run(trouble.Name, func(t *testing.T) {
 			t.Parallel()
-			troubled, err := kubernetes.NewForConfig(trouble.Meet(env.Config))
+			troubled, err := kubernetes.NewForConfig(trouble.Inject(env.Config))
 			if err != nil {
 				t.Fatal(err)
 			}
 			maps := troubled.CoreV1().ConfigMaps(ns)
-			wrote := first(t, func(ctx context.Context) error {
+			wrote := firstError(t, func(ctx context.Context) error {
 				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: apitest.Name("trouble")}}
 				_, err := maps.Create(ctx, o, metav1.CreateOptions{})
 				stored := env.Client.Get(context.WithoutCancel(ctx), client.ObjectKeyFromObject(o), o) == nil
@@ -62,7 +62,7 @@ func TestTroubles(t *testing.T) {
 				}
 				return err
 			})
-			read := first(t, func(ctx context.Context) error {
+			read := firstError(t, func(ctx context.Context) error {
 				_, err := maps.List(ctx, metav1.ListOptions{Limit: 1})
 				return err
 			})
@@ -78,8 +78,8 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// first is the first error of some seconds' requests.
-func first(t *testing.T, request func(context.Context) error) error {
+// firstError is the first error of some seconds' requests.
+func firstError(t *testing.T, request func(context.Context) error) error {
 	t.Helper()
 	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -93,17 +93,17 @@ func first(t *testing.T, request func(context.Context) error) error {
 }
 
 // A watch that is cut closes soon, and one that is late tells nothing before its time.
-func TestWatchTroubles(t *testing.T) {
+func TestWatchFailureModes(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	ns := env.Namespace(t)
-	for _, trouble := range apitest.Troubles() {
+	for _, trouble := range apitest.FailureModes() {
 		if trouble.Name != "WatchCut" && trouble.Name != "WatchLate" {
 			continue
 		}
 		t.Run(trouble.Name, func(t *testing.T) {
 			t.Parallel()
-			troubled, err := kubernetes.NewForConfig(trouble.Meet(env.Config))
+			troubled, err := kubernetes.NewForConfig(trouble.Inject(env.Config))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -103,7 +103,7 @@ func TestOnlyPatchbayTakesOffInUse(t *testing.T) {
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
 		somebody := netadmin(t, env, "alice")
-		for _, kind := range (networktest.Case{}).On() {
+		for _, kind := range (networktest.RuleCase{}).ApplicableKinds() {
 			o := usedNetwork(t, env, kind)
 			for name, tc := range finalizerWrites() {
 				t.Run(name+"/"+kind, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestWhoTakesOffInUse(t *testing.T) {
 		clients := map[string]client.Client{
 			"controller": env.As(t, apitest.Controller()), "admin": env.Client,
 		}
-		for _, kind := range (networktest.Case{}).On() {
+		for _, kind := range (networktest.RuleCase{}).ApplicableKinds() {
 			o := usedNetwork(t, env, kind)
 			for name, c := range clients {
 				t.Run(name+"/"+kind, func(t *testing.T) {

@@ -35,7 +35,7 @@ func kinds() []string {
 // install creates definitions, rights and policies, and waits until the API server acts
 // on them.
 func install(ctx context.Context, c client.Client) error {
-	objects, err := ofCluster()
+	objects, err := readClusterManifests()
 	if err != nil {
 		return err
 	}
@@ -55,9 +55,9 @@ func install(ctx context.Context, c client.Client) error {
 	return awaitPolicies(ctx, c)
 }
 
-// ofCluster reads what a cluster with networks has of deployments/: placement, the hub's
+// readClusterManifests reads what a cluster with networks has of deployments/: placement, the hub's
 // and the agent's part, is for whoever tests it.
-func ofCluster() ([]*unstructured.Unstructured, error) {
+func readClusterManifests() ([]*unstructured.Unstructured, error) {
 	folder, err := source.Path("deployments")
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func TestNetworkRules(t *testing.T) {
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
 		for name, tc := range networktest.Rules() {
-			for _, kind := range tc.On() {
+			for _, kind := range tc.ApplicableKinds() {
 				t.Run(name+"/"+kind, func(t *testing.T) {
 					t.Parallel()
 					err := env.Client.Create(t.Context(), newNetwork(t, kind, tc.Spec), client.DryRunAll)
@@ -36,7 +36,7 @@ func TestNetworkRules(t *testing.T) {
 	})
 }
 
-func checkAnswer(t *testing.T, tc networktest.Case, err error) {
+func checkAnswer(t *testing.T, tc networktest.RuleCase, err error) {
 	t.Helper()
 	if len(tc.Refused) == 0 {
 		if err != nil {

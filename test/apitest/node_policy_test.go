@@ -155,8 +155,8 @@ func TestNodeWritesItsOwnEndpoints(t *testing.T) {
 	})
 }
 
-// heldNetwork stores a network on which node-1 and node-2 hold addresses.
-func heldNetwork(t *testing.T, env *apitest.Env) *v1.ClusterNetwork {
+// networkWithWarmAddresses stores a network on which node-1 and node-2 hold addresses.
+func networkWithWarmAddresses(t *testing.T, env *apitest.Env) *v1.ClusterNetwork {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: apitest.Name("held"), Finalizers: []string{"example.com/other"}}
 	n := &v1.ClusterNetwork{ObjectMeta: meta, Spec: v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24"}}}
@@ -170,7 +170,7 @@ func TestNodeWritesItsOwnHeldEntry(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
-		n := heldNetwork(t, env)
+		n := networkWithWarmAddresses(t, env)
 		update := func(change func(map[string]v1.HeldAddresses)) func(context.Context, client.Client) error {
 			return func(ctx context.Context, c client.Client) error {
 				o := n.DeepCopy()
@@ -224,7 +224,7 @@ func TestNodeWritesWhatOthersRead(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
-		n := heldNetwork(t, env)
+		n := networkWithWarmAddresses(t, env)
 		links := &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("node")}}
 		if err := env.Client.Create(t.Context(), links); err != nil {
 			t.Fatal(err)
@@ -336,7 +336,7 @@ func recoveringNetwork(t *testing.T, env *apitest.Env, done ...string) *v1.Clust
 	n := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("recovering")},
 		Spec: v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24"}}}
 	n.Status.IPAM = &v1.IPAMStatus{
-		Recovering: &v1.Recovering{Since: metav1.NowMicro(), Done: done},
+		Recovering: &v1.RecoveryStatus{StartTime: metav1.NowMicro(), ReportedNodes: done},
 		Held:       map[string]v1.HeldAddresses{"!quarantine": {V4: "10.0.0.7"}},
 	}
 	return store(t, env, n)
@@ -362,9 +362,9 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
-		calm, recovering := heldNetwork(t, env), recoveringNetwork(t, env, "node-0", "node-2")
+		calm, recovering := networkWithWarmAddresses(t, env), recoveringNetwork(t, env, "node-0", "node-2")
 		report := v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1", Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry}}
-		reported, answered := heldNetwork(t, env), recoveringNetwork(t, env)
+		reported, answered := networkWithWarmAddresses(t, env), recoveringNetwork(t, env)
 		for _, n := range []*v1.ClusterNetwork{reported, answered} {
 			if err := ipamWrite(env, n, func(s *v1.IPAMStatus) { s.Held["node-1"] = report })(t.Context(), env.Client); err != nil {
 				t.Fatal(err)
@@ -375,7 +375,7 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, V4: "10.0.0.1", Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry}}
 			})},
 			"RollbackDuring": {reason: "It found an older state that was in a recovery.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry, Recovery: &s.Recovering.Since}}
+				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry, RecoveryStartTime: &s.Recovering.StartTime}}
 			})},
 			"TakeBack": {reason: "It stops the others again and again, and is never counted.", refused: "takes its report back", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
 				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2}
@@ -384,13 +384,13 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 				delete(s.Held, "node-1")
 			})},
 			"ClaimNoAnswer": {reason: "The same: no recovery has that start.", refused: "takes its report back", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
-				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry, Recovery: new(metav1.NowMicro())}}
+				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry, RecoveryStartTime: new(metav1.NowMicro())}}
 			})},
 			"Keep": {reason: "Its Pods end meanwhile.", write: ipamChange(env, reported, func(s *v1.IPAMStatus) {
-				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 3, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderVersion}}
+				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 3, Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion}}
 			})},
 			"Answer": {reason: "A recovery has begun since.", write: ipamChange(env, answered, func(s *v1.IPAMStatus) {
-				s.Held["node-1"], s.Recovering.Done = v1.HeldAddresses{UID: "1", Seq: 3}, []string{"node-1"}
+				s.Held["node-1"], s.Recovering.ReportedNodes = v1.HeldAddresses{UID: "1", Seq: 3}, []string{"node-1"}
 			})},
 			"RollbackOfOther": {reason: "node-2 found nothing.", refused: "own entry only", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
 				s.Held["node-2"] = v1.HeldAddresses{UID: "2", Seq: 1, V4: "10.0.0.2", Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderEntry}}
@@ -399,28 +399,28 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 2, Rollback: &v1.RollbackReport{Reason: "SomethingElse"}}
 			})},
 			"Start": {reason: "All would wait for all.", refused: "the controller starts recoveries", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
-				s.Recovering = &v1.Recovering{Since: metav1.NowMicro(), Done: []string{"node-1"}}
+				s.Recovering = &v1.RecoveryStatus{StartTime: metav1.NowMicro(), ReportedNodes: []string{"node-1"}}
 			})},
 			"DeferOther": {reason: "node-2 would not be heard.", refused: "status.ipam.deferred", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
-				s.Deferred = map[string]metav1.MicroTime{"node-2": metav1.NowMicro()}
+				s.RecoveryDeferredUntil = map[string]metav1.MicroTime{"node-2": metav1.NowMicro()}
 			})},
 			"Report": {reason: "It said what it uses.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-				s.Recovering.Done = []string{"node-0", "node-1", "node-2"}
+				s.Recovering.ReportedNodes = []string{"node-0", "node-1", "node-2"}
 			})},
 			"ReportForOther": {reason: "node-3 has not.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-				s.Recovering.Done = append(s.Recovering.Done, "node-3")
+				s.Recovering.ReportedNodes = append(s.Recovering.ReportedNodes, "node-3")
 			})},
 			"Withdraw": {reason: "node-2 would be waited for again.", refused: "own node only", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-				s.Recovering.Done = s.Recovering.Done[:1]
+				s.Recovering.ReportedNodes = s.Recovering.ReportedNodes[:1]
 			})},
 			"End": {reason: "Others may not have reported.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 				s.Recovering = nil
 			})},
 			"RestartWithReports": {reason: "Others have reported to another one.", refused: "the controller starts recoveries", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-				s.Recovering.Since = metav1.NewMicroTime(s.Recovering.Since.Add(1e9))
+				s.Recovering.StartTime = metav1.NewMicroTime(s.Recovering.StartTime.Add(1e9))
 			})},
 			"Restart": {reason: "All would report again, without end.", refused: "the controller starts recoveries", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
-				s.Recovering = &v1.Recovering{Since: metav1.NewMicroTime(s.Recovering.Since.Add(1e9)), Done: []string{"node-1"}}
+				s.Recovering = &v1.RecoveryStatus{StartTime: metav1.NewMicroTime(s.Recovering.StartTime.Add(1e9)), ReportedNodes: []string{"node-1"}}
 			})},
 			"DropAll": {reason: "The recovery would be over.", refused: "controller", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {
 				*s = v1.IPAMStatus{Held: s.Held}
@@ -438,16 +438,16 @@ func TestNodePoliciesInALargeCluster(t *testing.T) {
 		const nodes = 3000
 		n := &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("large")},
 			Spec: v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{CIDR: "10.0.0.0/16"}}}
-		n.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.Recovering{Since: metav1.NowMicro()}, Held: map[string]v1.HeldAddresses{}}
+		n.Status.IPAM = &v1.IPAMStatus{Recovering: &v1.RecoveryStatus{StartTime: metav1.NowMicro()}, Held: map[string]v1.HeldAddresses{}}
 		for i := range nodes {
 			name := fmt.Sprintf("node-%05d", i)
 			n.Status.IPAM.Held[name] = v1.HeldAddresses{UID: name, Seq: 1, V4: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}
-			n.Status.IPAM.Recovering.Done = append(n.Status.IPAM.Recovering.Done, name)
+			n.Status.IPAM.Recovering.ReportedNodes = append(n.Status.IPAM.Recovering.ReportedNodes, name)
 		}
 		store(t, env, n)
 		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
 			"Report": {reason: "One more.", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
-				s.Recovering.Done = append(s.Recovering.Done, "node-1")
+				s.Recovering.ReportedNodes = append(s.Recovering.ReportedNodes, "node-1")
 				s.Held["node-1"] = v1.HeldAddresses{UID: "1", Seq: 1}
 			})},
 			"Steal": {reason: "One of thousands.", refused: "node-00007", write: ipamChange(env, n, func(s *v1.IPAMStatus) {
@@ -462,7 +462,7 @@ func TestNodeLeavesFieldsToAppliers(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
-		n := heldNetwork(t, env)
+		n := networkWithWarmAddresses(t, env)
 		labelled := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"labels": map[string]any{"applied": "yes"}}}}
 		labelled.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(v1.KindClusterNetwork))
 		labelled.SetName(n.Name)
@@ -503,7 +503,7 @@ func TestNodeOnlyAddsTheFinalizerOfANetwork(t *testing.T) {
 	t.Parallel()
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
-		fresh, used := heldNetwork(t, env), heldNetwork(t, env)
+		fresh, used := networkWithWarmAddresses(t, env), networkWithWarmAddresses(t, env)
 		marks := mergePatch(`{"metadata": {"finalizers": ["danm.io/in-use", "example.com/other"], "labels": {"a": "b"}, "annotations": {"a": "b"}}}`)
 		if err := env.Client.Patch(t.Context(), used, marks); err != nil {
 			t.Fatal(err)

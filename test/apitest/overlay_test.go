@@ -45,7 +45,7 @@ func TestPoliciesHoldInAnOverlay(t *testing.T) {
 		}
 		return nil
 	})
-	n := heldNetwork(t, env)
+	n := networkWithWarmAddresses(t, env)
 	if err := env.Client.Patch(t.Context(), n, mergePatch(`{"metadata": {"finalizers": ["danm.io/in-use"]}}`)); err != nil {
 		t.Fatal(err)
 	}

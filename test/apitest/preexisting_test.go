@@ -18,44 +18,44 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// older is an object of a kind that was stored before a rule which it breaks.
-type older struct {
+// preexisting is an object of a kind that was stored before a rule which it breaks.
+type preexisting struct {
 	object *unstructured.Unstructured
 	// status, other and repair are merge patches: of the status, of the wrong part into
 	// something else that is wrong, and into what is right.
-	status, other, repair string
+	status, otherMetadata, repair string
 }
 
-// olderObjects has one of every kind that has rules; the other kinds have none.
-func olderObjects(t *testing.T) map[string]older {
+// preexistingObjects has one of every kind that has rules; the other kinds have none.
+func preexistingObjects(t *testing.T) map[string]preexisting {
 	t.Helper()
-	all := map[string]older{"tenantconfigs.danm.io": {
-		object: newTenantConfig(t, `{hostDevices: [{name: ens4, vniType: vxlan, vniRange: "5-9"}, {name: "a b", vniType: vxlan, vniRange: "9-11"}], namespaceSelector: {matchLabels: {a: b}}}`),
-		status: `{"status": {"reservations": {"vxlan/ens4/0": "5 ns/a 0123456789abcdef"}}}`,
-		other:  `{"hostDevices": [{"name": "c d", "vniType": "vxlan", "vniRange": "9-11"}]}`,
-		repair: `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-9"}]}`,
+	all := map[string]preexisting{"tenantconfigs.danm.io": {
+		object:        newTenantConfig(t, `{hostDevices: [{name: ens4, vniType: vxlan, vniRange: "5-9"}, {name: "a b", vniType: vxlan, vniRange: "9-11"}], namespaceSelector: {matchLabels: {a: b}}}`),
+		status:        `{"status": {"reservations": {"vxlan/ens4/0": "5 ns/a 0123456789abcdef"}}}`,
+		otherMetadata: `{"hostDevices": [{"name": "c d", "vniType": "vxlan", "vniRange": "9-11"}]}`,
+		repair:        `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-9"}]}`,
 	}}
 	for name, kind := range map[string]string{
 		"clusternetworks.danm.io": v1.KindClusterNetwork, "danmnets.danm.io": v1.KindDanmNet, "tenantnetworks.danm.io": v1.KindTenantNetwork,
 	} {
-		all[name] = older{
-			object: newNetwork(t, kind, `{Options: {cidr: 10.0.0.0/24, vlan: 5, vxlan: 6}}`),
-			status: `{"status": {"allocated": 1, "ipam": {"v4": {"cidr": "10.0.0.0/24", "pages": {"0": "AQ=="}}}}}`,
-			other:  `{"spec": {"Options": {"vxlan": 7}}}`,
-			repair: `{"spec": {"Options": {"vxlan": null}}}`,
+		all[name] = preexisting{
+			object:        newNetwork(t, kind, `{Options: {cidr: 10.0.0.0/24, vlan: 5, vxlan: 6}}`),
+			status:        `{"status": {"allocated": 1, "ipam": {"v4": {"cidr": "10.0.0.0/24", "pages": {"0": "AQ=="}}}}}`,
+			otherMetadata: `{"spec": {"Options": {"vxlan": 7}}}`,
+			repair:        `{"spec": {"Options": {"vxlan": null}}}`,
 		}
 	}
 	return all
 }
 
 // overlapping breaks no rule of the schema, only one of an admission policy.
-func overlapping(t *testing.T) older {
+func overlapping(t *testing.T) preexisting {
 	t.Helper()
-	return older{
-		object: newTenantConfig(t, `{hostDevices: [{name: ens4, vniType: vxlan, vniRange: "5-9"}, {name: ens5, vniType: vxlan, vniRange: "9-11"}], namespaceSelector: {matchLabels: {a: b}}}`),
-		status: `{"status": {"reservations": {"vxlan/ens4/0": "5 ns/a 0123456789abcdef"}}}`,
-		other:  `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-10"}, {"name": "ens5", "vniType": "vxlan", "vniRange": "9-11"}]}`,
-		repair: `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-9"}]}`,
+	return preexisting{
+		object:        newTenantConfig(t, `{hostDevices: [{name: ens4, vniType: vxlan, vniRange: "5-9"}, {name: ens5, vniType: vxlan, vniRange: "9-11"}], namespaceSelector: {matchLabels: {a: b}}}`),
+		status:        `{"status": {"reservations": {"vxlan/ens4/0": "5 ns/a 0123456789abcdef"}}}`,
+		otherMetadata: `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-10"}, {"name": "ens5", "vniType": "vxlan", "vniRange": "9-11"}]}`,
+		repair:        `{"hostDevices": [{"name": "ens4", "vniType": "vxlan", "vniRange": "5-9"}]}`,
 	}
 }
 
@@ -71,23 +71,23 @@ func TestObjectOlderThanTheRules(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			env := start(t) // it changes the definitions
-			all, policy := olderObjects(t), overlapping(t)
-			storeOlder(t, env, all, policy)
+			all, policy := preexistingObjects(t), overlapping(t)
+			storePreexisting(t, env, all, policy)
 			t.Run("Policy", func(t *testing.T) {
 				t.Parallel()
-				checkOlder(t, env, policy, true)
+				checkPreexisting(t, env, policy, true)
 			})
 			for name, o := range all {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					checkOlder(t, env, o, version == "Current")
+					checkPreexisting(t, env, o, version == "Current")
 				})
 			}
 		})
 	}
 }
 
-func checkOlder(t *testing.T, env *apitest.Env, o older, statusToo bool) {
+func checkPreexisting(t *testing.T, env *apitest.Env, o preexisting, statusToo bool) {
 	t.Helper()
 	patch := func(text string) error {
 		return env.Client.Patch(t.Context(), o.object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
@@ -101,7 +101,7 @@ func checkOlder(t *testing.T, env *apitest.Env, o older, statusToo bool) {
 			t.Errorf("write metadata: %v", err)
 		}
 	}
-	if err := patch(o.other); !apierrors.IsInvalid(err) {
+	if err := patch(o.otherMetadata); !apierrors.IsInvalid(err) {
 		t.Errorf("change the wrong part into other wrong: got %v, want a refusal", err)
 	}
 	if err := patch(o.repair); err != nil {
@@ -109,10 +109,10 @@ func checkOlder(t *testing.T, env *apitest.Env, o older, statusToo bool) {
 	}
 }
 
-// storeOlder stores the objects while no rule forbids them.
-func storeOlder(t *testing.T, env *apitest.Env, all map[string]older, policy older) {
+// storePreexisting stores the objects while no rule forbids them.
+func storePreexisting(t *testing.T, env *apitest.Env, all map[string]preexisting, policy preexisting) {
 	t.Helper()
-	bindings, probe := unbind(t, env), policy.object.DeepCopy()
+	bindings, probe := deletePolicyBindings(t, env), policy.object.DeepCopy()
 	eventually(t, "the API server forgets the policies", func() error {
 		return env.Client.Create(t.Context(), policy.object)
 	})
@@ -145,8 +145,8 @@ func storeOlder(t *testing.T, env *apitest.Env, all map[string]older, policy old
 	awaitRefusal(t, env, probe)
 }
 
-// unbind takes the admission policies out of force.
-func unbind(t *testing.T, env *apitest.Env) []admissionv1.ValidatingAdmissionPolicyBinding {
+// deletePolicyBindings takes the admission policies out of force.
+func deletePolicyBindings(t *testing.T, env *apitest.Env) []admissionv1.ValidatingAdmissionPolicyBinding {
 	t.Helper()
 	var list admissionv1.ValidatingAdmissionPolicyBindingList
 	if err := env.Client.List(t.Context(), &list); err != nil {

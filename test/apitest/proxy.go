@@ -19,24 +19,24 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Mishap is what becomes of a request on its way through a Proxy.
-type Mishap struct {
+// Disruption is what becomes of a request on its way through a Proxy.
+type Disruption struct {
 	// Fault is the kind; a client sees a broken connection, as after a crash.
 	Fault Fault
 	// Delay is how late the request is; of one that arrives twice, its second time.
 	Delay time.Duration
 }
 
-// Dice draws mishaps: each kind for percent of the writes, reads are only lost and
+// RandomFaults draws mishaps: each kind for percent of the writes, reads are only lost and
 // delayed; delays are below most. Equal seeds draw equal mishaps.
-func Dice(seed uint64, percent int, most time.Duration) func(*http.Request) Mishap {
+func RandomFaults(seed uint64, percent int, most time.Duration) func(*http.Request) Disruption {
 	kinds := []Fault{LoseRequest, LoseReply, Late, Twice, LateTwice}
 	var mu sync.Mutex
 	r := rand.New(rand.NewPCG(seed, seed))
-	return func(req *http.Request) Mishap {
+	return func(req *http.Request) Disruption {
 		mu.Lock()
 		defer mu.Unlock()
-		m := Mishap{Delay: time.Duration(r.Int64N(int64(most) + 1))}
+		m := Disruption{Delay: time.Duration(r.Int64N(int64(most) + 1))}
 		if n := r.IntN(100); n < len(kinds)*percent {
 			m.Fault = kinds[n/percent]
 		}
@@ -58,11 +58,11 @@ type Proxy struct {
 	server   *http.Server
 	upstream http.RoundTripper
 	target   *url.URL
-	choose   func(*http.Request) Mishap
-	late     late
+	choose   func(*http.Request) Disruption
+	delayed  delayedRequests
 }
 
-func newProxy(ctx context.Context, config *rest.Config, choose func(*http.Request) Mishap) (*Proxy, error) {
+func newProxy(ctx context.Context, config *rest.Config, choose func(*http.Request) Disruption) (*Proxy, error) {
 	config = rest.CopyConfig(config)
 	config.Dial = (&net.Dialer{}).DialContext // a dialer of its own keeps it out of client-go's cache
 	upstream, err := rest.TransportFor(config)
@@ -89,8 +89,8 @@ func (p *Proxy) Config() *rest.Config {
 	return &rest.Config{Host: "http://" + p.listener.Addr().String(), QPS: -1}
 }
 
-// Wait waits until all late requests have reached the API server.
-func (p *Proxy) Wait() { p.late.wait() }
+// WaitDelayed waits until all late requests have reached the API server.
+func (p *Proxy) WaitDelayed() { p.delayed.wait() }
 
 // ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -103,24 +103,24 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	again := func() { _, _ = p.forward(later, body) } // nobody hears the answer
 	switch hit.Fault {
 	case LoseRequest:
-		cut(w)
+		closeConnection(w)
 	case Late:
-		p.late.after(hit.Delay, again)
-		cut(w)
+		p.delayed.schedule(hit.Delay, again)
+		closeConnection(w)
 	case LateTwice:
-		p.late.after(0, again)
-		p.late.after(hit.Delay, again)
-		cut(w)
+		p.delayed.schedule(0, again)
+		p.delayed.schedule(hit.Delay, again)
+		closeConnection(w)
 	case Twice:
-		p.late.after(hit.Delay, again)
-		p.answer(w, r, body, Mishap{})
+		p.delayed.schedule(hit.Delay, again)
+		p.respond(w, r, body, Disruption{})
 	case Pass, LoseReply:
-		p.answer(w, r, body, hit)
+		p.respond(w, r, body, hit)
 	}
 }
 
-// answer passes a request on and its reply back, if that is not lost.
-func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, body []byte, hit Mishap) {
+// respond passes a request on and its reply back, if that is not lost.
+func (p *Proxy) respond(w http.ResponseWriter, r *http.Request, body []byte, hit Disruption) {
 	select {
 	case <-time.After(hit.Delay):
 	case <-r.Context().Done():
@@ -128,7 +128,7 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, body []byte, hit 
 	}
 	reply, err := p.forward(r, body)
 	if err != nil || hit.Fault == LoseReply {
-		cut(w)
+		closeConnection(w)
 		return
 	}
 	maps.Copy(w.Header(), reply.header)
@@ -159,24 +159,24 @@ type reply struct {
 	body   []byte
 }
 
-// cut ends the client's connection without an answer.
-func cut(w http.ResponseWriter) {
+// closeConnection ends the client's connection without an answer.
+func closeConnection(w http.ResponseWriter) {
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		_ = conn.Close()
 	}
 }
 
-// late are requests that reach the API server after their callers gave up.
-type late struct {
-	mu   sync.Mutex
-	done []chan struct{} // each closed when its request is through
+// delayedRequests are requests that reach the API server after their callers gave up.
+type delayedRequests struct {
+	mu      sync.Mutex
+	pending []chan struct{} // each closed when its request is through
 }
 
-// after makes a request after a while.
-func (l *late) after(delay time.Duration, request func()) {
+// schedule makes a request after a while.
+func (l *delayedRequests) schedule(delay time.Duration, request func()) {
 	done := make(chan struct{})
 	l.mu.Lock()
-	l.done = append(l.done, done)
+	l.pending = append(l.pending, done)
 	l.mu.Unlock()
 	go func() {
 		defer close(done)
@@ -187,11 +187,11 @@ func (l *late) after(delay time.Duration, request func()) {
 
 // wait returns when none is left. More may come meanwhile, which a WaitGroup would not
 // allow.
-func (l *late) wait() {
+func (l *delayedRequests) wait() {
 	for {
 		l.mu.Lock()
-		done := l.done
-		l.done = nil
+		done := l.pending
+		l.pending = nil
 		l.mu.Unlock()
 		if len(done) == 0 {
 			return

@@ -37,11 +37,11 @@ func TestProxy(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			proxy := env.Proxy(t, func(r *http.Request) apitest.Mishap {
+			proxy := env.Proxy(t, func(r *http.Request) apitest.Disruption {
 				if r.Method == http.MethodPost {
-					return apitest.Mishap{Fault: tc.fault, Delay: 50 * time.Millisecond}
+					return apitest.Disruption{Fault: tc.fault, Delay: 50 * time.Millisecond}
 				}
-				return apitest.Mishap{}
+				return apitest.Disruption{}
 			})
 			client, err := kubernetes.NewForConfig(proxy.Config())
 			if err != nil {
@@ -53,7 +53,7 @@ func TestProxy(t *testing.T) {
 			if _, err := maps.Create(t.Context(), o, metav1.CreateOptions{}); (err != nil) != tc.failed {
 				t.Errorf("%s\ncreate: got %v, want failure %t", tc.reason, err, tc.failed)
 			}
-			proxy.Wait()
+			proxy.WaitDelayed()
 			list, err := maps.List(t.Context(), metav1.ListOptions{LabelSelector: "mark=" + mark["mark"]})
 			if err != nil {
 				t.Fatal(err)
@@ -69,7 +69,7 @@ func TestProxy(t *testing.T) {
 func TestProxyForwards(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
-	proxy := env.Proxy(t, func(*http.Request) apitest.Mishap { return apitest.Mishap{} })
+	proxy := env.Proxy(t, func(*http.Request) apitest.Disruption { return apitest.Disruption{} })
 	config := proxy.Config()
 	config.Impersonate = apitest.Tenant("nobody")
 	client, err := kubernetes.NewForConfig(config)
@@ -81,12 +81,12 @@ func TestProxyForwards(t *testing.T) {
 	}
 }
 
-func TestDice(t *testing.T) {
+func TestRandomFaults(t *testing.T) {
 	t.Parallel()
 	const draws, percent = 5000, 4
 	get, put := &http.Request{Method: http.MethodGet}, &http.Request{Method: http.MethodPut}
 	count := func(r *http.Request) map[apitest.Fault]int {
-		a, b := apitest.Dice(7, percent, time.Second), apitest.Dice(7, percent, time.Second)
+		a, b := apitest.RandomFaults(7, percent, time.Second), apitest.RandomFaults(7, percent, time.Second)
 		kinds := map[apitest.Fault]int{}
 		for range draws {
 			m := a(r)

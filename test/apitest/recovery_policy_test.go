@@ -51,7 +51,7 @@ func TestOnlyTheControllerMarksRecoveries(t *testing.T) {
 	atEachVersion(t, func(t *testing.T, env *apitest.Env) {
 		t.Helper()
 		somebody := netadmin(t, env, "rita")
-		for _, kind := range (networktest.Case{}).On() {
+		for _, kind := range (networktest.RuleCase{}).ApplicableKinds() {
 			for name, tc := range cases {
 				t.Run(name+"/"+kind, func(t *testing.T) {
 					t.Parallel()

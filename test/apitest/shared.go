@@ -14,11 +14,11 @@ import (
 // to hand something to the tests.
 var shared struct {
 	inMain                           bool
-	current, oldest, withControllers plane
+	current, oldest, withControllers sharedEnv
 }
 
-// plane is a control plane that is started when the first test needs it.
-type plane struct {
+// sharedEnv is a control plane that is started when the first test needs it.
+type sharedEnv struct {
 	sync.Mutex
 
 	env *Env
@@ -30,7 +30,7 @@ type plane struct {
 func Main(m *testing.M) {
 	shared.inMain = true
 	m.Run() // the testing package exits with its code when TestMain returns
-	for _, p := range []*plane{&shared.current, &shared.oldest, &shared.withControllers} {
+	for _, p := range []*sharedEnv{&shared.current, &shared.oldest, &shared.withControllers} {
 		if p.env == nil {
 			continue
 		}
@@ -59,7 +59,7 @@ func StartWithControllers(tb testing.TB) *Env {
 	return shared.withControllers.start(tb, launchWithControllers)
 }
 
-func (p *plane) start(tb testing.TB, launch func(context.Context) (*Env, error)) *Env {
+func (p *sharedEnv) start(tb testing.TB, launch func(context.Context) (*Env, error)) *Env {
 	tb.Helper()
 	p.Lock()
 	defer p.Unlock()

@@ -33,7 +33,7 @@ func TestTakeOver(t *testing.T) {
 			"None":    {reason: "No options at all.", spec: `{}`},
 		}
 		for name, tc := range cases {
-			for _, kind := range (networktest.Case{}).On() {
+			for _, kind := range (networktest.RuleCase{}).ApplicableKinds() {
 				t.Run(name+"/"+kind, func(t *testing.T) {
 					t.Parallel()
 					err := env.Client.Create(t.Context(), newNetwork(t, kind, tc.spec), client.DryRunAll)

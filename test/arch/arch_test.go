@@ -9,7 +9,7 @@ import (
 
 func TestImportLaws(t *testing.T) {
 	t.Parallel()
-	for _, p := range list(t) {
+	for _, p := range listPackages(t) {
 		for _, l := range laws() {
 			for _, imp := range l.breaks(p) {
 				t.Errorf("%s imports %s: %s", p.ImportPath, imp, l.reason)
@@ -20,7 +20,7 @@ func TestImportLaws(t *testing.T) {
 
 func TestEveryPackageHasADoc(t *testing.T) {
 	t.Parallel()
-	for _, p := range list(t) {
+	for _, p := range listPackages(t) {
 		if len(p.GoFiles) > 0 && strings.TrimSpace(p.Doc) == "" {
 			t.Errorf("%s has no package comment: say what it is for", p.ImportPath)
 		}
@@ -31,14 +31,14 @@ func TestEveryPackageHasADoc(t *testing.T) {
 func TestLawsCatch(t *testing.T) {
 	t.Parallel()
 	for _, l := range laws() {
-		who := l.who
+		who := l.packages
 		if who == "" {
 			who = "netwatcher"
 		}
 		bad := l.forbidden[0]
 		p := pkg{ImportPath: module + "/" + who, Imports: []string{bad}, Deps: []string{bad}}
 		if len(l.breaks(p)) == 0 {
-			t.Errorf("law for %q does not catch an import of %s", l.who, bad)
+			t.Errorf("law for %q does not catch an import of %s", l.packages, bad)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestLawsAllow(t *testing.T) {
 			p := pkg{ImportPath: module + "/" + tc.path, Imports: []string{tc.imp}, Deps: []string{tc.imp}}
 			for _, l := range laws() {
 				if got := l.breaks(p); len(got) > 0 {
-					t.Errorf("%s: law for %q forbids %v", tc.reason, l.who, got)
+					t.Errorf("%s: law for %q forbids %v", tc.reason, l.packages, got)
 				}
 			}
 		})

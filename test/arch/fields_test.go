@@ -13,8 +13,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// unread are fields that code need not read, each with its reason.
-var unread = map[string]string{
+// unreadFields are fields that code need not read, each with its reason.
+var unreadFields = map[string]string{
 	"PlacementSpec.Volumes": "the API server takes no other value than Refuse yet (TestRefusals)",
 	"ReplicaPolicy.By":      "the API server takes no other value than Static yet (TestRefusals)",
 }
@@ -24,14 +24,14 @@ var unread = map[string]string{
 // API has it not.
 func TestPlacementFieldsDoSomething(t *testing.T) {
 	t.Parallel()
-	u := usesOf(t, module+"/api/placement/v1alpha1")
+	u := fieldUsesOf(t, module+"/api/placement/v1alpha1")
 	for _, kind := range []string{"Cluster", "Placement", "ClusterPlacement", "Customization", "Assignment", "Work", "AppliedWork"} {
 		object, ok := u.api.Scope().Lookup(kind).(*types.TypeName)
 		if !ok {
 			t.Fatalf("kind %s: there is no such type", kind)
 		}
 		for path, f := range fields(u.api, object.Type(), kind) {
-			_, excused := unread[f.name]
+			_, excused := unreadFields[f.name]
 			switch part := strings.SplitN(path, ".", 3); {
 			case len(part) < 3: // TypeMeta, ObjectMeta, Spec, Status
 			case part[1] == "Spec" && !u.read[f.field] && !excused:
@@ -45,21 +45,21 @@ func TestPlacementFieldsDoSomething(t *testing.T) {
 	}
 }
 
-// uses are the fields of an API that the module's code uses, without tests and without the
+// fieldUses are the fields of an API that the module's code uses, without tests and without the
 // generated code of the API itself.
-type uses struct {
+type fieldUses struct {
 	api           *types.Package
 	read, written map[*types.Var]bool
 }
 
-func usesOf(t *testing.T, api string) *uses {
+func fieldUsesOf(t *testing.T, api string) *fieldUses {
 	t.Helper()
 	mode := packages.NeedName | packages.NeedImports | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo
 	all, err := packages.Load(&packages.Config{Mode: mode, Context: t.Context()}, module+"/placement/...", module+"/cmd/...")
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &uses{read: map[*types.Var]bool{}, written: map[*types.Var]bool{}}
+	u := &fieldUses{read: map[*types.Var]bool{}, written: map[*types.Var]bool{}}
 	for _, p := range all {
 		for _, e := range p.Errors {
 			t.Fatal(e)
@@ -68,7 +68,7 @@ func usesOf(t *testing.T, api string) *uses {
 			u.api = used.Types
 		}
 		for _, file := range p.Syntax {
-			u.note(p.TypesInfo, file)
+			u.recordFile(p.TypesInfo, file)
 		}
 	}
 	if u.api == nil {
@@ -77,9 +77,9 @@ func usesOf(t *testing.T, api string) *uses {
 	return u
 }
 
-// note goes through one file. A selector reads its field, unless it is assigned to; to take its
+// recordFile goes through one file. A selector reads its field, unless it is assigned to; to take its
 // address does both.
-func (u *uses) note(info *types.Info, file *ast.File) {
+func (u *fieldUses) recordFile(info *types.Info, file *ast.File) {
 	assigned := map[ast.Expr]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -95,21 +95,21 @@ func (u *uses) note(info *types.Info, file *ast.File) {
 			}
 		case *ast.UnaryExpr:
 			if n.Op == token.AND {
-				u.selects(info, n.X, u.written)
+				u.recordSelector(info, n.X, u.written)
 			}
 		case *ast.SelectorExpr:
 			if assigned[n] {
-				u.selects(info, n, u.written)
+				u.recordSelector(info, n, u.written)
 			} else {
-				u.selects(info, n, u.read)
+				u.recordSelector(info, n, u.read)
 			}
 		}
 		return true
 	})
 }
 
-// selects notes the field that an expression selects, with those that it goes through.
-func (u *uses) selects(info *types.Info, e ast.Expr, in map[*types.Var]bool) {
+// recordSelector notes the field that an expression selects, with those that it goes through.
+func (u *fieldUses) recordSelector(info *types.Info, e ast.Expr, in map[*types.Var]bool) {
 	selector, ok := e.(*ast.SelectorExpr)
 	if !ok {
 		return
@@ -121,15 +121,15 @@ func (u *uses) selects(info *types.Info, e ast.Expr, in map[*types.Var]bool) {
 	}
 }
 
-// named is a field with its name in Go: Type.Field.
-type named struct {
+// namedField is a field with its name in Go: Type.Field.
+type namedField struct {
 	name  string
 	field *types.Var
 }
 
 // fields are those of a type and of what it is made of, by path, as far as they are the API's.
-func fields(api *types.Package, of types.Type, path string) map[string]named {
-	found := map[string]named{}
+func fields(api *types.Package, of types.Type, path string) map[string]namedField {
+	found := map[string]namedField{}
 	var walk func(of types.Type, path string, above []types.Type)
 	walk = func(of types.Type, path string, above []types.Type) {
 		switch of := of.(type) {
@@ -149,7 +149,7 @@ func fields(api *types.Package, of types.Type, path string) map[string]named {
 			}
 			for f := range s.Fields() {
 				if !f.Embedded() {
-					found[path+"."+f.Name()] = named{of.Obj().Name() + "." + f.Name(), f}
+					found[path+"."+f.Name()] = namedField{of.Obj().Name() + "." + f.Name(), f}
 				}
 				walk(f.Type(), path+"."+f.Name(), append(slices.Clip(above), of))
 			}

@@ -6,16 +6,16 @@ import "strings"
 
 // law forbids packages under one folder to import some others.
 type law struct {
-	// who is the folder that the law is for; "" is the whole module.
-	who string
+	// packages is the folder that the law is for; "" is the whole module.
+	packages string
 	// except are folders below who that the law is not for.
 	except []string
 	// forbidden are import paths (prefixes); those of ours are relative.
 	forbidden []string
 	// allowed are exceptions from forbidden.
 	allowed []string
-	// deep also looks at what the imports import.
-	deep bool
+	// transitive also looks at what the imports import.
+	transitive bool
 	// reason is why.
 	reason string
 }
@@ -35,182 +35,182 @@ func laws() []law {
 	pure := concat(clients, kernels, loggers, []string{"net/http", "os/exec"})
 	return []law{
 		{
-			who: "api", forbidden: []string{module},
+			packages: "api", forbidden: []string{module},
 			allowed: []string{module + "/api"},
 			reason:  "the API types are leaves: every program and every client imports them",
 		},
 		{
-			who: "cni/wire", forbidden: []string{module},
+			packages: "cni/wire", forbidden: []string{module},
 			reason: "the wire format is a leaf, linked into a plugin of a few MB",
 		},
 		{
-			who: "version", forbidden: []string{module},
+			packages: "version", forbidden: []string{module},
 			reason: "the version is a leaf that every program prints",
 		},
 		{
-			who: "logging", forbidden: []string{module},
+			packages: "logging", forbidden: []string{module},
 			reason: "how programs log is a leaf",
 		},
 		{
-			who: "ending", forbidden: []string{module},
+			packages: "ending", forbidden: []string{module},
 			reason: "how programs end is a leaf",
 		},
 		{
-			who: "relist", forbidden: []string{module},
+			packages: "relist", forbidden: []string{module},
 			reason: "how programs outlive a restore of etcd is a leaf",
 		},
 		{
-			who: "securemetrics", forbidden: []string{module},
+			packages: "securemetrics", forbidden: []string{module},
 			reason: "how programs are scraped is a leaf",
 		},
 		{
-			who: "ipam", except: []string{"ipam/claims", "ipam/ipamtest"},
+			packages: "ipam", except: []string{"ipam/claims", "ipam/ipamtest"},
 			forbidden: append([]string{module}, pure...), allowed: []string{module + "/ipam"},
-			deep:   true,
-			reason: "the allocator is arithmetic: standard library only, so that it can be proved and fuzzed alone",
+			transitive: true,
+			reason:     "the allocator is arithmetic: standard library only, so that it can be proved and fuzzed alone",
 		},
 		{
-			who: "ipam/claims", forbidden: append([]string{module}, concat(clients, kernels)...),
+			packages: "ipam/claims", forbidden: append([]string{module}, concat(clients, kernels)...),
 			allowed: []string{module + "/ipam", module + "/network", module + "/api"},
 			reason:  "claims know a narrow store, never the API server's client",
 		},
 		{
-			who: "network", forbidden: append([]string{module}, pure...),
+			packages: "network", forbidden: append([]string{module}, pure...),
 			allowed: []string{module + "/api", module + "/network", module + "/ipam"},
 			reason:  "admission, daemon and netwatcher share one pure function from objects to the model",
 		},
 		{
-			who: "cni", forbidden: concat(clients, kernels, []string{"k8s.io/apimachinery", "net/http"}),
-			deep:   true,
-			reason: "the plugin is executed for every Pod: it links no client, no netlink, and starts in 5 ms",
+			packages: "cni", forbidden: concat(clients, kernels, []string{"k8s.io/apimachinery", "net/http"}),
+			transitive: true,
+			reason:     "the plugin is executed for every Pod: it links no client, no netlink, and starts in 5 ms",
 		},
 		{
-			who: "cmd/patchbay", forbidden: concat(clients, kernels, []string{"k8s.io/apimachinery", "net/http"}),
-			deep:   true,
-			reason: "the plugin holds no credentials and stays below 6 MB",
+			packages: "cmd/patchbay", forbidden: concat(clients, kernels, []string{"k8s.io/apimachinery", "net/http"}),
+			transitive: true,
+			reason:     "the plugin holds no credentials and stays below 6 MB",
 		},
 		{
-			who: "", except: []string{"daemon/kernel", "daemon/firewall", "test"}, forbidden: kernels,
+			packages: "", except: []string{"daemon/kernel", "daemon/firewall", "test"}, forbidden: kernels,
 			reason: "daemon/kernel and daemon/firewall are the only importers of netlink, netns and nftables, so the rest runs anywhere",
 		},
 		{
-			who: "daemon/kernel", forbidden: []string{"github.com/google/nftables", "github.com/mdlayher/netlink"},
+			packages: "daemon/kernel", forbidden: []string{"github.com/google/nftables", "github.com/mdlayher/netlink"},
 			reason: "packet filters are daemon/firewall's: links work on a kernel without nf_tables",
 		},
 		{
-			who: "daemon/firewall", forbidden: append([]string{module, "github.com/vishvananda/netlink"}, concat(clients, loggers)...),
+			packages: "daemon/firewall", forbidden: append([]string{module, "github.com/vishvananda/netlink"}, concat(clients, loggers)...),
 			allowed: []string{module + "/daemon/firewall", module + "/netwatcher"},
 			reason:  "the packet filter is told what passes, and neither looks at links nor asks the API server",
 		},
 		{
-			who: "objects", forbidden: append([]string{module}, concat(kernels, loggers)...),
+			packages: "objects", forbidden: append([]string{module}, concat(kernels, loggers)...),
 			allowed: []string{module + "/api", module + "/network", module + "/ipam/claims"},
 			reason:  "every program stands on it, so it stands on models and the client libraries only",
 		},
 		{
-			who: "controller", forbidden: concat([]string{
+			packages: "controller", forbidden: concat([]string{
 				module + "/daemon", module + "/cni", module + "/netwatcher",
 			}, kernels),
 			reason: "the controller runs on no node: it shares objects with the daemon, and nothing else of the rim",
 		},
 		{
-			who: "daemon/acd", forbidden: append([]string{module}, pure...), allowed: []string{module + "/daemon/acd"},
+			packages: "daemon/acd", forbidden: append([]string{module}, pure...), allowed: []string{module + "/daemon/acd"},
 			reason: "frames of others are parsed without a socket, so that a fuzzer can",
 		},
 		{
-			who: "tenant", except: []string{"tenant/reserve"}, forbidden: append([]string{module}, pure...),
+			packages: "tenant", except: []string{"tenant/reserve"}, forbidden: append([]string{module}, pure...),
 			allowed: []string{module + "/api", module + "/network", module + "/tenant"},
 			reason:  "who gets which device and ID is arithmetic: admission, sweeper and tests run the same",
 		},
 		{
-			who: "tenant/reserve", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
+			packages: "tenant/reserve", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
 			allowed: []string{module + "/api", module + "/network", module + "/tenant"},
 			reason:  "reservations know a narrow store, never the API server's client",
 		},
 		{
-			who: "webhook", forbidden: concat([]string{module + "/daemon", module + "/controller", module + "/netwatcher", module + "/ipam"}, kernels),
+			packages: "webhook", forbidden: concat([]string{module + "/daemon", module + "/controller", module + "/netwatcher", module + "/ipam"}, kernels),
 			reason: "admission is thin over network and tenant, and shares objects with the daemon, nothing else of the rim",
 		},
 		{
-			who: "", except: []string{"cmd", "test"}, forbidden: []string{module + "/logging"},
+			packages: "", except: []string{"cmd", "test"}, forbidden: []string{module + "/logging"},
 			reason: "a program sets its logs up once; everybody else finds the logger in the context",
 		},
 		{
-			who: "", except: []string{"objects", "daemon", "controller", "webhook", "svcwatcher/cluster", "cmd", "test"},
+			packages: "", except: []string{"objects", "daemon", "controller", "webhook", "svcwatcher/cluster", "cmd", "test"},
 			forbidden: []string{module + "/objects"},
 			reason:    "what talks to the API server is the rim: pure packages and use cases know ports",
 		},
 		{
-			who: "daemon/attach", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
+			packages: "daemon/attach", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
 			allowed: []string{module + "/daemon/attach", module + "/network", module + "/api"},
 			reason:  "use cases know ports; adapters stand at the rim",
 		},
 		{
-			who: "daemon/kernel", forbidden: append([]string{
+			packages: "daemon/kernel", forbidden: append([]string{
 				module + "/daemon/cluster", module + "/daemon/server", module + "/daemon/journal",
 			}, clients...),
 			reason: "kernel, API-server and socket code never import each other",
 		},
 		{
-			who: "daemon/cluster", forbidden: []string{
+			packages: "daemon/cluster", forbidden: []string{
 				module + "/daemon/kernel", module + "/daemon/server",
 			},
 			reason: "kernel, API-server and socket code never import each other",
 		},
 		{
-			who: "daemon/server", forbidden: append([]string{
+			packages: "daemon/server", forbidden: append([]string{
 				module + "/daemon/kernel", module + "/daemon/cluster",
 			}, clients...),
 			reason: "kernel, API-server and socket code never import each other",
 		},
 		{
-			who: "netwatcher", forbidden: append([]string{module}, concat(clients, kernels)...),
+			packages: "netwatcher", forbidden: append([]string{module}, concat(clients, kernels)...),
 			allowed: []string{module + "/netwatcher", module + "/network", module + "/api"},
 			reason:  "desired host links are pure; the kernel stands behind an interface of netwatcher's own",
 		},
 		{
-			who: "svcwatcher", except: []string{"svcwatcher/cluster"}, forbidden: append([]string{module}, pure...),
+			packages: "svcwatcher", except: []string{"svcwatcher/cluster"}, forbidden: append([]string{module}, pure...),
 			allowed: []string{module + "/network", module + "/api"},
 			reason:  "which endpoints a Service has is arithmetic, so that any order of events can be tried",
 		},
 		{
-			who: "svcwatcher/cluster", forbidden: concat([]string{module + "/daemon", module + "/controller", module + "/webhook"}, kernels),
+			packages: "svcwatcher/cluster", forbidden: concat([]string{module + "/daemon", module + "/controller", module + "/webhook"}, kernels),
 			reason: "Services stand on objects alone, like the other parts of the controller",
 		},
 		{
-			who: "placement/divide", forbidden: append([]string{module, "k8s.io"}, pure...),
-			allowed: []string{module + "/placement/divide"},
-			deep:    true,
-			reason:  "division is arithmetic: standard library only, so that it can be proved alone",
+			packages: "placement/divide", forbidden: append([]string{module, "k8s.io"}, pure...),
+			allowed:    []string{module + "/placement/divide"},
+			transitive: true,
+			reason:     "division is arithmetic: standard library only, so that it can be proved alone",
 		},
 		{
-			who: "placement", except: []string{"placement/hub", "placement/agent"},
+			packages: "placement", except: []string{"placement/hub", "placement/agent"},
 			forbidden: append([]string{module}, pure...),
 			allowed:   []string{module + "/api", module + "/placement/divide"},
 			reason:    "what placement decides is pure: an outage, a restart or a race is an input like any other",
 		},
 		{
-			who: "placement/agent", forbidden: append([]string{module}, kernels...),
+			packages: "placement/agent", forbidden: append([]string{module}, kernels...),
 			allowed: []string{module + "/api", module + "/placement/agent", module + "/relist"},
 			reason:  "the agent carries out what it is told: of the hub it knows the kinds and nothing else",
 		},
 		{
-			who: "placement/hub", forbidden: concat([]string{
+			packages: "placement/hub", forbidden: concat([]string{
 				module + "/placement/agent", module + "/daemon", module + "/controller", module + "/webhook", module + "/cni", module + "/objects",
 			}, kernels),
 			reason: "the hub meets agents at its API server only, and runs on no node",
 		},
 		{
-			who: "", except: []string{"placement", "api", "deployments", "cmd", "scripts", "test"},
+			packages: "", except: []string{"placement", "api", "deployments", "cmd", "scripts", "test"},
 			forbidden: []string{module + "/placement", module + "/api/placement", module + "/deployments/placement"},
 			reason:    "networks work without any hub",
 		},
 		{
-			who: "", forbidden: []string{module + "/cmd"},
+			packages: "", forbidden: []string{module + "/cmd"},
 			reason: "programs are imported by nobody",
 		},
 		{
-			who: "", except: []string{"test"}, forbidden: []string{module + "/test"},
+			packages: "", except: []string{"test"}, forbidden: []string{module + "/test"},
 			reason: "no product code needs the lab",
 		},
 	}
@@ -218,12 +218,12 @@ func laws() []law {
 
 // breaks returns the imports of p that the law forbids.
 func (l law) breaks(p pkg) []string {
-	path, ours := rel(p.ImportPath)
-	if !ours || !under(path, l.who) || anyUnder(path, l.except) {
+	path, ours := modulePath(p.ImportPath)
+	if !ours || !under(path, l.packages) || anyUnder(path, l.except) {
 		return nil
 	}
 	imports := p.Imports
-	if l.deep {
+	if l.transitive {
 		imports = p.Deps
 	}
 	var found []string

@@ -25,16 +25,16 @@ type pkg struct {
 	GoFiles    []string
 }
 
-// rel returns the path inside the module, and whether it is in there.
-func rel(path string) (string, bool) {
+// modulePath returns the path inside the module, and whether it is in there.
+func modulePath(path string) (string, bool) {
 	if path == module {
 		return ".", true
 	}
 	return strings.CutPrefix(path, module+"/")
 }
 
-// list returns all packages of the module, without their tests.
-func list(t *testing.T) []pkg {
+// listPackages returns all packages of the module, without their tests.
+func listPackages(t *testing.T) []pkg {
 	t.Helper()
 	if err := source.Inputs(); err != nil {
 		t.Fatal(err)

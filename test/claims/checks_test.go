@@ -30,8 +30,8 @@ func eventually(t *testing.T, what string, try func() error) {
 	}
 }
 
-// read returns the network as stored, after checking who covers its bits.
-func read(t *testing.T, env *apitest.Env, n *network.Network) (*claims.Object, error) {
+// readNetwork returns the network as stored, after checking who covers its bits.
+func readNetwork(t *testing.T, env *apitest.Env, n *network.Network) (*claims.Object, error) {
 	t.Helper()
 	store := newStore(t, env.Config, "observer")
 	// The object first: an address may then leave its entry for a DanmEp unseen, but a
@@ -47,10 +47,10 @@ func read(t *testing.T, env *apitest.Env, n *network.Network) (*claims.Object, e
 	return o, ipamtest.Covered(o, endpoints)
 }
 
-// used returns nil when exactly this many addresses are in use or held.
-func used(t *testing.T, env *apitest.Env, n *network.Network, want int) error {
+// checkUsed returns nil when exactly this many addresses are in use or held.
+func checkUsed(t *testing.T, env *apitest.Env, n *network.Network, want int) error {
 	t.Helper()
-	o, err := read(t, env, n)
+	o, err := readNetwork(t, env, n)
 	if err != nil {
 		return err
 	}
@@ -67,10 +67,10 @@ func used(t *testing.T, env *apitest.Env, n *network.Network, want int) error {
 	return nil
 }
 
-// unheld returns nil when no node has an entry.
-func unheld(t *testing.T, env *apitest.Env, n *network.Network) error {
+// checkNoEntries returns nil when no node has an entry.
+func checkNoEntries(t *testing.T, env *apitest.Env, n *network.Network) error {
 	t.Helper()
-	o, err := read(t, env, n)
+	o, err := readNetwork(t, env, n)
 	if err == nil && o.IPAM != nil && len(o.IPAM.Held) > 0 {
 		err = fmt.Errorf("entries are left: %v", o.IPAM.Held)
 	}

@@ -32,7 +32,7 @@ type churn struct {
 	net          *network.Network
 	nodes        []*node
 	rounds, each int // each node has this many addresses in each round
-	registry     *registry
+	registry     *addressRegistry
 }
 
 // run returns when all is given back.
@@ -59,45 +59,45 @@ func (c *churn) round(ctx context.Context, n *node) error {
 	errs := make([]error, c.each)
 	var all sync.WaitGroup
 	for i := range c.each {
-		all.Go(func() { errs[i] = c.one(ctx, n) })
+		all.Go(func() { errs[i] = c.useAddress(ctx, n) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-// one is the life of one interface. A claim that meets a fault is tried again, as
+// useAddress is the life of one interface. A claim that meets a fault is tried again, as
 // kubelet does.
-func (c *churn) one(ctx context.Context, n *node) error {
+func (c *churn) useAddress(ctx context.Context, n *node) error {
 	var a netip.Addr
-	err := retry(ctx, func() (err error) {
+	err := retryUntilDone(ctx, func() (err error) {
 		a, err = n.claim(ctx, c.net)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := c.registry.take(claims.KeyOf(c.net), a, n.name); err != nil {
+	if err := c.registry.acquire(claims.KeyOf(c.net), a, n.name); err != nil {
 		return err
 	}
 	name := apitest.Name("ep")
 	var ep *v1.DanmEp
-	err = retry(ctx, func() (err error) {
+	err = retryUntilDone(ctx, func() (err error) {
 		ep, err = n.publish(ctx, c.net, a, name)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	c.registry.give(claims.KeyOf(c.net), a, n.name)
-	return retry(ctx, func() error { return n.release(ctx, c.net, a, ep) })
+	c.registry.release(claims.KeyOf(c.net), a, n.name)
+	return retryUntilDone(ctx, func() error { return n.release(ctx, c.net, a, ep) })
 }
 
-// retry tries until success, as the journal and kubelet do, or until ctx ends, or the law
+// retryUntilDone tries until success, as the journal and kubelet do, or until ctx ends, or the law
 // is broken.
-func retry(ctx context.Context, try func() error) error {
+func retryUntilDone(ctx context.Context, try func() error) error {
 	for {
 		err := try()
-		if err == nil || errors.Is(err, errTwice) {
+		if err == nil || errors.Is(err, errDuplicateAddress) {
 			return err
 		}
 		select {
@@ -122,17 +122,17 @@ func TestManyNodes(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	c := newChurn(t, env, 10, 2, 10, func(int) *rest.Config { return env.Config })
-	end := auditAll(t, env, c.net)
+	end := collectGarbageUntil(t, env, c.net)
 	if err := c.run(t.Context()); err != nil {
 		t.Error(err)
 	}
 	end()
-	eventually(t, "nothing is left", func() error { return used(t, env, c.net, 0) })
+	eventually(t, "nothing is left", func() error { return checkUsed(t, env, c.net, 0) })
 }
 
-// auditAll audits a network all the time until the function that it returns is called. No
+// collectGarbageUntil audits a network all the time until the function that it returns is called. No
 // step of a node looks like damage, and none like a second owner.
-func auditAll(t *testing.T, env *apitest.Env, net *network.Network) (end func()) {
+func collectGarbageUntil(t *testing.T, env *apitest.Env, net *network.Network) (end func()) {
 	t.Helper()
 	steward := claims.NewSteward(objects.NewStore(env.Client), claims.StewardConfig{Timeout: time.Minute})
 	over, done := make(chan struct{}), make(chan struct{})
@@ -175,7 +175,7 @@ func TestManyNodesLosingWrites(t *testing.T) {
 	if err := c.run(t.Context()); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "nothing is left", func() error { return used(t, env, c.net, 0) })
+	eventually(t, "nothing is left", func() error { return checkUsed(t, env, c.net, 0) })
 }
 
 // The API server is killed in the middle and comes back.
@@ -187,21 +187,21 @@ func TestManyNodesWhileAPIServerDies(t *testing.T) {
 	go func() { done <- c.run(t.Context()) }()
 	for range 2 {
 		eventually(t, "claims are under way", func() error {
-			o, err := read(t, env, c.net)
+			o, err := readNetwork(t, env, c.net)
 			if err == nil && o.Allocated == 0 && len(done) == 0 {
 				err = errors.New("none yet")
 			}
 			return err
 		})
-		if err := env.Plane.Kill(t.Context(), controlplane.APIServer); err != nil {
+		if err := env.ControlPlane.Kill(t.Context(), controlplane.APIServer); err != nil {
 			t.Fatal(err)
 		}
-		if err := env.Plane.StartPart(t.Context(), controlplane.APIServer); err != nil {
+		if err := env.ControlPlane.StartPart(t.Context(), controlplane.APIServer); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	eventually(t, "nothing is left", func() error { return used(t, env, c.net, 0) })
+	eventually(t, "nothing is left", func() error { return checkUsed(t, env, c.net, 0) })
 }

@@ -32,24 +32,24 @@ func TestStoreConforms(t *testing.T) {
 	for _, kind := range []string{v1.KindClusterNetwork, v1.KindDanmNet, v1.KindTenantNetwork} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			ipamtest.Run(t, kind, func(*testing.T) ipamtest.Harness { return harness{env, objects.NewStore(c.Direct)} })
+			ipamtest.Run(t, kind, func(*testing.T) ipamtest.Harness { return storeHarness{env, objects.NewStore(c.Direct)} })
 		})
 	}
 }
 
-// harness is the other end of the store: users and node daemons.
-type harness struct {
+// storeHarness is the other end of the store: users and node daemons.
+type storeHarness struct {
 	env   *apitest.Env
 	store claims.Store
 }
 
 // Store implements ipamtest.Harness.
-func (h harness) Store() claims.Store { return h.store }
+func (h storeHarness) Store() claims.Store { return h.store }
 
 // Create implements ipamtest.Harness.
-func (h harness) Create(t *testing.T, ref network.Ref, cidr string) *network.Network {
+func (h storeHarness) Create(t *testing.T, ref network.Ref, cidr string) *network.Network {
 	t.Helper()
-	o := empty(t, ref)
+	o := emptyNetwork(t, ref)
 	spec := v1.NetworkSpec{NetworkID: "net", NetworkType: v1.TypeMACVLAN, Options: v1.NetworkOptions{CIDR: cidr}}
 	switch o := o.(type) {
 	case *v1.ClusterNetwork:
@@ -60,7 +60,7 @@ func (h harness) Create(t *testing.T, ref network.Ref, cidr string) *network.Net
 		o.Spec = spec
 	}
 	h.create(t, o)
-	n, err := network.From(o)
+	n, err := network.FromObject(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,28 +68,28 @@ func (h harness) Create(t *testing.T, ref network.Ref, cidr string) *network.Net
 }
 
 // Delete implements ipamtest.Harness.
-func (h harness) Delete(t *testing.T, ref network.Ref) {
+func (h storeHarness) Delete(t *testing.T, ref network.Ref) {
 	t.Helper()
-	if err := h.env.Client.Delete(t.Context(), empty(t, ref)); err != nil {
+	if err := h.env.Client.Delete(t.Context(), emptyNetwork(t, ref)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // AddEndpoint implements ipamtest.Harness.
-func (h harness) AddEndpoint(t *testing.T, ref network.Ref, ep claims.Endpoint) {
+func (h storeHarness) AddEndpoint(t *testing.T, ref network.Ref, ep claims.Endpoint) {
 	t.Helper()
 	h.create(t, &v1.DanmEp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ep.Namespace, Name: ep.Name},
 		Spec: v1.DanmEpSpec{
 			NetworkName: ref.Name, NetworkUID: ep.NetworkUID, APIType: ref.Kind, EndpointID: ep.ID, Host: ep.Node,
 			Pod: ep.Pod, PodUID: ep.PodUID, CID: "sandbox",
-			Interface: v1.DanmEpInterface{Name: "eth0", Address: withLength(ep.V4, 24), AddressIPv6: withLength(ep.V6, 64)},
+			Interface: v1.DanmEpInterface{Name: "eth0", Address: withPrefixLength(ep.V4, 24), AddressIPv6: withPrefixLength(ep.V6, 64)},
 		},
 	})
 }
 
-// withLength is an address as a DanmEp has it; empty when there is none.
-func withLength(a netip.Addr, bits int) string {
+// withPrefixLength is an address as a DanmEp has it; empty when there is none.
+func withPrefixLength(a netip.Addr, bits int) string {
 	if !a.IsValid() {
 		return ""
 	}
@@ -97,7 +97,7 @@ func withLength(a netip.Addr, bits int) string {
 }
 
 // create stores an object, and takes it away when the test is over.
-func (h harness) create(t *testing.T, o client.Object) {
+func (h storeHarness) create(t *testing.T, o client.Object) {
 	t.Helper()
 	if err := h.env.Client.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func (h harness) create(t *testing.T, o client.Object) {
 	})
 }
 
-func empty(t *testing.T, ref network.Ref) client.Object {
+func emptyNetwork(t *testing.T, ref network.Ref) client.Object {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}
 	switch ref.Kind {

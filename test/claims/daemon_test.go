@@ -24,29 +24,29 @@ import (
 // daemon/cluster do, and in their order.
 type daemon struct {
 	*claims.Allocator
-	machine  *machine
-	life     int64
-	api      client.Client
-	ns       string // of its Pods
-	registry *registry
+	machine     *machine
+	incarnation int64
+	api         client.Client
+	ns          string // of its Pods
+	registry    *addressRegistry
 }
 
-// add claims an address for an attachment: address, journal, interface.
-func (d *daemon) add(ctx context.Context, net *network.Network, owner string) error {
+// attach claims an address for an attachment: address, journal, interface.
+func (d *daemon) attach(ctx context.Context, net *network.Network, owner string) error {
 	a, _, err := d.Claim(ctx, net, claims.Want{Dynamic: true}, claims.Want{})
 	if err != nil {
 		return fmt.Errorf("claim on %s: %w", d.machine.name, err)
 	}
 	key := claims.KeyOf(net)
-	if err := d.machine.write(d.life, func() {
+	if err := d.machine.update(d.incarnation, func() {
 		d.machine.records[owner] = record{net: net, Use: claims.Use{Key: key, Owner: owner, V4: a, Phase: claims.Claimed}}
 	}); err != nil {
 		return err
 	}
 	var twice error
-	if err := d.machine.write(d.life, func() {
-		twice = d.registry.take(key, a, owner)
-		d.machine.live[a] = true
+	if err := d.machine.update(d.incarnation, func() {
+		twice = d.registry.acquire(key, a, owner)
+		d.machine.interfaces[a] = true
 	}); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (d *daemon) publish(ctx context.Context, owner string) error {
 		return fmt.Errorf("publish %s: %w", owner, err)
 	}
 	rec.Phase, rec.uid = claims.Published, string(ep.UID)
-	if err := d.machine.write(d.life, func() { d.machine.records[owner] = rec }); err != nil {
+	if err := d.machine.update(d.incarnation, func() { d.machine.records[owner] = rec }); err != nil {
 		return err
 	}
 	d.Published(rec.Key, owner, rec.V4, netip.Addr{})
@@ -86,15 +86,15 @@ func (d *daemon) endpoint(rec record) *v1.DanmEp {
 	}
 }
 
-// del detaches: interface, journal, then address and DanmEp as far as they are there.
-func (d *daemon) del(ctx context.Context, owner string) error {
+// detach detaches: interface, journal, then address and DanmEp as far as they are there.
+func (d *daemon) detach(ctx context.Context, owner string) error {
 	rec, ok := d.machine.record(owner)
 	if !ok {
 		return nil
 	}
-	if err := d.machine.write(d.life, func() {
-		if d.machine.live[rec.V4] && d.registry.give(rec.Key, rec.V4, owner) {
-			delete(d.machine.live, rec.V4)
+	if err := d.machine.update(d.incarnation, func() {
+		if d.machine.interfaces[rec.V4] && d.registry.release(rec.Key, rec.V4, owner) {
+			delete(d.machine.interfaces, rec.V4)
 		}
 		rec.Phase = claims.Releasing
 		d.machine.records[owner] = rec
@@ -104,7 +104,7 @@ func (d *daemon) del(ctx context.Context, owner string) error {
 	if err := d.release(ctx, rec); err != nil {
 		return err
 	}
-	if err := d.machine.write(d.life, func() { delete(d.machine.records, owner) }); err != nil {
+	if err := d.machine.update(d.incarnation, func() { delete(d.machine.records, owner) }); err != nil {
 		return err
 	}
 	d.Forget(rec.Key, owner, rec.V4, netip.Addr{})
@@ -120,7 +120,7 @@ func (d *daemon) release(ctx context.Context, rec record) error {
 		if err := d.Return(ctx, rec.Key, rec.Owner, rec.V4, netip.Addr{}); err != nil {
 			return err
 		}
-		if err := remove(ctx, d.api, ep); err != nil {
+		if err := removeEndpoint(ctx, d.api, ep); err != nil {
 			return err
 		}
 	case !apierrors.IsNotFound(err):
@@ -129,8 +129,8 @@ func (d *daemon) release(ctx context.Context, rec record) error {
 	return d.Free(ctx, rec.Key, rec.Owner, rec.V4, netip.Addr{})
 }
 
-// remove takes the finalizer off a DanmEp and deletes it, that one only.
-func remove(ctx context.Context, api client.Client, ep *v1.DanmEp) error {
+// removeEndpoint takes the finalizer off a DanmEp and deletes it, that one only.
+func removeEndpoint(ctx context.Context, api client.Client, ep *v1.DanmEp) error {
 	free := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, ep.UID)
 	err := api.Patch(ctx, ep, client.RawPatch(types.MergePatchType, []byte(free)))
 	if err == nil {
@@ -142,10 +142,10 @@ func remove(ctx context.Context, api client.Client, ep *v1.DanmEp) error {
 	return fmt.Errorf("remove DanmEp %s: %w", ep.Name, err)
 }
 
-// recheck makes the DanmEps again that are gone though this node has not removed them.
-func (d *daemon) recheck(ctx context.Context) error {
+// recreateLost makes the DanmEps again that are gone though this node has not removed them.
+func (d *daemon) recreateLost(ctx context.Context) error {
 	var errs []error
-	for _, rec := range d.machine.all() {
+	for _, rec := range d.machine.allRecords() {
 		if rec.Phase != claims.Published {
 			continue
 		}
@@ -155,7 +155,7 @@ func (d *daemon) recheck(ctx context.Context) error {
 			continue
 		}
 		rec.Phase, rec.uid = claims.Claimed, ""
-		if err := d.machine.write(d.life, func() { d.machine.records[rec.Owner] = rec }); err != nil {
+		if err := d.machine.update(d.incarnation, func() { d.machine.records[rec.Owner] = rec }); err != nil {
 			return err
 		}
 		d.Missing(rec.Key, rec.Owner, rec.V4, netip.Addr{})
@@ -164,9 +164,9 @@ func (d *daemon) recheck(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// sweep removes DanmEps of this node that its journal does not know: the API server made
+// removeUnknown removes DanmEps of this node that its journal does not know: the API server made
 // them after their creation was given up.
-func (d *daemon) sweep(ctx context.Context) error {
+func (d *daemon) removeUnknown(ctx context.Context) error {
 	list := &v1.DanmEpList{}
 	if err := d.api.List(ctx, list, client.InNamespace(d.ns), client.MatchingFields{"spec.Host": d.machine.name}); err != nil {
 		return fmt.Errorf("list DanmEps of %s: %w", d.machine.name, err)
@@ -179,7 +179,7 @@ func (d *daemon) sweep(ctx context.Context) error {
 		}
 		a := netip.MustParsePrefix(ep.Spec.Interface.Address).Addr()
 		key := claims.Key{Ref: network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}, UID: ep.Spec.NetworkUID}
-		errs = append(errs, remove(ctx, d.api, ep), d.Free(ctx, key, ep.Name, a, netip.Addr{}))
+		errs = append(errs, removeEndpoint(ctx, d.api, ep), d.Free(ctx, key, ep.Name, a, netip.Addr{}))
 		d.Forget(key, ep.Name, a, netip.Addr{})
 	}
 	return errors.Join(errs...)

@@ -29,8 +29,8 @@ type host struct {
 	store claims.Store
 	api   client.Client
 
-	turn   sync.Mutex // one restart at a time
-	daemon atomic.Pointer[daemon]
+	restartMu sync.Mutex // one restart at a time
+	daemon    atomic.Pointer[daemon]
 }
 
 // fleet is all nodes of a cluster.
@@ -38,7 +38,7 @@ type fleet struct {
 	env      *apitest.Env
 	ns       string
 	keys     []claims.Key
-	registry *registry
+	registry *addressRegistry
 	change   func(*claims.Config)
 	hosts    []*host
 }
@@ -62,7 +62,7 @@ func newFleet(t *testing.T, env *apitest.Env, n int, config *rest.Config, change
 		f.hosts = append(f.hosts, h)
 		t.Cleanup(func() { h.daemon.Load().Close() })
 	}
-	go f.watch(t.Context())
+	go f.runInformer(t.Context())
 	return f
 }
 
@@ -100,79 +100,79 @@ func (f *fleet) stats() claims.Stats {
 // start begins a life: it takes over the journal, and compares it with the cluster in
 // the background.
 func (h *host) start() *daemon {
-	life := h.next()
+	life := h.nextIncarnation()
 	d := &daemon{
 		Allocator: claims.New(h.store, h.config(life, h.fleet.change)),
-		machine:   h.machine, life: life, api: h.api, ns: h.fleet.ns, registry: h.fleet.registry,
+		machine:   h.machine, incarnation: life, api: h.api, ns: h.fleet.ns, registry: h.fleet.registry,
 	}
-	d.Resume(h.former())
+	d.Resume(h.previousState())
 	h.daemon.Store(d)
 	return d
 }
 
 // kill ends the daemon at whatever it does, and starts another.
 func (h *host) kill(ctx context.Context) error {
-	h.turn.Lock()
-	defer h.turn.Unlock()
+	h.restartMu.Lock()
+	defer h.restartMu.Unlock()
 	former := h.daemon.Load()
-	h.next()
+	h.nextIncarnation()
 	former.Close()
-	return h.settle(ctx, h.start())
+	return h.reconcile(ctx, h.start())
 }
 
 // restart ends the daemon in an orderly way, and starts another.
 func (h *host) restart(ctx context.Context) error {
-	h.turn.Lock()
-	defer h.turn.Unlock()
+	h.restartMu.Lock()
+	defer h.restartMu.Unlock()
 	former := h.daemon.Load()
 	bound, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_ = former.GiveBack(bound) // what it did not reach stays in the entry
-	h.next()
+	h.nextIncarnation()
 	former.Close()
-	return h.settle(ctx, h.start())
+	return h.reconcile(ctx, h.start())
 }
 
-func (h *host) settle(ctx context.Context, d *daemon) error {
-	return retry(ctx, func() error { return d.Settle(ctx, h.fleet.keys...) })
+func (h *host) reconcile(ctx context.Context, d *daemon) error {
+	return retryUntilDone(ctx, func() error { return d.Settle(ctx, h.fleet.keys...) })
 }
 
-// try does something with the daemon of the moment, until it succeeds.
-func (h *host) try(ctx context.Context, what func(*daemon) error) error {
-	return retry(ctx, func() error { return what(h.daemon.Load()) })
+// retry does something with the daemon of the moment, until it succeeds.
+func (h *host) retry(ctx context.Context, what func(*daemon) error) error {
+	return retryUntilDone(ctx, func() error { return what(h.daemon.Load()) })
 }
 
-// stop ends the daemon, and its node is off.
-func (h *host) stop() {
-	h.turn.Lock()
-	defer h.turn.Unlock()
-	h.next()
+// powerDown ends the daemon, and its node is off.
+func (h *host) powerDown() {
+	h.restartMu.Lock()
+	defer h.restartMu.Unlock()
+	h.nextIncarnation()
 	h.daemon.Load().Close()
 }
 
-// live attaches and detaches one Pod, as kubelet does: an ADD that fails is followed by
+// runPod attaches and detaches one Pod, as kubelet does: an ADD that fails is followed by
 // a DEL of its sandbox, and by another sandbox.
-func (h *host) live(ctx context.Context, net *network.Network, stay time.Duration, published bool) error {
+func (h *host) runPod(ctx context.Context, net *network.Network, stay time.Duration, published bool) error {
 	owner, err := h.attach(ctx, net)
 	if err != nil {
 		return err
 	}
 	if published {
-		err = h.try(ctx, func(d *daemon) error { return d.publish(ctx, owner) })
+		err = h.retry(ctx, func(d *daemon) error { return d.publish(ctx, owner) })
 	}
 	select {
 	case <-time.After(stay):
 	case <-ctx.Done():
 	}
-	return errors.Join(err, h.try(ctx, func(d *daemon) error { return d.del(ctx, owner) }))
+	return errors.Join(err, h.retry(ctx, func(d *daemon) error { return d.detach(ctx, owner) }))
 }
 
 func (h *host) attach(ctx context.Context, net *network.Network) (owner string, err error) {
-	err = retry(ctx, func() error {
+	err = retryUntilDone(ctx, func() error {
 		owner = apitest.Name("ep")
-		if err := h.daemon.Load().add(ctx, net, owner); err != nil {
+		if err := h.daemon.Load().attach(ctx, net, owner); err != nil {
 			failed := owner
-			return errors.Join(err, h.try(ctx, func(d *daemon) error { return d.del(ctx, failed) }))
+			return errors.Join(err, h.retry(ctx, func(d *daemon) error { return d.detach(ctx, failed) }))
 		}
 		return nil
 	})

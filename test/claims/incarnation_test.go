@@ -15,7 +15,7 @@ import (
 
 // A daemon that comes back frees what its journal does not know, keeps the rest, and no
 // delayed write of its former life counts.
-func TestSecondLife(t *testing.T) {
+func TestDaemonRestart(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	ns, net := env.Namespace(t), create(t, env, "10.0.0.0/24")
@@ -46,7 +46,7 @@ func TestSecondLife(t *testing.T) {
 	if err := second.Settle(t.Context(), key); err != nil {
 		t.Fatalf("Settle: %v", err)
 	}
-	eventually(t, "two of three are left", func() error { return used(t, env, net, 2) })
+	eventually(t, "two of three are left", func() error { return checkUsed(t, env, net, 2) })
 	if _, err := newStore(t, env.Config, "node-0").Update(t.Context(), stale); !errors.Is(err, claims.ErrConflict) {
 		t.Errorf("a write of the former life: got %v, want ErrConflict", err)
 	}

@@ -13,13 +13,13 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// watch tells all daemons of changes of the networks, as their informers do, and looks
+// runInformer tells all daemons of changes of the networks, as their informers do, and looks
 // anew whenever the API server was away.
-func (f *fleet) watch(ctx context.Context) {
+func (f *fleet) runInformer(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.relist(ctx)
 		if w, err := f.env.Client.Watch(ctx, &v1.ClusterNetworkList{}); err == nil {
-			f.follow(w)
+			f.consumeEvents(w)
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -34,20 +34,20 @@ func (f *fleet) relist(ctx context.Context) {
 		return // the watch fails, too, and it is tried again
 	}
 	for i := range list.Items {
-		f.look(&list.Items[i])
+		f.notifyDaemons(&list.Items[i])
 	}
 }
 
-func (f *fleet) follow(w watch.Interface) {
+func (f *fleet) consumeEvents(w watch.Interface) {
 	defer w.Stop()
 	for event := range w.ResultChan() {
 		if o, ok := event.Object.(*v1.ClusterNetwork); ok && event.Type != watch.Deleted {
-			f.look(o)
+			f.notifyDaemons(o)
 		}
 	}
 }
 
-func (f *fleet) look(o *v1.ClusterNetwork) {
+func (f *fleet) notifyDaemons(o *v1.ClusterNetwork) {
 	for _, key := range f.keys {
 		if key.UID != string(o.UID) {
 			continue

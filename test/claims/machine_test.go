@@ -30,37 +30,37 @@ type record struct {
 type machine struct {
 	name, uid string
 
-	mu      sync.Mutex
-	life    int64 // how often the daemon was started; all of another life are killed
-	records map[string]record
-	seqs    map[claims.Key]int64
-	live    map[netip.Addr]bool
+	mu          sync.Mutex
+	incarnation int64 // how often the daemon was started; all of another life are killed
+	records     map[string]record
+	seqs        map[claims.Key]int64
+	interfaces  map[netip.Addr]bool
 }
 
 func newMachine(name string) *machine {
 	return &machine{
 		name: name, uid: "uid-of-" + name,
-		records: map[string]record{}, seqs: map[claims.Key]int64{}, live: map[netip.Addr]bool{},
+		records: map[string]record{}, seqs: map[claims.Key]int64{}, interfaces: map[netip.Addr]bool{},
 	}
 }
 
-// write changes journal or interfaces, unless the daemon of that life was killed.
-func (m *machine) write(life int64, change func()) error {
+// update changes journal or interfaces, unless the daemon of that life was killed.
+func (m *machine) update(life int64, change func()) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.life != life {
+	if m.incarnation != life {
 		return errKilled
 	}
 	change()
 	return nil
 }
 
-// next begins another life, which ends the former one.
-func (m *machine) next() int64 {
+// nextIncarnation begins another life, which ends the former one.
+func (m *machine) nextIncarnation() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.life++
-	return m.life
+	m.incarnation++
+	return m.incarnation
 }
 
 // record returns an attachment of the journal.
@@ -71,15 +71,15 @@ func (m *machine) record(owner string) (record, bool) {
 	return rec, ok
 }
 
-// all returns the whole journal.
-func (m *machine) all() []record {
+// allRecords returns the whole journal.
+func (m *machine) allRecords() []record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Values(m.records))
 }
 
-// former is what the journal tells the allocator of the lives before.
-func (m *machine) former() ([]claims.Use, map[claims.Key]int64) {
+// previousState is what the journal tells the allocator of the lives before.
+func (m *machine) previousState() ([]claims.Use, map[claims.Key]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var uses []claims.Use
@@ -96,10 +96,10 @@ func (m *machine) config(life int64, change func(*claims.Config)) claims.Config 
 		Live: func(context.Context) (map[netip.Addr]bool, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			return maps.Clone(m.live), nil
+			return maps.Clone(m.interfaces), nil
 		},
 		Remember: func(key claims.Key, seq int64) error {
-			return m.write(life, func() { m.seqs[key] = seq })
+			return m.update(life, func() { m.seqs[key] = seq })
 		},
 	}
 	if change != nil {

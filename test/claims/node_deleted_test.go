@@ -14,7 +14,7 @@ import (
 
 // A node's power goes, its Node is deleted, others get all of its addresses; then it is
 // back, with another Node UID, and releases what it had: nothing of others' goes.
-func TestNodeDeletedAndBack(t *testing.T) {
+func TestDeletedNodeReturns(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	l := newTrio(t, env, "10.0.0.0/25", func(cfg *claims.Config) {
@@ -26,17 +26,17 @@ func TestNodeDeletedAndBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	off.stop()
-	if _, err := l.steward.Evict(t.Context(), key, map[string]string{off.name: "another node's"}); err != nil {
+	off.powerDown()
+	if _, err := l.collector.Evict(t.Context(), key, map[string]string{off.name: "another node's"}); err != nil {
 		t.Fatal(err)
 	}
-	if o, err := read(t, env, l.net); err != nil || o.IPAM.Held[off.name].UID == "" {
+	if o, err := readNetwork(t, env, l.net); err != nil || o.IPAM.Held[off.name].UID == "" {
 		t.Fatalf("evicted by another UID: %+v, %v", o, err)
 	}
-	off.powerOff()
-	l.forgetNode(t, off)
+	off.dropInterfaces()
+	l.reclaimNode(t, off)
 	for _, h := range l.hosts[:2] {
-		for range (exactPool - 10) / 2 {
+		for range (exactPoolSize - 10) / 2 {
 			owner, err := h.attach(t.Context(), l.net)
 			if err != nil {
 				t.Fatal(err)
@@ -46,30 +46,30 @@ func TestNodeDeletedAndBack(t *testing.T) {
 	}
 
 	off.uid += "-2"
-	if err := off.settle(t.Context(), off.start()); err != nil {
+	if err := off.reconcile(t.Context(), off.start()); err != nil {
 		t.Fatal(err)
 	}
 	for _, owner := range append(l.owners[2], claimed) {
-		if err := off.try(t.Context(), func(d *daemon) error { return d.del(t.Context(), owner) }); err != nil {
+		if err := off.retry(t.Context(), func(d *daemon) error { return d.detach(t.Context(), owner) }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l.owners[2] = nil
-	if err := used(t, env, l.net, exactPool); err != nil {
+	if err := checkUsed(t, env, l.net, exactPoolSize); err != nil {
 		t.Errorf("after the late releases: %v", err)
 	}
-	l.end(t)
+	l.detachAll(t)
 }
 
-// powerOff takes the machine's interfaces away; its journal stays, of a former Node.
-func (h *host) powerOff() {
+// dropInterfaces takes the machine's interfaces away; its journal stays, of a former Node.
+func (h *host) dropInterfaces() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	clear(h.seqs) // they are of that Node UID only
 	for owner, rec := range h.records {
-		h.fleet.registry.give(rec.Key, rec.V4, owner)
+		h.fleet.registry.release(rec.Key, rec.V4, owner)
 		rec.Phase = claims.Releasing
 		h.records[owner] = rec
 	}
-	clear(h.machine.live)
+	clear(h.machine.interfaces)
 }

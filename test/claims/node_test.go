@@ -79,8 +79,8 @@ func (n *node) claim(ctx context.Context, net *network.Network) (netip.Addr, err
 	return a, nil
 }
 
-// claimPatiently is claim by somebody who comes back as long as that may help.
-func (n *node) claimPatiently(ctx context.Context, net *network.Network) (a netip.Addr, err error) {
+// claimWithRetry is claim by somebody who comes back as long as that may help.
+func (n *node) claimWithRetry(ctx context.Context, net *network.Network) (a netip.Addr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for {
@@ -124,42 +124,42 @@ func (n *node) release(ctx context.Context, net *network.Network, a netip.Addr, 
 	return nil
 }
 
-// registry finds out when an address is in use twice.
-type registry struct {
+// addressRegistry finds out when an address is in use twice.
+type addressRegistry struct {
 	mu    sync.Mutex
-	users map[place]string
+	users map[networkAddress]string
 }
 
-// place is an address in a network.
-type place struct {
+// networkAddress is an address in a network.
+type networkAddress struct {
 	claims.Key
 	netip.Addr
 }
 
-func newRegistry() *registry { return &registry{users: map[place]string{}} }
+func newRegistry() *addressRegistry { return &addressRegistry{users: map[networkAddress]string{}} }
 
-func (r *registry) take(key claims.Key, a netip.Addr, user string) error {
+func (r *addressRegistry) acquire(key claims.Key, a netip.Addr, user string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if other := r.users[place{key, a}]; other != "" {
-		return fmt.Errorf("%w: %s got %s of %v, which %s has", errTwice, user, a, key.Ref, other)
+	if other := r.users[networkAddress{key, a}]; other != "" {
+		return fmt.Errorf("%w: %s got %s of %v, which %s has", errDuplicateAddress, user, a, key.Ref, other)
 	}
-	r.users[place{key, a}] = user
+	r.users[networkAddress{key, a}] = user
 	return nil
 }
 
-// errTwice is never retried.
-var errTwice = errors.New("an address is in use twice")
+// errDuplicateAddress is never retried.
+var errDuplicateAddress = errors.New("an address is in use twice")
 
-// give is called before the address is freed, so that its next user is no surprise. It
+// release is called before the address is freed, so that its next user is no surprise. It
 // reports whether it was the user's.
-func (r *registry) give(key claims.Key, a netip.Addr, user string) bool {
+func (r *addressRegistry) release(key claims.Key, a netip.Addr, user string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.users[place{key, a}] != user {
+	if r.users[networkAddress{key, a}] != user {
 		return false
 	}
-	delete(r.users, place{key, a})
+	delete(r.users, networkAddress{key, a})
 	return true
 }
 

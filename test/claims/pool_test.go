@@ -18,7 +18,7 @@ import (
 )
 
 // A pool of exactly as many addresses as Pods serves them all, and no more.
-func TestPoolOfExactlyAsMany(t *testing.T) {
+func TestExactPool(t *testing.T) {
 	t.Parallel()
 	env := apitest.Start(t)
 	const size = 30 // of a /27
@@ -32,9 +32,9 @@ func TestPoolOfExactlyAsMany(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range size {
 		all.Go(func() {
-			a, err := nodes[i%len(nodes)].claimPatiently(t.Context(), net)
+			a, err := nodes[i%len(nodes)].claimWithRetry(t.Context(), net)
 			if err == nil {
-				err = r.take(claims.KeyOf(net), a, "pod")
+				err = r.acquire(claims.KeyOf(net), a, "pod")
 			}
 			errs[i] = err
 		})
@@ -43,7 +43,7 @@ func TestPoolOfExactlyAsMany(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if err := used(t, env, net, size); err != nil {
+	if err := checkUsed(t, env, net, size); err != nil {
 		t.Error(err)
 	}
 	if a, err := nodes[0].claim(t.Context(), net); !errors.Is(err, claims.ErrExhausted) {
@@ -51,7 +51,7 @@ func TestPoolOfExactlyAsMany(t *testing.T) {
 	}
 
 	// Whatever comes free, another node can have.
-	freed := held(t, env, net, nodes[1].name)
+	freed := firstHeldAddress(t, env, net, nodes[1].name)
 	nodes[1].Discard(net, freed, netip.Addr{})
 	eventually(t, "the freed address serves another node", func() error {
 		a, err := nodes[2].claim(t.Context(), net)
@@ -62,10 +62,10 @@ func TestPoolOfExactlyAsMany(t *testing.T) {
 	})
 }
 
-// held returns the first address that this node holds.
-func held(t *testing.T, env *apitest.Env, n *network.Network, name string) netip.Addr {
+// firstHeldAddress returns the first address that this node holds.
+func firstHeldAddress(t *testing.T, env *apitest.Env, n *network.Network, name string) netip.Addr {
 	t.Helper()
-	o, err := read(t, env, n)
+	o, err := readNetwork(t, env, n)
 	if err != nil {
 		t.Fatal(err)
 	}

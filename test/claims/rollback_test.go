@@ -19,24 +19,24 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// recover checks that nobody claims before each node has reported, and that all goes on
+// checkRecovery checks that nobody claims before each node has reported, and that all goes on
 // then. The last node is off at first.
-func (l *trio) recover(t *testing.T) {
+func (l *trio) checkRecovery(t *testing.T) {
 	t.Helper()
 	down := l.hosts[len(l.hosts)-1]
 	names := l.names()
 	eventually(t, "the two that are there have reported", func() error {
-		if _, err := l.steward.Recover(t.Context(), claims.KeyOf(l.net), names, nil); err != nil {
+		if _, err := l.collector.Recover(t.Context(), claims.KeyOf(l.net), names, nil); err != nil {
 			return err // it starts the recovery, too
 		}
-		o, err := read(t, l.env, l.net)
+		o, err := readNetwork(t, l.env, l.net)
 		if err != nil && o == nil {
 			return err
 		}
 		if o.IPAM == nil || o.IPAM.Recovering == nil {
 			return errors.New("status.ipam.recovering is not set")
 		}
-		if diff := cmp.Diff(names[:2], o.IPAM.Recovering.Done); diff != "" {
+		if diff := cmp.Diff(names[:2], o.IPAM.Recovering.ReportedNodes); diff != "" {
 			return errors.New(diff)
 		}
 		return nil
@@ -46,47 +46,47 @@ func (l *trio) recover(t *testing.T) {
 			t.Errorf("claim on %s while %s is awaited: got %v, want ErrTryAgain", h.name, down.name, err)
 		}
 	}
-	awaited, err := l.steward.Recover(t.Context(), claims.KeyOf(l.net), names, nil)
+	awaited, err := l.collector.Recover(t.Context(), claims.KeyOf(l.net), names, nil)
 	if err != nil || !slices.Equal(awaited, []string{down.name}) {
 		t.Errorf("Recover: got %v, %v; want %s", awaited, err, down.name)
 	}
-	if err := l.hosts[2].settle(t.Context(), down.start()); err != nil {
+	if err := l.hosts[2].reconcile(t.Context(), down.start()); err != nil {
 		t.Fatal(err)
 	}
-	l.over(t)
+	l.awaitRecoveryOver(t)
 }
 
 // Etcd is put back to a backup while nodes hold and use addresses that it does not know.
-func TestOlderEtcd(t *testing.T) {
+func TestEtcdRollback(t *testing.T) {
 	env := apitest.New(t)
-	l := newHolders(t, env)
+	l := newTrioWithPods(t, env)
 	l.attach(t, 3, 0, 1)
-	restore := env.Save(t)
+	restore := env.Backup(t)
 	l.attach(t, 3, 0, 1, 2)
-	end := l.churn(t, l.hosts[0], l.hosts[1])
+	end := l.startChurn(t, l.hosts[0], l.hosts[1])
 	defer end()
-	l.hosts[2].stop()
+	l.hosts[2].powerDown()
 	restore()
 	for _, h := range l.hosts[:2] {
-		if err := h.try(t.Context(), func(d *daemon) error { return d.recheck(t.Context()) }); err != nil {
+		if err := h.retry(t.Context(), func(d *daemon) error { return d.recreateLost(t.Context()) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	l.recover(t)
-	if err := l.hosts[2].try(t.Context(), func(d *daemon) error { return d.recheck(t.Context()) }); err != nil {
+	l.checkRecovery(t)
+	if err := l.hosts[2].retry(t.Context(), func(d *daemon) error { return d.recreateLost(t.Context()) }); err != nil {
 		t.Fatal(err)
 	}
-	l.over(t) // what the last one misses begins another
+	l.awaitRecoveryOver(t) // what the last one misses begins another
 	l.attach(t, 5, 0, 1, 2)
 	end()
-	l.end(t)
+	l.detachAll(t)
 }
 
-// over waits until all have reported, and the recovery is over.
-func (l *trio) over(t *testing.T) {
+// awaitRecoveryOver waits until all have reported, and the recovery is over.
+func (l *trio) awaitRecoveryOver(t *testing.T) {
 	t.Helper()
 	eventually(t, "all have reported", func() error {
-		awaited, err := l.steward.Recover(t.Context(), claims.KeyOf(l.net), l.names(), nil)
+		awaited, err := l.collector.Recover(t.Context(), claims.KeyOf(l.net), l.names(), nil)
 		if err == nil && len(awaited) > 0 {
 			err = errors.New("awaited: " + awaited[0])
 		}
@@ -95,7 +95,7 @@ func (l *trio) over(t *testing.T) {
 }
 
 // Only the network's status goes back: to what it was, or to nothing.
-func TestOlderStatus(t *testing.T) {
+func TestStatusRollback(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		status func(before *v1.IPAMStatus) *v1.IPAMStatus
@@ -108,30 +108,30 @@ func TestOlderStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Log(tc.reason)
-			l := newHolders(t, apitest.Start(t))
+			l := newTrioWithPods(t, apitest.Start(t))
 			l.attach(t, 2, 0)
-			before, err := read(t, l.env, l.net)
+			before, err := readNetwork(t, l.env, l.net)
 			if err != nil {
 				t.Fatal(err)
 			}
 			l.attach(t, 3, 0, 1, 2)
 			end := func() {}
 			if tc.churn {
-				end = l.churn(t, l.hosts[0], l.hosts[1])
+				end = l.startChurn(t, l.hosts[0], l.hosts[1])
 			}
 			defer end()
-			l.hosts[2].stop()
-			l.replace(t, tc.status(before.IPAM))
-			l.recover(t)
+			l.hosts[2].powerDown()
+			l.replaceStatus(t, tc.status(before.IPAM))
+			l.checkRecovery(t)
 			l.attach(t, 5, 0, 1, 2)
 			end()
-			l.end(t)
+			l.detachAll(t)
 		})
 	}
 }
 
-// replace writes status.ipam as the admin.
-func (l *trio) replace(t *testing.T, ipam *v1.IPAMStatus) {
+// replaceStatus writes status.ipam as the admin.
+func (l *trio) replaceStatus(t *testing.T, ipam *v1.IPAMStatus) {
 	t.Helper()
 	err := conflicts.RetryOnConflict(conflicts.DefaultBackoff, func() error {
 		o := &v1.ClusterNetwork{}

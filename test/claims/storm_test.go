@@ -21,8 +21,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/random"
 )
 
-// stalled is how long no Pod may come or go: however busy the machine is, the storm goes on.
-const stalled = 3 * time.Minute
+// stallTimeout is how long no Pod may come or go: however busy the machine is, the storm goes on.
+const stallTimeout = 3 * time.Minute
 
 // podsPerRestart is how many Pods are gone when the next daemon ends.
 const podsPerRestart = 25
@@ -33,8 +33,8 @@ type storm struct {
 	seed       uint64
 	nets       []*network.Network // the first is the usual one
 	pods, each int                // each node has this many Pods in all, and at a time
-	gone       chan struct{}      // a Pod each; closed when all are
-	over       atomic.Int64       // Pods that are gone
+	podGone    chan struct{}      // a Pod each; closed when all are
+	podsDone   atomic.Int64       // Pods that are gone
 	watchdog   *time.Timer        // ends the storm when none goes
 	restarts   atomic.Int64
 }
@@ -43,20 +43,20 @@ type storm struct {
 func (s *storm) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s.gone = make(chan struct{}, s.pods*len(s.hosts))
-	s.watchdog = time.AfterFunc(stalled, func() {
-		cancel(fmt.Errorf("no Pod has gone for %s, after %d of them", stalled, s.over.Load()))
+	s.podGone = make(chan struct{}, s.pods*len(s.hosts))
+	s.watchdog = time.AfterFunc(stallTimeout, func() {
+		cancel(fmt.Errorf("no Pod has gone for %s, after %d of them", stallTimeout, s.podsDone.Load()))
 	})
 	var fate sync.WaitGroup
-	fate.Go(func() { s.restart(ctx) })
+	fate.Go(func() { s.restartDaemons(ctx) })
 	errs := make([]error, len(s.hosts))
 	var all sync.WaitGroup
 	for i, h := range s.hosts {
-		all.Go(func() { errs[i] = s.node(ctx, h, rand.New(rand.NewPCG(s.seed, uint64(i)))) })
+		all.Go(func() { errs[i] = s.runNode(ctx, h, rand.New(rand.NewPCG(s.seed, uint64(i)))) })
 	}
 	all.Wait()
 	s.watchdog.Stop()
-	close(s.gone)
+	close(s.podGone)
 	fate.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -64,8 +64,8 @@ func (s *storm) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// node runs the Pods of one node.
-func (s *storm) node(ctx context.Context, h *host, dice *rand.Rand) error {
+// runNode runs the Pods of one node.
+func (s *storm) runNode(ctx context.Context, h *host, dice *rand.Rand) error {
 	errs := make([]error, s.pods)
 	slots := make(chan struct{}, s.each)
 	var all sync.WaitGroup
@@ -78,22 +78,22 @@ func (s *storm) node(ctx context.Context, h *host, dice *rand.Rand) error {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = h.live(ctx, net, stay, published)
-			s.over.Add(1)
-			s.watchdog.Reset(stalled)
-			s.gone <- struct{}{}
+			errs[i] = h.runPod(ctx, net, stay, published)
+			s.podsDone.Add(1)
+			s.watchdog.Reset(stallTimeout)
+			s.podGone <- struct{}{}
 		})
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-// restart ends daemons of one node after the other, half of them without warning, as Pods
+// restartDaemons ends daemons of one node after the other, half of them without warning, as Pods
 // go. On a busy machine a daemon may have settled only when its node's Pods are gone.
-func (s *storm) restart(ctx context.Context) {
+func (s *storm) restartDaemons(ctx context.Context) {
 	dice := rand.New(rand.NewPCG(s.seed, 1<<32))
 	over := 0
-	for range s.gone {
+	for range s.podGone {
 		if over++; over%podsPerRestart > 0 {
 			continue
 		}
@@ -113,7 +113,7 @@ func (s *storm) restart(ctx context.Context) {
 func TestStorm(t *testing.T) {
 	env := apitest.New(t)
 	seed := random.Seed(t)
-	proxy := env.Proxy(t, apitest.Dice(seed, 2, 500*time.Millisecond))
+	proxy := env.Proxy(t, apitest.RandomFaults(seed, 2, 500*time.Millisecond))
 	wide, narrow := create(t, env, "10.0.0.0/22"), create(t, env, "10.1.0.0/26")
 	quick := func(cfg *claims.Config) {
 		cfg.Hold, cfg.Cool, cfg.Rest = 8, 50*time.Millisecond, 500*time.Millisecond
@@ -125,42 +125,42 @@ func TestStorm(t *testing.T) {
 	}
 	begin := time.Now()
 	if err := s.run(t.Context()); err != nil {
-		s.show(t)
+		s.logState(t)
 		t.Fatal(err)
 	}
 	t.Logf("%d Pods on %d nodes in %s", s.pods*len(s.hosts), len(s.hosts), time.Since(begin).Round(time.Second))
 	if s.restarts.Load() < 5 {
 		t.Errorf("%d daemons were restarted, want at least 5", s.restarts.Load())
 	}
-	proxy.Wait() // from now on no write is under way but those of living daemons
+	proxy.WaitDelayed() // from now on no write is under way but those of living daemons
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	s.end(ctx, t)
+	s.finalSweep(ctx, t)
 	t.Logf("%d restarts; claims: %+v", s.restarts.Load(), s.stats())
-	s.empty(t)
+	s.awaitNothingLeft(t)
 }
 
-// show prints what may have kept the nodes from going on.
-func (s *storm) show(t *testing.T) {
+// logState prints what may have kept the nodes from going on.
+func (s *storm) logState(t *testing.T) {
 	t.Helper()
 	for _, net := range s.nets {
-		if o, err := read(t, s.env, net); err != nil || o.IPAM == nil {
+		if o, err := readNetwork(t, s.env, net); err != nil || o.IPAM == nil {
 			t.Logf("%s: %v", net.Ref.Name, err)
 		} else {
 			t.Logf("%s: %d of %d in use, pressure %v, recovering %v, %d entries",
-				net.Ref.Name, o.Allocated, o.Capacity, o.IPAM.Pressure, o.IPAM.Recovering, len(o.IPAM.Held))
+				net.Ref.Name, o.Allocated, o.Capacity, o.IPAM.ReclaimRequestTime, o.IPAM.Recovering, len(o.IPAM.Held))
 		}
 	}
 }
 
-// end has every daemon do what it does in time: look for DanmEps that nobody knows, and
+// finalSweep has every daemon do what it does in time: look for DanmEps that nobody knows, and
 // a second time into its entries.
-func (s *storm) end(ctx context.Context, t *testing.T) {
+func (s *storm) finalSweep(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var all sync.WaitGroup
 	for _, h := range s.hosts {
 		all.Go(func() {
-			if err := errors.Join(h.try(ctx, func(d *daemon) error { return d.sweep(ctx) }), h.settle(ctx, h.daemon.Load())); err != nil {
+			if err := errors.Join(h.retry(ctx, func(d *daemon) error { return d.removeUnknown(ctx) }), h.reconcile(ctx, h.daemon.Load())); err != nil {
 				t.Error(err)
 			}
 		})
@@ -168,8 +168,8 @@ func (s *storm) end(ctx context.Context, t *testing.T) {
 	all.Wait()
 }
 
-// empty waits until holds were given back, and collects what nobody covers.
-func (s *storm) empty(t *testing.T) {
+// awaitNothingLeft waits until holds were given back, and collects what nobody covers.
+func (s *storm) awaitNothingLeft(t *testing.T) {
 	t.Helper()
 	store := objects.NewStore(s.env.Client)
 	steward := claims.NewSteward(store, claims.StewardConfig{})
@@ -178,7 +178,7 @@ func (s *storm) empty(t *testing.T) {
 		eventually(t, "nothing is left of "+net.Ref.Name, func() error {
 			drift, err := steward.Audit(t.Context(), claims.KeyOf(net))
 			freed += drift.Freed
-			return errors.Join(err, used(t, s.env, net, 0), unheld(t, s.env, net))
+			return errors.Join(err, checkUsed(t, s.env, net, 0), checkNoEntries(t, s.env, net))
 		})
 	}
 	t.Logf("%d bits were collected that nobody covered", freed)

@@ -22,12 +22,12 @@ import (
 // trio is three nodes that hold and use addresses of one network.
 type trio struct {
 	*fleet
-	net     *network.Network
-	steward *claims.Steward
-	owners  [][]string // the attachments of each node that stay
+	net       *network.Network
+	collector *claims.Steward
+	owners    [][]string // the attachments of each node that stay
 }
 
-func newHolders(t *testing.T, env *apitest.Env) *trio {
+func newTrioWithPods(t *testing.T, env *apitest.Env) *trio {
 	t.Helper()
 	return newTrio(t, env, "10.0.0.0/23", func(cfg *claims.Config) {
 		cfg.Cool, cfg.Rest = 50*time.Millisecond, 5*time.Second
@@ -42,7 +42,7 @@ func newTrio(t *testing.T, env *apitest.Env, cidr string, change func(*claims.Co
 		change(cfg)
 	}, net)
 	steward := claims.NewSteward(objects.NewStore(env.Client), claims.StewardConfig{})
-	return &trio{fleet: f, net: net, steward: steward, owners: make([][]string, len(f.hosts))}
+	return &trio{fleet: f, net: net, collector: steward, owners: make([][]string, len(f.hosts))}
 }
 
 // attach gives some nodes Pods that stay, with DanmEps.
@@ -53,7 +53,7 @@ func (l *trio) attach(t *testing.T, each int, nodes ...int) {
 			h := l.hosts[i]
 			owner, err := h.attach(t.Context(), l.net)
 			if err == nil {
-				err = h.try(t.Context(), func(d *daemon) error { return d.publish(t.Context(), owner) })
+				err = h.retry(t.Context(), func(d *daemon) error { return d.publish(t.Context(), owner) })
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -63,8 +63,8 @@ func (l *trio) attach(t *testing.T, each int, nodes ...int) {
 	}
 }
 
-// churn has Pods come and go on nodes until the function that it returns is called.
-func (l *trio) churn(t *testing.T, hosts ...*host) (end func()) {
+// startChurn has Pods come and go on nodes until the function that it returns is called.
+func (l *trio) startChurn(t *testing.T, hosts ...*host) (end func()) {
 	t.Helper()
 	over := make(chan struct{})
 	var all sync.WaitGroup
@@ -77,7 +77,7 @@ func (l *trio) churn(t *testing.T, hosts ...*host) (end func()) {
 						return
 					default:
 					}
-					if err := h.live(t.Context(), l.net, 20*time.Millisecond, true); err != nil {
+					if err := h.runPod(t.Context(), l.net, 20*time.Millisecond, true); err != nil {
 						t.Error(err)
 						return
 					}
@@ -88,42 +88,42 @@ func (l *trio) churn(t *testing.T, hosts ...*host) (end func()) {
 	return sync.OnceFunc(func() { close(over); all.Wait() })
 }
 
-// end detaches all and checks that nothing is left.
-func (l *trio) end(t *testing.T) {
+// detachAll detaches all and checks that nothing is left.
+func (l *trio) detachAll(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
 	for i, h := range l.hosts {
 		for _, owner := range l.owners[i] {
-			if err := h.try(ctx, func(d *daemon) error { return d.del(ctx, owner) }); err != nil {
+			if err := h.retry(ctx, func(d *daemon) error { return d.detach(ctx, owner) }); err != nil {
 				t.Fatal(err)
 			}
 		}
-		err := errors.Join(h.try(ctx, func(d *daemon) error { return d.sweep(ctx) }), h.settle(ctx, h.daemon.Load()),
+		err := errors.Join(h.retry(ctx, func(d *daemon) error { return d.removeUnknown(ctx) }), h.reconcile(ctx, h.daemon.Load()),
 			h.daemon.Load().GiveBack(ctx))
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, "nothing is left", func() error {
-		_, err := l.steward.Audit(t.Context(), claims.KeyOf(l.net))
-		return errors.Join(err, used(t, l.env, l.net, 0), unheld(t, l.env, l.net))
+		_, err := l.collector.Audit(t.Context(), claims.KeyOf(l.net))
+		return errors.Join(err, checkUsed(t, l.env, l.net, 0), checkNoEntries(t, l.env, l.net))
 	})
 }
 
-// forgetNode does what the controller does some time after a Node was deleted.
-func (l *trio) forgetNode(t *testing.T, h *host) {
+// reclaimNode does what the controller does some time after a Node was deleted.
+func (l *trio) reclaimNode(t *testing.T, h *host) {
 	t.Helper()
 	list := &v1.DanmEpList{}
 	if err := l.env.Client.List(t.Context(), list, client.InNamespace(l.ns), client.MatchingFields{"spec.Host": h.name}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range list.Items {
-		if err := remove(t.Context(), l.env.Client, &list.Items[i]); err != nil {
+		if err := removeEndpoint(t.Context(), l.env.Client, &list.Items[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, "the node is evicted", func() error {
-		_, err := l.steward.Evict(t.Context(), claims.KeyOf(l.net), map[string]string{h.name: h.uid})
+		_, err := l.collector.Evict(t.Context(), claims.KeyOf(l.net), map[string]string{h.name: h.uid})
 		if err == nil && len(list.Items) == 0 {
 			err = errors.New("it had no DanmEps")
 		}

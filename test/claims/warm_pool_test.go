@@ -17,14 +17,14 @@ import (
 )
 
 // exact are three nodes and a pool of this many addresses.
-const exactPool = 126 // of a /25
+const exactPoolSize = 126 // of a /25
 
-// warm lets Pods come and go until every node has addresses ready.
-func warm(t *testing.T, l *trio) {
+// warmAllNodes lets Pods come and go until every node has addresses ready.
+func warmAllNodes(t *testing.T, l *trio) {
 	t.Helper()
 	for _, h := range l.hosts {
 		eventually(t, h.name+" has addresses ready", func() error {
-			if err := h.live(t.Context(), l.net, 0, true); err != nil {
+			if err := h.runPod(t.Context(), l.net, 0, true); err != nil {
 				return err
 			}
 			if h.daemon.Load().Stats().Held == 0 {
@@ -37,15 +37,15 @@ func warm(t *testing.T, l *trio) {
 
 // A pool of exactly as many addresses as Pods serves them all, wherever they are, though
 // nodes hold some of it.
-func TestExactlyEnoughForHolders(t *testing.T) {
+func TestExactPoolWithWarmAddresses(t *testing.T) {
 	t.Parallel()
 	env, seed := apitest.Start(t), random.Seed(t)
 	l := newTrio(t, env, "10.0.0.0/25", func(cfg *claims.Config) {
 		cfg.Cool, cfg.Patience = 50*time.Millisecond, 3*time.Minute // no claim may fail
 	})
-	warm(t, l)
+	warmAllNodes(t, l)
 	dice := rand.New(rand.NewPCG(seed, 0))
-	places := make([]int, exactPool)
+	places := make([]int, exactPoolSize)
 	for i := range places {
 		places[i] = dice.IntN(len(l.hosts))
 	}
@@ -54,9 +54,9 @@ func TestExactlyEnoughForHolders(t *testing.T) {
 	for _, at := range places {
 		all.Go(func() {
 			h, owner := l.hosts[at], apitest.Name("ep")
-			err := h.daemon.Load().add(t.Context(), l.net, owner)
+			err := h.daemon.Load().attach(t.Context(), l.net, owner)
 			if err == nil {
-				err = h.try(t.Context(), func(d *daemon) error { return d.publish(t.Context(), owner) })
+				err = h.retry(t.Context(), func(d *daemon) error { return d.publish(t.Context(), owner) })
 			}
 			if err != nil {
 				t.Error(err)
@@ -68,8 +68,8 @@ func TestExactlyEnoughForHolders(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if err := used(t, env, l.net, exactPool); err != nil {
+	if err := checkUsed(t, env, l.net, exactPoolSize); err != nil {
 		t.Error(err)
 	}
-	l.end(t)
+	l.detachAll(t)
 }

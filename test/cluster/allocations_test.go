@@ -37,21 +37,21 @@ func vxlan(name, id string, vni int32, cidr string) *v1.ClusterNetwork {
 	return clusterNetwork(name, id, v1.TypeMACVLAN, v1.NetworkOptions{Device: trunk, VXLAN: vni, CIDR: cidr})
 }
 
-// ledger is who has which address of one network, from three sides that must
+// allocations is who has which address of one network, from three sides that must
 // agree: the bitmap, the nodes' entries, and the DanmEps.
-type ledger struct {
-	bits, held, endpoints map[netip.Addr]bool
+type allocations struct {
+	bits, entries, endpoints map[netip.Addr]bool
 	// byNode are the held addresses of each node.
 	byNode map[string][]netip.Addr
-	// twice are addresses that two DanmEps have.
-	twice []netip.Addr
+	// duplicates are addresses that two DanmEps have.
+	duplicates []netip.Addr
 }
 
 // read fills the ledger of a ClusterNetwork. The DanmEps are listed after the
 // network is read, so an address on its way out of an entry is seen there.
-func (c *cluster) ledger(ctx context.Context, name string) (ledger, error) {
-	l := ledger{
-		bits: map[netip.Addr]bool{}, held: map[netip.Addr]bool{}, endpoints: map[netip.Addr]bool{},
+func (c *cluster) readAllocations(ctx context.Context, name string) (allocations, error) {
+	l := allocations{
+		bits: map[netip.Addr]bool{}, entries: map[netip.Addr]bool{}, endpoints: map[netip.Addr]bool{},
 		byNode: map[string][]netip.Addr{},
 	}
 	var n v1.ClusterNetwork
@@ -73,7 +73,7 @@ func (c *cluster) ledger(ctx context.Context, name string) (ledger, error) {
 	return l, nil
 }
 
-func (l *ledger) addStatus(s *v1.IPAMStatus) error {
+func (l *allocations) addStatus(s *v1.IPAMStatus) error {
 	if s == nil {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (l *ledger) addStatus(s *v1.IPAMStatus) error {
 				return fmt.Errorf("entry of %s: %w", node, err)
 			}
 			for a := range r.All() {
-				l.held[a] = true
+				l.entries[a] = true
 				l.byNode[node] = append(l.byNode[node], a)
 			}
 		}
@@ -97,7 +97,7 @@ func (l *ledger) addStatus(s *v1.IPAMStatus) error {
 	return nil
 }
 
-func (l *ledger) addBits(b *v1.AddressBitmap) error {
+func (l *allocations) addBits(b *v1.AddressBitmap) error {
 	if b == nil {
 		return nil
 	}
@@ -115,26 +115,26 @@ func (l *ledger) addBits(b *v1.AddressBitmap) error {
 	return nil
 }
 
-func (l *ledger) addEndpoint(i v1.DanmEpInterface) {
+func (l *allocations) addEndpoint(i v1.DanmEpInterface) {
 	for _, text := range []string{i.Address, i.AddressIPv6} {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
 			continue // no address of this family
 		}
 		if l.endpoints[p.Addr()] {
-			l.twice = append(l.twice, p.Addr())
+			l.duplicates = append(l.duplicates, p.Addr())
 		}
 		l.endpoints[p.Addr()] = true
 	}
 }
 
-// wrong says what does not agree; "" when all does. A bit that nobody covers is
+// inconsistency says what does not agree; "" when all does. A bit that nobody covers is
 // a leak, a cover without a bit is an address that may be handed out twice.
-func (l *ledger) wrong() string {
-	if len(l.twice) > 0 {
-		return fmt.Sprintf("two endpoints each have %v", l.twice)
+func (l *allocations) inconsistency() string {
+	if len(l.duplicates) > 0 {
+		return fmt.Sprintf("two endpoints each have %v", l.duplicates)
 	}
-	covered := maps.Clone(l.held)
+	covered := maps.Clone(l.entries)
 	maps.Copy(covered, l.endpoints)
 	for _, a := range sorted(covered) {
 		if !l.bits[a] {
@@ -149,44 +149,44 @@ func (l *ledger) wrong() string {
 	return ""
 }
 
-// unused are the addresses that a node keeps ready: held, and on no endpoint.
-func (l *ledger) unused(node string) []netip.Addr {
+// warmAddresses are the addresses that a node keeps ready: held, and on no endpoint.
+func (l *allocations) warmAddresses(node string) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(l.byNode[node]), func(a netip.Addr) bool { return l.endpoints[a] })
 }
 
-// lingering are addresses that have both a DanmEp and a place in an entry, as they
+// publishedAndHeld are addresses that have both a DanmEp and a place in an entry, as they
 // may for a moment only.
-func (l *ledger) lingering() []netip.Addr {
-	return slices.DeleteFunc(sorted(l.held), func(a netip.Addr) bool { return !l.endpoints[a] })
+func (l *allocations) publishedAndHeld() []netip.Addr {
+	return slices.DeleteFunc(sorted(l.entries), func(a netip.Addr) bool { return !l.endpoints[a] })
 }
 
 func sorted(set map[netip.Addr]bool) []netip.Addr {
 	return slices.SortedFunc(maps.Keys(set), netip.Addr.Compare)
 }
 
-// settled says what is wrong when want Pods are to run on the network: DanmEps and the
+// checkAllocations says what is wrong when want Pods are to run on the network: DanmEps and the
 // kernels of all nodes have to have the same want addresses, the bitmap these and what
 // nodes keep ready, and the journals no other sandbox.
-func (c *cluster) settled(ctx context.Context, network string, cidr netip.Prefix, want int) string {
-	return c.settledOn(ctx, c.nodes, network, cidr, want)
+func (c *cluster) checkAllocations(ctx context.Context, network string, cidr netip.Prefix, want int) string {
+	return c.checkAllocationsOn(ctx, c.nodes, network, cidr, want)
 }
 
-// settledOn is settled for the nodes that are on.
-func (c *cluster) settledOn(ctx context.Context, nodes []string, network string, cidr netip.Prefix, want int) string {
-	l, err := c.ledger(ctx, network)
+// checkAllocationsOn is settled for the nodes that are on.
+func (c *cluster) checkAllocationsOn(ctx context.Context, nodes []string, network string, cidr netip.Prefix, want int) string {
+	l, err := c.readAllocations(ctx, network)
 	if err != nil {
 		return err.Error()
 	}
-	if wrong := l.wrong(); wrong != "" {
+	if wrong := l.inconsistency(); wrong != "" {
 		return wrong
 	}
 	if len(l.endpoints) != want {
 		return fmt.Sprintf("%d addresses have a DanmEp, want %d", len(l.endpoints), want)
 	}
-	if both := l.lingering(); len(both) > 0 {
+	if both := l.publishedAndHeld(); len(both) > 0 {
 		return fmt.Sprintf("%v have DanmEps and are held, too", both)
 	}
-	kernel, sandboxes, err := c.onNodes(ctx, nodes, network, cidr)
+	kernel, sandboxes, err := c.addressesOnNodes(ctx, nodes, network, cidr)
 	if err != nil {
 		return err.Error()
 	}
@@ -199,9 +199,9 @@ func (c *cluster) settledOn(ctx context.Context, nodes []string, network string,
 	return ""
 }
 
-// onNodes are the network's addresses in the nodes' kernels, and how many sandboxes
+// addressesOnNodes are the network's addresses in the nodes' kernels, and how many sandboxes
 // their journals have on it. An address on two live interfaces is an error.
-func (c *cluster) onNodes(
+func (c *cluster) addressesOnNodes(
 	ctx context.Context, nodes []string, network string, cidr netip.Prefix,
 ) (kernel map[netip.Addr]bool, sandboxes int, err error) {
 	kernel = map[netip.Addr]bool{}
@@ -225,16 +225,16 @@ func (c *cluster) onNodes(
 	return kernel, sandboxes, nil
 }
 
-// warm waits until each node keeps at least so many addresses of a network ready.
-func (c *cluster) warm(t *testing.T, network string, least int) {
+// awaitWarmPool waits until each node keeps at least so many addresses of a network ready.
+func (c *cluster) awaitWarmPool(t *testing.T, network string, least int) {
 	t.Helper()
 	c.await(t.Context(), t, fmt.Sprintf("each node keeps %d addresses of %s ready", least, network), func(ctx context.Context) string {
-		l, err := c.ledger(ctx, network)
+		l, err := c.readAllocations(ctx, network)
 		if err != nil {
 			return err.Error()
 		}
 		for _, node := range c.nodes {
-			if has := l.unused(node); len(has) < least {
+			if has := l.warmAddresses(node); len(has) < least {
 				return fmt.Sprintf("%s has %v", node, has)
 			}
 		}

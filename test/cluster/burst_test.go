@@ -20,7 +20,7 @@ func TestPowerLossInABurst(t *testing.T) {
 	cidr := netip.MustParsePrefix("10.77.0.0/24")
 	c.create(t, vxlan("burst", "burst", 7700, cidr.String()))
 	node := c.nodes[1]
-	c.burst(t, pods, ns, "burst", node, asks("burst", "dynamic"))
+	c.createPods(t, pods, ns, "burst", node, interfaceAnnotation("burst", "dynamic"))
 	c.await(t.Context(), t, "the node is in the middle of the burst", func(ctx context.Context) string {
 		boxes, err := c.sandboxes(ctx, node, "burst")
 		if err != nil {
@@ -44,7 +44,7 @@ func TestPowerLossInABurst(t *testing.T) {
 		if n, err := c.runningPods(ctx, ns); err != nil || n != pods {
 			return fmt.Sprintf("%d of %d Pods run (error: %v)", n, pods, err)
 		}
-		return c.settled(ctx, "burst", cidr, pods)
+		return c.checkAllocations(ctx, "burst", cidr, pods)
 	})
 	c.deletePods(t, ns, "burst", cidr)
 }

@@ -49,7 +49,7 @@ func (p *capture) packets(ctx context.Context) ([]string, error) {
 	text, err := p.c.lab.Exec(ctx, p.node, "sh", "-c", "tcpdump -n -e -r "+p.file+" 2>/dev/null")
 	var found []string
 	for line := range strings.Lines(text) {
-		if begin.MatchString(line) || len(found) == 0 {
+		if packetStart.MatchString(line) || len(found) == 0 {
 			found = append(found, line)
 		} else {
 			found[len(found)-1] += line
@@ -58,11 +58,11 @@ func (p *capture) packets(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-var begin = regexp.MustCompile(`^\d\d:\d\d:\d\d\.`)
+var packetStart = regexp.MustCompile(`^\d\d:\d\d:\d\d\.`)
 
-// all are the packets captured so far, once they can be read: the last one may be half
+// allPackets are the packets captured so far, once they can be read: the last one may be half
 // written.
-func (p *capture) all(t *testing.T) (packets []string) {
+func (p *capture) allPackets(t *testing.T) (packets []string) {
 	t.Helper()
 	p.c.await(t.Context(), t, "the capture can be read", func(ctx context.Context) string {
 		var err error
@@ -74,9 +74,9 @@ func (p *capture) all(t *testing.T) (packets []string) {
 	return packets
 }
 
-// sees waits until a packet with all of some words was captured. Between two looks it
+// awaitPacket waits until a packet with all of some words was captured. Between two looks it
 // causes one more: the wire may lose any.
-func (p *capture) sees(t *testing.T, reason string, cause func(), words ...string) {
+func (p *capture) awaitPacket(t *testing.T, reason string, cause func(), words ...string) {
 	t.Helper()
 	first := true
 	p.c.await(t.Context(), t, reason, func(ctx context.Context) string {
@@ -97,10 +97,10 @@ func (p *capture) sees(t *testing.T, reason string, cause func(), words ...strin
 	})
 }
 
-// lacks fails the test when any of some words was captured.
-func (p *capture) lacks(t *testing.T, reason string, words ...string) {
+// checkNoPacket fails the test when any of some words was captured.
+func (p *capture) checkNoPacket(t *testing.T, reason string, words ...string) {
 	t.Helper()
-	for _, packet := range p.all(t) {
+	for _, packet := range p.allPackets(t) {
 		for _, word := range words {
 			if strings.Contains(packet, word) {
 				t.Errorf("%s: %s captured on %s", reason, strings.TrimSpace(packet), p.node)

@@ -16,8 +16,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/random"
 )
 
-// churners is how many Pods come and go in one go, on two nodes.
-const churners = 40
+// churnPods is how many Pods come and go in one go, on two nodes.
+const churnPods = 40
 
 // 40 Pods in one go each get an address of their own; deleted in one go, they
 // leave nothing.
@@ -49,20 +49,20 @@ func TestChurnWithKills(t *testing.T) {
 func (c *cluster) churn(t *testing.T, ns, network string, cidr netip.Prefix, fault func(context.Context)) {
 	t.Helper()
 	var pods []*corev1.Pod
-	for i := range churners {
+	for i := range churnPods {
 		p := pod(ns, fmt.Sprintf("churn-%d", i), c.nodes[i%len(c.nodes)],
 			fmt.Sprintf(`[{"clusterNetwork":"default"},{"clusterNetwork":%q,"ip":"dynamic"}]`, network))
-		c.admitted(t.Context(), t, "create", p, c.creation(p)) // all go in one go
+		c.retryAdmission(t.Context(), t, "create", p, c.createIdempotently(p)) // all go in one go
 		pods = append(pods, p)
 	}
 	fault(t.Context())
 	for _, p := range pods {
-		c.running(t.Context(), t, p)
+		c.awaitRunning(t.Context(), t, p)
 	}
 	c.await(t.Context(), t, "books are right with all Pods running", func(ctx context.Context) string {
-		return c.settled(ctx, network, cidr, churners)
+		return c.checkAllocations(ctx, network, cidr, churnPods)
 	})
 	c.deleteAll(t, ns)
 	fault(t.Context())
-	c.gone(t, ns, network, cidr)
+	c.awaitNothingLeft(t, ns, network, cidr)
 }

@@ -29,7 +29,7 @@ func TestPoolConditions(t *testing.T) {
 	c.create(t, n)
 	// Nine interfaces of one Pod fill a pool as those of nine Pods do.
 	many := pod(ns, "many", c.nodes[0], "["+strings.Repeat(`{"clusterNetwork":"pool","ip":"dynamic"},`, pool-1)+`{"clusterNetwork":"default"}]`)
-	one := pod(ns, "one", c.nodes[1], asks("pool", "dynamic"))
+	one := pod(ns, "one", c.nodes[1], interfaceAnnotation("pool", "dynamic"))
 	steps := []struct {
 		reason string
 		do     func()
@@ -37,20 +37,20 @@ func TestPoolConditions(t *testing.T) {
 		word   string
 		used   int
 	}{
-		{"at 90 % there is time to act", func() { c.create(t, many) }, metav1.ConditionTrue, v1.ReasonScarce, pool - 1},
-		{"at 100 % new Pods wait", func() { c.create(t, one) }, metav1.ConditionFalse, v1.ReasonExhausted, pool},
-		{"the alarm ends", func() { c.delete(t, many) }, metav1.ConditionTrue, v1.ReasonEnough, 1},
+		{"at 90 % there is time to act", func() { c.create(t, many) }, metav1.ConditionTrue, v1.ReasonAddressesNearlyExhausted, pool - 1},
+		{"at 100 % new Pods wait", func() { c.create(t, one) }, metav1.ConditionFalse, v1.ReasonAddressesExhausted, pool},
+		{"the alarm ends", func() { c.delete(t, many) }, metav1.ConditionTrue, v1.ReasonAddressesSufficient, 1},
 	}
 	for _, step := range steps {
 		step.do()
 		c.await(t.Context(), t, step.reason, func(ctx context.Context) string {
-			return c.poolIs(ctx, n, step.status, step.word, step.used, pool)
+			return c.poolMismatch(ctx, n, step.status, step.word, step.used, pool)
 		})
 	}
 }
 
-// poolIs says what of a pool's state cannot be seen as it should be.
-func (c *cluster) poolIs(
+// poolMismatch says what of a pool's state cannot be seen as it should be.
+func (c *cluster) poolMismatch(
 	ctx context.Context, n *v1.ClusterNetwork, status metav1.ConditionStatus, reason string, used, capacity int,
 ) string {
 	if err := c.Get(ctx, client.ObjectKeyFromObject(n), n); err != nil {

@@ -25,47 +25,47 @@ func TestExactExhaustion(t *testing.T) {
 	n := vxlan("exact", "exact", 7800, cidr.String())
 	n.Spec.Options.Pool = &v1.IPPool{Start: "10.78.0.10", End: fmt.Sprintf("10.78.0.%d", 10+pool-1)}
 	c.create(t, n)
-	want := asks("exact", "dynamic")
+	want := interfaceAnnotation("exact", "dynamic")
 
-	first := c.burst(t, 1, ns, "first-1", c.nodes[0], want)
+	first := c.createPods(t, 1, ns, "first-1", c.nodes[0], want)
 	for i, node := range c.nodes[1:] {
-		first = append(first, c.burst(t, 1, ns, fmt.Sprintf("first-%d", i+2), node, want)...)
+		first = append(first, c.createPods(t, 1, ns, fmt.Sprintf("first-%d", i+2), node, want)...)
 	}
 	for _, p := range first {
-		c.running(t.Context(), t, p)
+		c.awaitRunning(t.Context(), t, p)
 	}
-	c.warm(t, "exact", 1)
+	c.awaitWarmPool(t, "exact", 1)
 
 	half := (pool - len(first)) / 2
-	rest := c.burst(t, half, ns, "rest-1", c.nodes[0], want)
-	for _, p := range append(rest, c.burst(t, pool-len(first)-half, ns, "rest-2", c.nodes[1], want)...) {
-		c.running(t.Context(), t, p)
+	rest := c.createPods(t, half, ns, "rest-1", c.nodes[0], want)
+	for _, p := range append(rest, c.createPods(t, pool-len(first)-half, ns, "rest-2", c.nodes[1], want)...) {
+		c.awaitRunning(t.Context(), t, p)
 	}
 	c.await(t.Context(), t, "each address is on one Pod", func(ctx context.Context) string {
-		return c.settled(ctx, "exact", cidr, pool)
+		return c.checkAllocations(ctx, "exact", cidr, pool)
 	})
 
-	late := c.burst(t, 1, ns, "late", c.nodes[1], want)[0]
+	late := c.createPods(t, 1, ns, "late", c.nodes[1], want)[0]
 	c.await(t.Context(), t, "an Event says what is full, how full, and what to do", func(ctx context.Context) string {
-		messages := c.events(ctx, late)
+		messages := c.warningEvents(ctx, late)
 		for _, m := range messages {
-			if saysFull(m, "exact", pool) {
+			if isExhaustedMessage(m, "exact", pool) {
 				return ""
 			}
 		}
 		return strings.Join(messages, "\n")
 	})
 	c.delete(t, first[2])
-	c.running(t.Context(), t, late)
+	c.awaitRunning(t.Context(), t, late)
 	c.await(t.Context(), t, "the address has moved", func(ctx context.Context) string {
-		return c.settled(ctx, "exact", cidr, pool)
+		return c.checkAllocations(ctx, "exact", cidr, pool)
 	})
 	c.deletePods(t, ns, "exact", cidr)
 }
 
-// saysFull reports whether a message names the network, how many addresses are in use
+// isExhaustedMessage reports whether a message names the network, how many addresses are in use
 // and what to do.
-func saysFull(message, network string, inUse int) bool {
+func isExhaustedMessage(message, network string, inUse int) bool {
 	number := regexp.MustCompile(fmt.Sprintf(`\b%d\b`, inUse))
 	return strings.Contains(message, network) && number.MatchString(message) &&
 		strings.Contains(message, "delete Pods or enlarge")

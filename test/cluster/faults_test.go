@@ -18,8 +18,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// single is a network with room for one Pod.
-func (c *cluster) single(t *testing.T, name, id string, vni int32, base string) (*v1.ClusterNetwork, netip.Addr) {
+// singlePodNetwork is a network with room for one Pod.
+func (c *cluster) singlePodNetwork(t *testing.T, name, id string, vni int32, base string) (*v1.ClusterNetwork, netip.Addr) {
 	t.Helper()
 	n := vxlan(name, id, vni, base+".0/24")
 	n.Spec.Options.Pool = &v1.IPPool{Start: base + ".9", End: base + ".9"}
@@ -32,21 +32,21 @@ func (c *cluster) single(t *testing.T, name, id string, vni int32, base string) 
 // live interface and nobody else may get it.
 func TestForceDeletedPodKeepsItsAddress(t *testing.T) {
 	c, ns := shared, shared.namespace(t)
-	_, addr := c.single(t, "forced", "forced", 7500, "10.75.0")
+	_, addr := c.singlePodNetwork(t, "forced", "forced", 7500, "10.75.0")
 	const asks = `[{"clusterNetwork":"default"},{"clusterNetwork":"forced","ip":"dynamic"}]`
 	node := c.nodes[0]
 
 	doomed := &corev1.Namespace{}
 	doomed.Name = ns + "-doomed"
-	c.inhabited(t, doomed)
+	c.createNamespace(t, doomed)
 	first := pod(doomed.Name, "first", node, asks)
 	c.create(t, first)
-	c.running(t.Context(), t, first)
+	c.awaitRunning(t.Context(), t, first)
 
 	c.signal(t, node, "STOP", "kubelet")
 	t.Cleanup(func() { c.signal(t, node, "CONT", "kubelet") })
 	now := client.GracePeriodSeconds(0)
-	c.admitted(t.Context(), t, "delete", first, func(ctx context.Context) error {
+	c.retryAdmission(t.Context(), t, "delete", first, func(ctx context.Context) error {
 		return client.IgnoreNotFound(c.Delete(ctx, first, now))
 	})
 	c.delete(t, doomed)
@@ -54,19 +54,19 @@ func TestForceDeletedPodKeepsItsAddress(t *testing.T) {
 	second := pod(ns, "second", c.nodes[1], asks)
 	c.create(t, second)
 	c.await(t.Context(), t, "the second Pod is told that the network is full", func(ctx context.Context) string {
-		events := c.events(ctx, second)
-		if slices.ContainsFunc(events, func(m string) bool { return saysFull(m, "forced", 1) }) {
+		events := c.warningEvents(ctx, second)
+		if slices.ContainsFunc(events, func(m string) bool { return isExhaustedMessage(m, "forced", 1) }) {
 			return ""
 		}
 		return strings.Join(events, "\n")
 	})
-	if holders := c.holders(t, addr); len(holders) != 1 || holders[0] != node {
+	if holders := c.nodesWithAddress(t, addr); len(holders) != 1 || holders[0] != node {
 		t.Fatalf("%v is on %v, want it on %s alone: its sandbox runs", addr, holders, node)
 	}
 
 	c.signal(t, node, "CONT", "kubelet")
-	c.running(t.Context(), t, second)
-	if holders := c.holders(t, addr); len(holders) != 1 || holders[0] != c.nodes[1] {
+	c.awaitRunning(t.Context(), t, second)
+	if holders := c.nodesWithAddress(t, addr); len(holders) != 1 || holders[0] != c.nodes[1] {
 		t.Fatalf("%v is on %v, want it on %s alone: the first sandbox is gone", addr, holders, c.nodes[1])
 	}
 }
@@ -74,7 +74,7 @@ func TestForceDeletedPodKeepsItsAddress(t *testing.T) {
 // signal sends a signal to a program of a node.
 func (c *cluster) signal(t *testing.T, node, signal, program string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitTimeout)
 	defer cancel()
 	script := fmt.Sprintf("kill -%s $(pidof %s)", signal, program)
 	if _, err := c.lab.Exec(ctx, node, "sh", "-c", script); err != nil {
@@ -97,13 +97,13 @@ func TestPowerCut(t *testing.T) {
 		pods = append(pods, p)
 	}
 	for _, p := range pods {
-		c.running(t.Context(), t, p)
+		c.awaitRunning(t.Context(), t, p)
 	}
 	if err := c.lab.KillNode(t.Context(), c.nodes[1]); err != nil {
 		t.Fatal(err)
 	}
 	c.startNode(t, c.nodes[1])
 	c.await(t.Context(), t, "all Pods have their interfaces again", func(ctx context.Context) string {
-		return c.settled(ctx, "power", cidr, len(pods))
+		return c.checkAllocations(ctx, "power", cidr, len(pods))
 	})
 }

@@ -49,10 +49,10 @@ func TestHostilePodEntersNoVXLAN(t *testing.T) {
 	const asks = `[{"clusterNetwork":"hostile-vxlan","ip":"dynamic"}]`
 	victim, partner := pod(ns, "victim", c.nodes[0], asks), pod(ns, "partner", c.nodes[1], asks)
 	near, far := unprivileged(pod(ns, "near", c.nodes[0], "")), unprivileged(pod(ns, "far", c.nodes[2], ""))
-	c.start(t, victim, partner, near, far)
+	c.startPods(t, victim, partner, near, far)
 
 	target := c.addresses(t, victim, "eth0")[0]
-	before := c.onNode(t, c.nodes[0], "bridge fdb show dev vx_hostilevx")
+	before := c.runOnNode(t, c.nodes[0], "bridge fdb show dev vx_hostilevx")
 	var attacks []attack
 	for _, from := range []*corev1.Pod{near, far} {
 		for _, node := range c.nodes[:2] {
@@ -60,20 +60,20 @@ func TestHostilePodEntersNoVXLAN(t *testing.T) {
 			attacks = append(attacks, attack{
 				reason: fmt.Sprintf("Pod %s sends VXLAN to the VTEP of %s", from.Name, node),
 				from:   from,
-				args:   []string{"udp", c.vtep(t, node) + ":4789", hex.EncodeToString(append(vxlanHeader(victimVNI), whoHas(target, marker)...))},
+				args:   []string{"udp", c.vtepAddress(t, node) + ":4789", hex.EncodeToString(append(vxlanHeader(victimVNI), arpFrame(target, marker)...))},
 				marker: marker,
 			})
 		}
 	}
-	c.survives(t, victim, partner, attacks)
-	if after := c.onNode(t, c.nodes[0], "bridge fdb show dev vx_hostilevx"); strings.Contains(after, attackerMAC) {
+	c.runAttacks(t, victim, partner, attacks)
+	if after := c.runOnNode(t, c.nodes[0], "bridge fdb show dev vx_hostilevx"); strings.Contains(after, attackerMAC) {
 		t.Errorf("the VXLAN learned the attacker's MAC; before:\n%s\nafter:\n%s", before, after)
 	}
 }
 
-// survives runs each attack between two packets of the victim's partner, and fails the
+// runAttacks runs each attack between two packets of the victim's partner, and fails the
 // test for each that one of both has seen.
-func (c *cluster) survives(t *testing.T, victim, partner *corev1.Pod, attacks []attack) {
+func (c *cluster) runAttacks(t *testing.T, victim, partner *corev1.Pod, attacks []attack) {
 	t.Helper()
 	pair := []*corev1.Pod{victim, partner}
 	var captures []*capture
@@ -85,14 +85,14 @@ func (c *cluster) survives(t *testing.T, victim, partner *corev1.Pod, attacks []
 		captures = append(captures, c.capture(t, p.Spec.NodeName, eps["eth0"].Spec.Netns, "eth0"))
 	}
 	for _, a := range attacks {
-		c.onPod(t, a.from, fmt.Sprintf("for i in 1 2 3; do %s %s && echo sent; done; echo that was all", framesInPod, strings.Join(a.args, " ")), "sent\nthat was all")
+		c.runInPod(t, a.from, fmt.Sprintf("for i in 1 2 3; do %s %s && echo sent; done; echo that was all", framesInPod, strings.Join(a.args, " ")), "sent\nthat was all")
 	}
 	for i, p := range pair {
 		// The segment works, and the capture shows what arrives on it.
 		other := pair[1-i]
 		source := c.addresses(t, other, "eth0")[0].String()
-		captures[i].sees(t, "packets of "+other.Name+" arrive", func() { c.ping(t, other, p, "eth0") }, source+" > ", "ICMP echo request")
-		packets := captures[i].all(t)
+		captures[i].awaitPacket(t, "packets of "+other.Name+" arrive", func() { c.ping(t, other, p, "eth0") }, source+" > ", "ICMP echo request")
+		packets := captures[i].allPackets(t)
 		for _, a := range attacks {
 			arrived := slices.IndexFunc(packets, func(packet string) bool { return strings.Contains(packet, a.marker.String()) })
 			if arrived >= 0 {
@@ -109,26 +109,26 @@ func TestHostilePodOnTheNICOfAVXLAN(t *testing.T) {
 	t.Parallel()
 	c, ns := shared, shared.namespace(t)
 	c.installFrames(t)
-	c.create(t, clusterNetwork("hostile-nic", "hostilenic", v1.TypeMACVLAN, v1.NetworkOptions{Device: second, CIDR: "10.79.1.0/24"}))
+	c.create(t, clusterNetwork("hostile-nic", "hostilenic", v1.TypeMACVLAN, v1.NetworkOptions{Device: secondNIC, CIDR: "10.79.1.0/24"}))
 	c.create(t, clusterNetwork("hostile-vtep", "hostilevt", v1.TypeMACVLAN,
-		v1.NetworkOptions{Device: second, VXLAN: victimVNI + 1, CIDR: "10.77.1.0/24"}))
+		v1.NetworkOptions{Device: secondNIC, VXLAN: victimVNI + 1, CIDR: "10.77.1.0/24"}))
 	const asks = `[{"clusterNetwork":"hostile-vtep","ip":"dynamic"}]`
 	victim, partner := pod(ns, "victim", c.nodes[0], asks), pod(ns, "partner", c.nodes[1], asks)
-	attacker := raw(pod(ns, "attacker", c.nodes[2], `[{"clusterNetwork":"hostile-nic","ip":"dynamic"}]`))
-	c.start(t, victim, partner, attacker)
+	attacker := withNetRaw(pod(ns, "attacker", c.nodes[2], `[{"clusterNetwork":"hostile-nic","ip":"dynamic"}]`))
+	c.startPods(t, victim, partner, attacker)
 
 	target, own := c.addresses(t, victim, "eth0")[0], c.addresses(t, attacker, "eth0")[0]
 	var attacks []attack
 	for i, node := range c.nodes[:2] {
 		marker := netip.AddrFrom4([4]byte{10, 77, 1, byte(200 + i)})
-		inner := append(vxlanHeader(victimVNI+1), whoHas(target, marker)...)
-		vtep := netip.MustParseAddr(c.addressOf(t, node, second))
+		inner := append(vxlanHeader(victimVNI+1), arpFrame(target, marker)...)
+		vtep := netip.MustParseAddr(c.addressOf(t, node, secondNIC))
 		attacks = append(attacks, attack{
 			reason: "VXLAN from a Pod's address to the VTEP of " + node, from: attacker, marker: marker,
 			args: []string{"raw", "eth0", hex.EncodeToString(datagram(own, vtep, inner))},
 		})
 	}
-	c.survives(t, victim, partner, attacks)
+	c.runAttacks(t, victim, partner, attacks)
 }
 
 // A Pod on the bare NIC, with CAP_NET_RAW, sends frames with the tags of a VLAN on that
@@ -137,14 +137,14 @@ func TestHostilePodLeavesNoBareNIC(t *testing.T) {
 	t.Parallel()
 	c, ns := shared, shared.namespace(t)
 	c.installFrames(t)
-	bare := clusterNetwork("hostile-bare", "hostileb", v1.TypeMACVLAN, v1.NetworkOptions{Device: second, CIDR: "10.79.0.0/24"})
-	tagged := clusterNetwork("hostile-vlan", "hostilevl", v1.TypeIPVLAN, v1.NetworkOptions{Device: second, VLAN: victimVLAN, CIDR: "10.78.0.0/24"})
+	bare := clusterNetwork("hostile-bare", "hostileb", v1.TypeMACVLAN, v1.NetworkOptions{Device: secondNIC, CIDR: "10.79.0.0/24"})
+	tagged := clusterNetwork("hostile-vlan", "hostilevl", v1.TypeIPVLAN, v1.NetworkOptions{Device: secondNIC, VLAN: victimVLAN, CIDR: "10.78.0.0/24"})
 	c.create(t, bare)
 	c.create(t, tagged)
 	const asks = `[{"clusterNetwork":"hostile-vlan","ip":"dynamic"}]`
 	victim, partner := pod(ns, "victim", c.nodes[0], asks), pod(ns, "partner", c.nodes[1], asks)
-	attacker := raw(pod(ns, "attacker", c.nodes[2], `[{"clusterNetwork":"hostile-bare","ip":"dynamic"}]`))
-	c.start(t, victim, partner, attacker)
+	attacker := withNetRaw(pod(ns, "attacker", c.nodes[2], `[{"clusterNetwork":"hostile-bare","ip":"dynamic"}]`))
+	c.startPods(t, victim, partner, attacker)
 
 	target := c.addresses(t, victim, "eth0")[0]
 	variants := []struct {
@@ -161,10 +161,10 @@ func TestHostilePodLeavesNoBareNIC(t *testing.T) {
 		marker := netip.AddrFrom4([4]byte{10, 78, 0, byte(200 + i)})
 		attacks = append(attacks, attack{
 			reason: v.reason, from: attacker, marker: marker,
-			args: []string{"raw", "eth0", hex.EncodeToString(whoHas(target, marker, v.tags...))},
+			args: []string{"raw", "eth0", hex.EncodeToString(arpFrame(target, marker, v.tags...))},
 		})
 	}
-	c.survives(t, victim, partner, attacks)
+	c.runAttacks(t, victim, partner, attacks)
 }
 
 // installFrames puts the attackers' program on all nodes. Pods see it by mountFrames.
@@ -211,8 +211,8 @@ func unprivileged(p *corev1.Pod) *corev1.Pod {
 	return mountFrames(p)
 }
 
-// raw makes an attacker of a Pod that has CAP_NET_RAW and nothing else.
-func raw(p *corev1.Pod) *corev1.Pod {
+// withNetRaw makes an attacker of a Pod that has CAP_NET_RAW and nothing else.
+func withNetRaw(p *corev1.Pod) *corev1.Pod {
 	p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_RAW"}},
 	}
@@ -224,9 +224,9 @@ const attackerMAC = "02:66:6f:72:67:65"
 
 var attackerMACBytes = []byte{0x02, 0x66, 0x6f, 0x72, 0x67, 0x65}
 
-// whoHas is an ARP request (RFC 826) to the whole segment, as a frame with the VLAN tags
+// arpFrame is an ARP request (RFC 826) to the whole segment, as a frame with the VLAN tags
 // given, outermost first. Who answers it has learned the sender's addresses.
-func whoHas(target, sender netip.Addr, tags ...[]byte) []byte {
+func arpFrame(target, sender netip.Addr, tags ...[]byte) []byte {
 	frame := slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, attackerMACBytes)
 	for _, tag := range tags {
 		frame = append(frame, tag...)

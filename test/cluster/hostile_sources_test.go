@@ -29,18 +29,18 @@ func TestHostilePodNamesNoOther(t *testing.T) {
 			t.Parallel()
 			c, ns := shared, shared.namespace(t)
 			segment := netip.AddrFrom4([4]byte{10, 80, byte(i), 0})
-			gateway := last(segment, 250)
+			gateway := hostAddress(segment, 250)
 			c.create(t, clusterNetwork("sources-"+kind, "src"+kind, kind, v1.NetworkOptions{
 				Device: trunk, VLAN: int32(sourcesVLAN + i), SourceGuard: new(true),
 				CIDR: segment.String() + "/24", Net6: "fd00:80:0:" + string('0'+rune(i)) + "::/64",
-				Pool:   &v1.IPPool{Start: last(segment, 10).String(), End: last(segment, 99).String()},
+				Pool:   &v1.IPPool{Start: hostAddress(segment, 10).String(), End: hostAddress(segment, 99).String()},
 				Routes: map[string]v1.Gateway{"192.0.2.0/24": v1.Gateway(gateway.String())},
 			}))
 			asks := `[{"clusterNetwork":"sources-` + kind + `","ip":"dynamic","ip6":"dynamic"}]`
 			victim, partner := pod(ns, "victim", c.nodes[0], asks), pod(ns, "partner", c.nodes[1], asks)
-			attacker := raw(pod(ns, "attacker", c.nodes[2], asks))
-			c.start(t, victim, partner, attacker)
-			c.survives(t, victim, partner, c.spoofs(t, attacker, segment, gateway))
+			attacker := withNetRaw(pod(ns, "attacker", c.nodes[2], asks))
+			c.startPods(t, victim, partner, attacker)
+			c.runAttacks(t, victim, partner, c.spoofAttacks(t, attacker, segment, gateway))
 			c.ping(t, attacker, victim, "eth0")
 		})
 	}
@@ -49,19 +49,19 @@ func TestHostilePodNamesNoOther(t *testing.T) {
 // sourcesVLAN is the first VLAN of TestHostilePodNamesNoOther.
 const sourcesVLAN = 580
 
-// last is an address of a /24.
-func last(segment netip.Addr, n byte) netip.Addr {
+// hostAddress is an address of a /24.
+func hostAddress(segment netip.Addr, n byte) netip.Addr {
 	a := segment.As4()
 	a[3] = n
 	return netip.AddrFrom4(a)
 }
 
-// spoofs are frames in the name of others. The address that one pretends to have, or asks
+// spoofAttacks are frames in the name of others. The address that one pretends to have, or asks
 // for with a MAC that it pretends to have, is the marker.
-func (c *cluster) spoofs(t *testing.T, attacker *corev1.Pod, segment, gateway netip.Addr) []attack {
+func (c *cluster) spoofAttacks(t *testing.T, attacker *corev1.Pod, segment, gateway netip.Addr) []attack {
 	t.Helper()
 	own := c.addresses(t, attacker, "eth0")
-	text := c.onPod(t, attacker, "cat /sys/class/net/eth0/address && echo that was all", "that was all")
+	text := c.runInPod(t, attacker, "cat /sys/class/net/eth0/address && echo that was all", "that was all")
 	mac, err := net.ParseMAC(strings.Fields(text)[0])
 	if err != nil {
 		t.Fatal(err)
@@ -72,15 +72,15 @@ func (c *cluster) spoofs(t *testing.T, attacker *corev1.Pod, segment, gateway ne
 	node := netip.MustParseAddr(c.addressOf(t, c.nodes[0], trunk))
 	router := netip.MustParseAddr("fe80::bad:1")
 	attacks := []attack{
-		{reason: "ARP with another's MAC", marker: last(segment, 200), args: []string{arp(attackerMACBytes, attackerMACBytes, v4, last(segment, 200))}},
-		{reason: "ARP that names another's MAC", marker: last(segment, 201), args: []string{arp(mac, attackerMACBytes, v4, last(segment, 201))}},
-		{reason: "ARP in the name of another Pod", marker: last(segment, 202), args: []string{arp(mac, mac, last(segment, 202), last(segment, 202))}},
-		{reason: "ARP in the name of the gateway", marker: gateway, args: []string{arp(mac, mac, gateway, gateway)}},
-		{reason: "ARP in the name of a node", marker: node, args: []string{arp(mac, mac, node, node)}},
-		{reason: "IPv4 from another's address", marker: last(segment, 203), args: []string{from4(mac, last(segment, 203))}},
-		{reason: "IPv6 from another's address", marker: foreign6(1), args: []string{advertisement(mac, foreign6(1), foreign6(1))}},
-		{reason: "a neighbour advertisement for another", marker: foreign6(2), args: []string{advertisement(mac, netip.AddrFrom16(v6), foreign6(2))}},
-		{reason: "a message of another router", marker: router, args: []string{advertisement(mac, router, router)}},
+		{reason: "ARP with another's MAC", marker: hostAddress(segment, 200), args: []string{arpRequest(attackerMACBytes, attackerMACBytes, v4, hostAddress(segment, 200))}},
+		{reason: "ARP that names another's MAC", marker: hostAddress(segment, 201), args: []string{arpRequest(mac, attackerMACBytes, v4, hostAddress(segment, 201))}},
+		{reason: "ARP in the name of another Pod", marker: hostAddress(segment, 202), args: []string{arpRequest(mac, mac, hostAddress(segment, 202), hostAddress(segment, 202))}},
+		{reason: "ARP in the name of the gateway", marker: gateway, args: []string{arpRequest(mac, mac, gateway, gateway)}},
+		{reason: "ARP in the name of a node", marker: node, args: []string{arpRequest(mac, mac, node, node)}},
+		{reason: "IPv4 from another's address", marker: hostAddress(segment, 203), args: []string{udpDatagram(mac, hostAddress(segment, 203))}},
+		{reason: "IPv6 from another's address", marker: foreign6(1), args: []string{neighbourAdvertisement(mac, foreign6(1), foreign6(1))}},
+		{reason: "a neighbour advertisement for another", marker: foreign6(2), args: []string{neighbourAdvertisement(mac, netip.AddrFrom16(v6), foreign6(2))}},
+		{reason: "a message of another router", marker: router, args: []string{neighbourAdvertisement(mac, router, router)}},
 	}
 	for i := range attacks {
 		attacks[i].from, attacks[i].args = attacker, append([]string{"raw", "eth0"}, attacks[i].args...)
@@ -88,22 +88,22 @@ func (c *cluster) spoofs(t *testing.T, attacker *corev1.Pod, segment, gateway ne
 	return attacks
 }
 
-// arp is a request to the whole segment (RFC 826), in hexadecimal.
-func arp(source, names net.HardwareAddr, sender, target netip.Addr) string {
+// arpRequest is a request to the whole segment (RFC 826), in hexadecimal.
+func arpRequest(source, names net.HardwareAddr, sender, target netip.Addr) string {
 	return hex.EncodeToString(slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, source,
 		[]byte{0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, 1}, names, sender.AsSlice(), make([]byte, 6), target.AsSlice()))
 }
 
-// from4 is a UDP datagram to the whole segment (RFC 768, RFC 791), in hexadecimal.
-func from4(source net.HardwareAddr, sender netip.Addr) string {
+// udpDatagram is a UDP datagram to the whole segment (RFC 768, RFC 791), in hexadecimal.
+func udpDatagram(source net.HardwareAddr, sender netip.Addr) string {
 	frame := datagram(sender, netip.MustParseAddr("255.255.255.255"), []byte("whoever"))
 	copy(frame[6:12], source)
 	return hex.EncodeToString(frame)
 }
 
-// advertisement is a neighbour advertisement to all nodes of the segment (RFC 4861, 4.4), in
+// neighbourAdvertisement is a neighbour advertisement to all nodes of the segment (RFC 4861, 4.4), in
 // hexadecimal: the target has the MAC.
-func advertisement(mac net.HardwareAddr, sender, target netip.Addr) string {
+func neighbourAdvertisement(mac net.HardwareAddr, sender, target netip.Addr) string {
 	all := netip.MustParseAddr("ff02::1")
 	message := slices.Concat([]byte{136, 0, 0, 0, 0x20, 0, 0, 0}, target.AsSlice(), []byte{2, 1}, mac)
 	// RFC 4443, 2.3: with a pseudo-header of addresses, length and protocol.

@@ -33,18 +33,18 @@ func TestPodsReachNoListenerOfNodes(t *testing.T) {
 	c.create(t, n)
 	p := pod(ns, "prober", c.nodes[0], `[{"clusterNetwork":"listen","ip":"dynamic","ip6":"dynamic"}]`)
 	c.create(t, p)
-	c.running(t.Context(), t, p)
-	c.readyIs(t, n, metav1.ConditionTrue, "ready on all nodes")
+	c.awaitRunning(t.Context(), t, p)
+	c.awaitReadyCondition(t, n, metav1.ConditionTrue, "ready on all nodes")
 
 	var targets []string
 	var captures []*capture
 	for _, node := range c.nodes {
-		out := c.onNode(t, node, "ip -o address show dev listen.560; sysctl -n net.ipv6.conf.listen/560.disable_ipv6; cat /sys/class/net/listen.560/address")
+		out := c.runOnNode(t, node, "ip -o address show dev listen.560; sysctl -n net.ipv6.conf.listen/560.disable_ipv6; cat /sys/class/net/listen.560/address")
 		words := strings.Fields(out)
 		if strings.Contains(out, "inet") || len(words) != 2 || words[0] != "1" {
 			t.Fatalf("%s has an address on a tenant's link, or IPv6:\n%s", node, out)
 		}
-		targets = append(targets, linkLocal(words[1])+"%eth0", c.vtep(t, node))
+		targets = append(targets, linkLocal(words[1])+"%eth0", c.vtepAddress(t, node))
 		c.background(t, node, "busybox nc -ll -p "+listenPort+" -e /bin/true")
 		c.await(t.Context(), t, "the listener on "+node+" answers the node itself", func(ctx context.Context) string {
 			out, err := c.lab.Exec(ctx, node, "sh", "-c", "busybox nc -w 2 127.0.0.1 "+listenPort+" </dev/null && echo answers")
@@ -56,14 +56,14 @@ func TestPodsReachNoListenerOfNodes(t *testing.T) {
 		captures = append(captures, c.capture(t, node, "", "listen.560"))
 	}
 	// Everybody on the wire is asked besides, and nobody may answer.
-	out := c.onPod(t, p, fmt.Sprintf(`for a in %s; do nc -w 2 $a %s </dev/null && echo "$a answers" || echo "$a does not"; done 2>&1
+	out := c.runInPod(t, p, fmt.Sprintf(`for a in %s; do nc -w 2 $a %s </dev/null && echo "$a answers" || echo "$a does not"; done 2>&1
 		ping -c 2 -W 2 -I eth0 ff02::1 2>&1; ping -c 2 -W 2 10.56.0.255 2>&1; echo that was all`, strings.Join(targets, " "), listenPort), "that was all")
 	if strings.Contains(out, " answers") || strings.Count(out, "does not") != len(targets) {
 		t.Errorf("a listener of a node was reached:\n%s", out)
 	}
 	asked := false
 	for _, p := range captures {
-		packets := p.all(t)
+		packets := p.allPackets(t)
 		for _, packet := range packets {
 			asked = asked || strings.Contains(packet, "ICMP6, echo request")
 			for _, answer := range []string{"echo reply", "Flags [S.]", "Flags [R", "neighbor advertisement", "ARP, Reply"} {
@@ -86,8 +86,8 @@ func linkLocal(mac string) string {
 	return fmt.Sprintf("fe80::%x:%xff:fe%02x:%x", (b[0]^2)<<8|b[1], b[2], b[3], b[4]<<8|b[5])
 }
 
-// readyIs waits for a network's condition Ready.
-func (c *cluster) readyIs(t *testing.T, n *v1.ClusterNetwork, status metav1.ConditionStatus, message string) {
+// awaitReadyCondition waits for a network's condition Ready.
+func (c *cluster) awaitReadyCondition(t *testing.T, n *v1.ClusterNetwork, status metav1.ConditionStatus, message string) {
 	t.Helper()
 	c.await(t.Context(), t, fmt.Sprintf("%s is %s: %s", n.Name, status, message), func(ctx context.Context) string {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(n), n); err != nil {
@@ -107,14 +107,14 @@ func TestNetworkSaysWhereItIsNotReady(t *testing.T) {
 	c := shared
 	n := clusterNetwork("partly", "partly", v1.TypeMACVLAN, v1.NetworkOptions{Device: "ens9", VLAN: 570})
 	plug := func(node string) {
-		c.onNode(t, node, "ip link add ens9 type dummy")
+		c.runOnNode(t, node, "ip link add ens9 type dummy")
 		t.Cleanup(func() { _, _ = c.lab.Exec(context.WithoutCancel(t.Context()), node, "ip", "link", "delete", "ens9") })
 	}
 	for _, node := range c.nodes[1:] {
 		plug(node)
 	}
 	c.create(t, n)
-	c.readyIs(t, n, metav1.ConditionFalse, fmt.Sprintf("ready on %d of %d nodes; %s: ens9: NIC not found on this node", len(c.nodes)-1, len(c.nodes), c.nodes[0]))
+	c.awaitReadyCondition(t, n, metav1.ConditionFalse, fmt.Sprintf("ready on %d of %d nodes; %s: ens9: NIC not found on this node", len(c.nodes)-1, len(c.nodes), c.nodes[0]))
 	plug(c.nodes[0])
-	c.readyIs(t, n, metav1.ConditionTrue, "ready on all nodes")
+	c.awaitReadyCondition(t, n, metav1.ConditionTrue, "ready on all nodes")
 }

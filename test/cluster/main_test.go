@@ -26,11 +26,11 @@ import (
 const (
 	busybox = "patchbay.local/busybox:lab"
 	trunk   = "ens4"
-	// patience is how long anything may take that users wait for, on a slow
+	// waitTimeout is how long anything may take that users wait for, on a slow
 	// machine with everything on two cores.
-	patience = 10 * time.Minute
-	// long is a wait worth a line in the test's output.
-	long = 5 * time.Second
+	waitTimeout = 10 * time.Minute
+	// reportAfter is a wait worth a line in the test's output.
+	reportAfter = 5 * time.Second
 )
 
 // nodes is how many the tests have. What two nodes agree on by chance, three do not.
@@ -63,7 +63,7 @@ func run(m *testing.M) (code int) {
 		// What a killed run leaves is found, and removed, by the next one's tests.
 		config.Owner, _ = process.Of(os.Getpid())
 	}
-	starting, cancel := context.WithTimeout(ctx, 2*patience)
+	starting, cancel := context.WithTimeout(ctx, 2*waitTimeout)
 	defer cancel()
 	l, err := lab.Up(starting, config)
 	defer func() {
@@ -119,7 +119,7 @@ func connect(ctx context.Context, l *lab.Lab) (*cluster, error) {
 // collect puts all logs of the lab into one folder and says which. It names the containers
 // of Patchbay that were restarted, since a crash loop looks like a slow machine to a test.
 func collect(ctx context.Context, name string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), waitTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp("", name+"-logs-")
 	if err == nil {
@@ -137,7 +137,7 @@ func collect(ctx context.Context, name string) {
 // await polls until check returns "", or fails the test with what it said last.
 func (c *cluster) await(ctx context.Context, t *testing.T, what string, check func(context.Context) string) {
 	t.Helper()
-	c.awaitFor(ctx, t, patience, what, check)
+	c.awaitFor(ctx, t, waitTimeout, what, check)
 }
 
 // awaitFor is await for what has a time of its own: a look that began within it
@@ -148,13 +148,13 @@ func (c *cluster) awaitFor(
 	t.Helper()
 	const pause = 250 * time.Millisecond
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, limit+patience)
+	ctx, cancel := context.WithTimeout(ctx, limit+waitTimeout)
 	defer cancel()
 	for last := ""; ; {
 		asked := time.Now()
 		now := check(ctx)
 		if now == "" {
-			if took := time.Since(began); took > long {
+			if took := time.Since(began); took > reportAfter {
 				t.Logf("waited %v until %s", took.Round(time.Second), what)
 			}
 			return

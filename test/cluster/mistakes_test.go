@@ -25,12 +25,12 @@ type mistake struct {
 	interfaces string
 	// network changes the case's network before it is created.
 	network func(*v1.ClusterNetwork)
-	// before is an annotation of a Pod that runs first.
-	before string
+	// firstPod is an annotation of a Pod that runs first.
+	firstPod string
 	// refused says that admission refuses the Pod: nothing can make it right later.
 	refused bool
-	// says are words that the refusal and the Pod's Event must have for its user.
-	says []string
+	// wantWords are words that the refusal and the Pod's Event must have for its user.
+	wantWords []string
 }
 
 // Whatever a user gets wrong is refused at once or an Event that says so, and nothing
@@ -41,61 +41,61 @@ func TestMistakes(t *testing.T) {
 		"unknown-network": {
 			reason:     "a network that does not exist is named",
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"nowhere","ip":"dynamic"}]`,
-			says:       []string{"nowhere", "not found"},
+			wantWords:  []string{"nowhere", "not found"},
 		},
 		"tenant": {
 			reason: "AllowedTenants is a wall", refused: true,
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
 			network:    func(n *v1.ClusterNetwork) { n.Spec.AllowedTenants = []string{"somebody-else"} },
-			says:       []string{"NETWORK", "may not attach", "have the namespace added"},
+			wantWords:  []string{"NETWORK", "may not attach", "have the namespace added"},
 		},
 		"json": {
 			reason: "an annotation that is no JSON is refused with the place", refused: true,
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":]`,
-			says:       []string{v1.InterfacesAnnotation},
+			wantWords:  []string{v1.InterfacesAnnotation},
 		},
 		"unknown-key": {
 			reason: "a key that means nothing is refused, not ignored", refused: true,
 			interfaces: `[{"clusterNetwork":"NETWORK","addr":"dynamic"}]`,
-			says:       []string{`unknown field "addr"`},
+			wantWords:  []string{`unknown field "addr"`},
 		},
 		"taken": {
 			reason:     "a static address is one Pod's",
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"SUBNET.40"}]`,
-			before:     `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"SUBNET.40"}]`,
-			says:       []string{"SUBNET.40", "NETWORK"},
+			firstPod:   `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"SUBNET.40"}]`,
+			wantWords:  []string{"SUBNET.40", "NETWORK"},
 		},
 		"outside": {
 			reason: "a static address outside of the subnet can never work", refused: true,
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"10.99.0.42"}]`,
-			says:       []string{"10.99.0.42", "SUBNET.0/24"},
+			wantWords:  []string{"10.99.0.42", "SUBNET.0/24"},
 		},
 		"full": {
 			reason:     "a full pool says how many are in use",
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
-			before:     `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
+			firstPod:   `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
 			network: func(n *v1.ClusterNetwork) {
 				base := strings.TrimSuffix(n.Spec.Options.CIDR, ".0/24")
 				n.Spec.Options.Pool = &v1.IPPool{Start: base + ".9", End: base + ".9"}
 			},
-			says: []string{"NETWORK", "1"},
+			wantWords: []string{"NETWORK", "1"},
 		},
 		"no-nic": {
 			reason:     "a parent NIC that the node does not have is named",
 			interfaces: `[{"clusterNetwork":"default"},{"clusterNetwork":"NETWORK","ip":"dynamic"}]`,
 			network:    func(n *v1.ClusterNetwork) { n.Spec.Options.Device = "ens9" },
-			says:       []string{"ens9"},
+			wantWords:  []string{"ens9"},
 		},
 		"long-name": {
 			reason: "the kernel's interface names have 15 bytes", refused: true,
 			interfaces: `[{"clusterNetwork":"default"}` + strings.Repeat(`,{"clusterNetwork":"NETWORK"}`, 10) + `]`,
 			network:    func(n *v1.ClusterNetwork) { n.Spec.Options.Prefix = "fourteen-bytes" },
-			says:       []string{"fourteen-bytes10", "15"},
+			wantWords:  []string{"fourteen-bytes10", "15"},
 		},
 		"path": {
 			reason: "a name is no path", refused: true,
 			interfaces: `[{"clusterNetwork":"../../etc/passwd"}]`,
-			says:       []string{"../../etc/passwd"},
+			wantWords:  []string{"../../etc/passwd"},
 		},
 		"no-delegate": {
 			reason:     "a delegate without its configuration on the node says which file",
@@ -103,7 +103,7 @@ func TestMistakes(t *testing.T) {
 			network: func(n *v1.ClusterNetwork) {
 				n.Spec = v1.NetworkSpec{NetworkID: "absent", NetworkType: "bridge"}
 			},
-			says: []string{"absent.conf"},
+			wantWords: []string{"absent.conf"},
 		},
 	}
 	i := 0
@@ -112,13 +112,13 @@ func TestMistakes(t *testing.T) {
 		own := i // the cases run when the loop is over
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tc.try(t, name, own)
+			tc.run(t, name, own)
 		})
 	}
 }
 
-// try makes the case's network with a VLAN and a subnet of its own, and the Pod.
-func (m mistake) try(t *testing.T, name string, i int) {
+// run makes the case's network with a VLAN and a subnet of its own, and the Pod.
+func (m mistake) run(t *testing.T, name string, i int) {
 	t.Helper()
 	c, ns := shared, shared.namespace(t)
 	network, subnet := "mistake-"+name, fmt.Sprintf("10.60.%d", i)
@@ -128,22 +128,22 @@ func (m mistake) try(t *testing.T, name string, i int) {
 	}
 	c.create(t, n)
 	fill := strings.NewReplacer("NETWORK", network, "SUBNET", subnet).Replace
-	if m.before != "" {
-		first := pod(ns, "first", c.nodes[1], fill(m.before))
+	if m.firstPod != "" {
+		first := pod(ns, "first", c.nodes[1], fill(m.firstPod))
 		c.create(t, first)
-		c.running(t.Context(), t, first)
+		c.awaitRunning(t.Context(), t, first)
 	}
 	p := pod(ns, "mistake-"+name, c.nodes[0], fill(m.interfaces))
 	if m.refused {
-		m.isRefused(t, p, fill)
+		m.checkRefused(t, p, fill)
 		// The node daemon says the same of a Pod that nobody asked admission about.
 		p = pod(metav1.NamespaceSystem, p.Name, c.nodes[0], fill(m.interfaces))
 	}
 	c.create(t, p)
 	c.await(t.Context(), t, "an Event says what is wrong", func(ctx context.Context) string {
 		var best string
-		for _, message := range c.events(ctx, p) {
-			missing := m.missing(message, fill)
+		for _, message := range c.warningEvents(ctx, p) {
+			missing := m.missingWord(message, fill)
 			if missing == "" {
 				return ""
 			}
@@ -153,12 +153,12 @@ func (m mistake) try(t *testing.T, name string, i int) {
 	})
 	c.delete(t, p)
 	c.await(t.Context(), t, m.reason+"; and nothing is left", func(ctx context.Context) string {
-		return c.left(ctx, network, m.before != "", p)
+		return c.leftovers(ctx, network, m.firstPod != "", p)
 	})
 }
 
-// isRefused checks that the Pod is refused with the words.
-func (m mistake) isRefused(t *testing.T, p *corev1.Pod, fill func(string) string) {
+// checkRefused checks that the Pod is refused with the words.
+func (m mistake) checkRefused(t *testing.T, p *corev1.Pod, fill func(string) string) {
 	t.Helper()
 	c := shared
 	c.await(t.Context(), t, "the Pod is refused", func(ctx context.Context) string {
@@ -167,16 +167,16 @@ func (m mistake) isRefused(t *testing.T, p *corev1.Pod, fill func(string) string
 		if !apierrors.IsInvalid(err) {
 			return fmt.Sprintf("%s: created with %v", m.reason, err)
 		}
-		if missing := m.missing(err.Error(), fill); missing != "" {
+		if missing := m.missingWord(err.Error(), fill); missing != "" {
 			return err.Error() + " (no word of " + missing + ")"
 		}
 		return ""
 	})
 }
 
-// missing is the first word that the message lacks.
-func (m mistake) missing(message string, fill func(string) string) string {
-	for _, word := range m.says {
+// missingWord is the first word that the message lacks.
+func (m mistake) missingWord(message string, fill func(string) string) string {
+	for _, word := range m.wantWords {
 		if w := fill(word); !strings.Contains(message, w) {
 			return w
 		}
@@ -184,21 +184,21 @@ func (m mistake) missing(message string, fill func(string) string) string {
 	return ""
 }
 
-// left says what is left of a Pod that is deleted: its DanmEps, or addresses of
+// leftovers says what is left of a Pod that is deleted: its DanmEps, or addresses of
 // the network beyond those of the one Pod that ran before it.
-func (c *cluster) left(ctx context.Context, network string, before bool, p client.Object) string {
-	l, err := c.ledger(ctx, network)
+func (c *cluster) leftovers(ctx context.Context, network string, before bool, p client.Object) string {
+	l, err := c.readAllocations(ctx, network)
 	if err != nil {
 		return err.Error()
 	}
-	if wrong := l.wrong(); wrong != "" {
+	if wrong := l.inconsistency(); wrong != "" {
 		return wrong
 	}
 	want := 0
 	if before {
 		want = 1
 	}
-	if both := l.lingering(); len(l.endpoints) != want || len(both) > 0 {
+	if both := l.publishedAndHeld(); len(l.endpoints) != want || len(both) > 0 {
 		return fmt.Sprintf("%d addresses have a DanmEp, and %v are held, too; want %d and none", len(l.endpoints), both, want)
 	}
 	var eps v1.DanmEpList

@@ -20,8 +20,8 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// leastGrace is the shortest time that patchbay-controller takes for --node-grace.
-const leastGrace = "--node-grace=1m"
+// minNodeGrace is the shortest time that patchbay-controller takes for --node-grace.
+const minNodeGrace = "--node-grace=1m"
 
 // A node loses its power and its Node object is deleted: what its Pods had is freed
 // once the grace is over, and nothing else. Another node's Pod gets the static address
@@ -32,56 +32,56 @@ func TestNodeRemovedForGood(t *testing.T) {
 	c, ns := shared, shared.namespace(t)
 	cidr := netip.MustParsePrefix("10.82.0.0/24")
 	c.create(t, vxlan("removed", "removed", 8200, cidr.String()))
-	c.controllerFlag(t, leastGrace)
+	c.addControllerFlag(t, minNodeGrace)
 	lost, stay := c.nodes[2], c.nodes[:2]
-	pods := c.burst(t, 3, ns, "lost", lost, asks("removed", "dynamic"))
-	pods = append(pods, c.burst(t, 1, ns, "static", lost, asks("removed", static))...)
+	pods := c.createPods(t, 3, ns, "lost", lost, interfaceAnnotation("removed", "dynamic"))
+	pods = append(pods, c.createPods(t, 1, ns, "static", lost, interfaceAnnotation("removed", static))...)
 	for i, node := range stay {
-		pods = append(pods, c.burst(t, 1, ns, fmt.Sprintf("stay-%d", i), node, asks("removed", "dynamic"))...)
+		pods = append(pods, c.createPods(t, 1, ns, fmt.Sprintf("stay-%d", i), node, interfaceAnnotation("removed", "dynamic"))...)
 	}
 	for _, p := range pods {
-		c.running(t.Context(), t, p)
+		c.awaitRunning(t.Context(), t, p)
 	}
 	c.await(t.Context(), t, "books are right with all Pods running", func(ctx context.Context) string {
-		return c.settled(ctx, "removed", cidr, len(pods))
+		return c.checkAllocations(ctx, "removed", cidr, len(pods))
 	})
 	before := c.endpointsOf(t, ns, stay)
 
-	c.remove(t, lost)
+	c.removeNode(t, lost)
 	c.await(t.Context(), t, "what the node's Pods had is freed", func(ctx context.Context) string {
-		l, err := c.ledger(ctx, "removed")
+		l, err := c.readAllocations(ctx, "removed")
 		if err != nil {
 			return err.Error()
 		}
 		if held := l.byNode[lost]; len(held) > 0 {
 			return fmt.Sprintf("its entry has %v", held)
 		}
-		return c.settledOn(ctx, stay, "removed", cidr, len(stay))
+		return c.checkAllocationsOn(ctx, stay, "removed", cidr, len(stay))
 	})
 	if after := c.endpointsOf(t, ns, stay); !maps.Equal(before, after) {
 		t.Errorf("the other nodes' DanmEps were %v, now they are %v", before, after)
 	}
-	heir := c.burst(t, 1, ns, "heir", stay[0], asks("removed", static))[0]
-	c.running(t.Context(), t, heir)
-	c.orphansGone(t, ns, lost)
+	heir := c.createPods(t, 1, ns, "heir", stay[0], interfaceAnnotation("removed", static))[0]
+	c.awaitRunning(t.Context(), t, heir)
+	c.awaitPodsGone(t, ns, lost)
 
 	c.startNode(t, lost)
-	next := c.burst(t, 3, ns, "next", lost, asks("removed", "dynamic"))
+	next := c.createPods(t, 3, ns, "next", lost, interfaceAnnotation("removed", "dynamic"))
 	for _, p := range next {
-		c.running(t.Context(), t, p)
+		c.awaitRunning(t.Context(), t, p)
 	}
 	c.await(t.Context(), t, "the node that is back has new addresses only", func(ctx context.Context) string {
-		return c.settled(ctx, "removed", cidr, len(stay)+1+len(next))
+		return c.checkAllocations(ctx, "removed", cidr, len(stay)+1+len(next))
 	})
-	if on := c.holders(t, netip.MustParseAddr(static)); !slices.Equal(on, stay[:1]) {
+	if on := c.nodesWithAddress(t, netip.MustParseAddr(static)); !slices.Equal(on, stay[:1]) {
 		t.Errorf("%s is on %v, want it on %s alone", static, on, stay[0])
 	}
 	c.deletePods(t, ns, "removed", cidr)
 }
 
-// remove takes a node out of the cluster as an administrator does after its machine
+// removeNode takes a node out of the cluster as an administrator does after its machine
 // broke.
-func (c *cluster) remove(t *testing.T, node string) {
+func (c *cluster) removeNode(t *testing.T, node string) {
 	t.Helper()
 	t.Cleanup(func() { c.startNode(t, node) })
 	if err := c.lab.KillNode(t.Context(), node); err != nil {
@@ -108,8 +108,8 @@ func (c *cluster) endpointsOf(t *testing.T, ns string, nodes []string) map[strin
 	return found
 }
 
-// orphansGone waits until Kubernetes has deleted the Pods of a Node that is gone.
-func (c *cluster) orphansGone(t *testing.T, ns, node string) {
+// awaitPodsGone waits until Kubernetes has deleted the Pods of a Node that is gone.
+func (c *cluster) awaitPodsGone(t *testing.T, ns, node string) {
 	t.Helper()
 	c.await(t.Context(), t, "no Pod is bound to "+node, func(ctx context.Context) string {
 		var list corev1.PodList
@@ -125,8 +125,8 @@ func (c *cluster) orphansGone(t *testing.T, ns, node string) {
 	})
 }
 
-// controllerFlag adds a flag to patchbay-controller's until the test ends.
-func (c *cluster) controllerFlag(t *testing.T, flag string) {
+// addControllerFlag adds a flag to patchbay-controller's until the test ends.
+func (c *cluster) addControllerFlag(t *testing.T, flag string) {
 	t.Helper()
 	var d appsv1.Deployment
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "patchbay-system", Name: "patchbay-controller"}, &d); err != nil {
@@ -134,7 +134,7 @@ func (c *cluster) controllerFlag(t *testing.T, flag string) {
 	}
 	flags := d.Spec.Template.Spec.Containers[0].Args
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitTimeout)
 		defer cancel()
 		c.setControllerFlags(ctx, t, flags)
 	})

@@ -93,8 +93,8 @@ func (c *cluster) sandboxAddresses(ctx context.Context, node string, subnet neti
 	return found, nil
 }
 
-// holders are the nodes whose sandboxes have an address, once for each.
-func (c *cluster) holders(t *testing.T, addr netip.Addr) []string {
+// nodesWithAddress are the nodes whose sandboxes have an address, once for each.
+func (c *cluster) nodesWithAddress(t *testing.T, addr netip.Addr) []string {
 	t.Helper()
 	var nodes []string
 	for _, node := range c.nodes {
@@ -124,15 +124,15 @@ func (c *cluster) killDaemon(ctx context.Context, t *testing.T, node string) {
 // startNode switches a node on and waits until it is ready.
 func (c *cluster) startNode(t *testing.T, node string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitTimeout)
 	defer cancel()
 	if err := c.lab.StartNode(ctx, node); err != nil {
 		t.Fatalf("start %s: %v", node, err)
 	}
 }
 
-// onNode runs a script on a node and returns what it prints.
-func (c *cluster) onNode(t *testing.T, node, script string) string {
+// runOnNode runs a script on a node and returns what it prints.
+func (c *cluster) runOnNode(t *testing.T, node, script string) string {
 	t.Helper()
 	out, err := c.lab.Exec(t.Context(), node, "sh", "-c", script)
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *cluster) background(t *testing.T, node, command string) {
 	}()
 	t.Cleanup(func() {
 		defer cancel()
-		ending, stop := context.WithTimeout(ctx, patience)
+		ending, stop := context.WithTimeout(ctx, waitTimeout)
 		defer stop()
 		if _, err := c.lab.Exec(ending, node, "sh", "-c", "kill $(cat "+pid+"); rm -f "+pid); err != nil {
 			t.Errorf("end %s: %v", command, err)
@@ -163,8 +163,8 @@ func (c *cluster) background(t *testing.T, node, command string) {
 	})
 }
 
-// vtep is a node's first address on the trunk.
-func (c *cluster) vtep(t *testing.T, node string) string {
+// vtepAddress is a node's first address on the trunk.
+func (c *cluster) vtepAddress(t *testing.T, node string) string {
 	t.Helper()
 	return c.addressOf(t, node, trunk)
 }

@@ -19,10 +19,10 @@ import (
 
 const (
 	apiServer = "kube-apiserver"
-	// away is how long the API server is.
-	away = 60 * time.Second
-	// catchUp is how soon after that all books are right.
-	catchUp = time.Minute
+	// outageDuration is how long the API server is.
+	outageDuration = 60 * time.Second
+	// catchUpTimeout is how soon after that all books are right.
+	catchUpTimeout = time.Minute
 )
 
 // The sandboxes of 20 Pods die while the API server is away for a minute: kubelet asks
@@ -38,38 +38,38 @@ func TestAPIServerAwayDuringADDsAndDELs(t *testing.T) {
 	scarce.Spec.Options.Pool = &v1.IPPool{Start: "10.81.0.10", End: "10.81.0.11"}
 	c.create(t, scarce)
 	for i := range pods {
-		c.create(t, keep(pod(ns, fmt.Sprintf("away-%d", i), c.nodes[i%len(c.nodes)], asks("away", "dynamic"))))
+		c.create(t, restartAlways(pod(ns, fmt.Sprintf("away-%d", i), c.nodes[i%len(c.nodes)], interfaceAnnotation("away", "dynamic"))))
 	}
-	lone := keep(pod(ns, "lone", c.nodes[0], asks("scarce", "dynamic")))
+	lone := restartAlways(pod(ns, "lone", c.nodes[0], interfaceAnnotation("scarce", "dynamic")))
 	c.create(t, lone)
 	c.await(t.Context(), t, "all Pods run and the books are right", func(ctx context.Context) string {
 		if n, err := c.runningPods(ctx, ns); err != nil || n != pods+1 {
 			return fmt.Sprintf("%d Pods run (error: %v)", n, err)
 		}
-		return c.settled(ctx, "away", cidr, pods)
+		return c.checkAllocations(ctx, "away", cidr, pods)
 	})
-	c.warm(t, "away", (pods+len(c.nodes)-1)/len(c.nodes))
-	before := c.allSandboxes(t, "away")
+	c.awaitWarmPool(t, "away", (pods+len(c.nodes)-1)/len(c.nodes))
+	before := c.sandboxesOnAllNodes(t, "away")
 
 	back := c.stopAPIServer(t)
 	for _, node := range c.nodes {
 		c.killSandboxes(t, node, ns)
 	}
-	c.replaced(t, before, cidr)
-	c.tryAgain(t, lone)
+	c.awaitReplaced(t, before, cidr)
+	c.checkTryAgainLater(t, lone)
 	back()
 
-	c.awaitFor(t.Context(), t, catchUp, "DanmEps and books are right again", func(ctx context.Context) string {
-		return c.settled(ctx, "away", cidr, pods)
+	c.awaitFor(t.Context(), t, catchUpTimeout, "DanmEps and books are right again", func(ctx context.Context) string {
+		return c.checkAllocations(ctx, "away", cidr, pods)
 	})
 	c.await(t.Context(), t, "the Pod that had to wait has its address", func(ctx context.Context) string {
-		return c.settled(ctx, "scarce", netip.MustParsePrefix("10.81.0.0/24"), 1)
+		return c.checkAllocations(ctx, "scarce", netip.MustParsePrefix("10.81.0.0/24"), 1)
 	})
 	c.deletePods(t, ns, "away", cidr)
 }
 
-// allSandboxes are those of all nodes on a network.
-func (c *cluster) allSandboxes(t *testing.T, network string) map[string]sandbox {
+// sandboxesOnAllNodes are those of all nodes on a network.
+func (c *cluster) sandboxesOnAllNodes(t *testing.T, network string) map[string]sandbox {
 	t.Helper()
 	var all map[string]sandbox
 	c.await(t.Context(), t, "the journals can be read", func(ctx context.Context) string {
@@ -93,7 +93,7 @@ func (c *cluster) allSandboxes(t *testing.T, network string) map[string]sandbox 
 func (c *cluster) stopAPIServer(t *testing.T) (back func()) {
 	t.Helper()
 	start := func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitTimeout)
 		defer cancel()
 		if err := c.lab.StartPart(ctx, apiServer); err != nil {
 			t.Errorf("start API server: %v", err)
@@ -102,7 +102,7 @@ func (c *cluster) stopAPIServer(t *testing.T) (back func()) {
 	if err := c.lab.StopPart(t.Context(), apiServer); err != nil {
 		t.Fatal(err)
 	}
-	over := time.After(away)
+	over := time.After(outageDuration)
 	t.Cleanup(start)
 	return func() {
 		t.Helper()
@@ -114,16 +114,16 @@ func (c *cluster) stopAPIServer(t *testing.T) (back func()) {
 	}
 }
 
-// replaced waits until each sandbox has ended and its Pod has another one, with an
+// awaitReplaced waits until each sandbox has ended and its Pod has another one, with an
 // address of its own: none of those before, as nobody was told that they are free.
-func (c *cluster) replaced(t *testing.T, before map[string]sandbox, cidr netip.Prefix) {
+func (c *cluster) awaitReplaced(t *testing.T, before map[string]sandbox, cidr netip.Prefix) {
 	t.Helper()
 	old := map[netip.Addr]bool{}
 	for _, s := range before {
 		old[s.address] = true
 	}
 	c.await(t.Context(), t, "all Pods have new sandboxes without an API server", func(ctx context.Context) string {
-		left, err := c.alive(ctx, before)
+		left, err := c.liveSandboxes(ctx, before)
 		if err != nil || len(left) > 0 {
 			return fmt.Sprintf("%d of %d sandboxes have not ended (error: %v)", len(left), len(before), err)
 		}
@@ -147,10 +147,10 @@ func (c *cluster) replaced(t *testing.T, before map[string]sandbox, cidr netip.P
 	})
 }
 
-// tryAgain wants the plugin to answer that a claim can be tried again later.
-func (c *cluster) tryAgain(t *testing.T, p *corev1.Pod) {
+// checkTryAgainLater wants the plugin to answer that a claim can be tried again later.
+func (c *cluster) checkTryAgainLater(t *testing.T, p *corev1.Pod) {
 	t.Helper()
-	refused, err := c.add(t.Context(), c.nodes[0], p)
+	refused, err := c.execPluginADD(t.Context(), c.nodes[0], p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,17 +20,17 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// person is somebody with a token of his own, and no other rights than his role's.
-type person struct {
+// kubeUser is somebody with a token of his own, and no other rights than his role's.
+type kubeUser struct {
 	c          *cluster
 	namespace  string
 	kubeconfig string
 }
 
 // netadmin has the ClusterRole that deployments/ hands out, in the whole cluster.
-func (c *cluster) netadmin(t *testing.T, ns string) *person {
+func (c *cluster) netadmin(t *testing.T, ns string) *kubeUser {
 	t.Helper()
-	p := c.person(t, ns, "netadmin")
+	p := c.newUser(t, ns, "netadmin")
 	c.create(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: ns + "-netadmin"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "patchbay-netadmin"},
@@ -40,9 +40,9 @@ func (c *cluster) netadmin(t *testing.T, ns string) *person {
 }
 
 // tenant may do in a namespace what Kubernetes' role edit says.
-func (c *cluster) tenant(t *testing.T, ns string) *person {
+func (c *cluster) tenant(t *testing.T, ns string) *kubeUser {
 	t.Helper()
-	p := c.person(t, ns, "tenant")
+	p := c.newUser(t, ns, "tenant")
 	c.create(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
@@ -51,9 +51,9 @@ func (c *cluster) tenant(t *testing.T, ns string) *person {
 	return p
 }
 
-// person makes a service account and a kubeconfig with its token and nothing else: a
+// newUser makes a service account and a kubeconfig with its token and nothing else: a
 // certificate beside the token would be whom the API server sees.
-func (c *cluster) person(t *testing.T, ns, name string) *person {
+func (c *cluster) newUser(t *testing.T, ns, name string) *kubeUser {
 	t.Helper()
 	c.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}})
 	token, err := c.lab.Kubectl(t.Context(), "create", "token", name, "--namespace", ns)
@@ -69,7 +69,7 @@ func (c *cluster) person(t *testing.T, ns, name string) *person {
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: strings.TrimSpace(token)}
 	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: name, Namespace: ns}
 	config.CurrentContext = "lab"
-	p := &person{c: c, namespace: ns, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	p := &kubeUser{c: c, namespace: ns, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	if err := clientcmd.WriteToFile(*config, p.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +77,13 @@ func (c *cluster) person(t *testing.T, ns, name string) *person {
 }
 
 // kubectl runs kubectl as the person; an error has what it printed.
-func (p *person) kubectl(ctx context.Context, input string, args ...string) (string, error) {
+func (p *kubeUser) kubectl(ctx context.Context, input string, args ...string) (string, error) {
 	return p.c.lab.KubectlInput(ctx, input, append([]string{"--kubeconfig", p.kubeconfig}, args...)...)
 }
 
 // apply creates what a manifest says, however long rights and admission take to be
 // there.
-func (p *person) apply(t *testing.T, manifest string) {
+func (p *kubeUser) apply(t *testing.T, manifest string) {
 	t.Helper()
 	p.c.await(t.Context(), t, "the manifest is taken", func(ctx context.Context) string {
 		if _, err := p.kubectl(ctx, manifest, "apply", "--filename", "-"); err != nil {
@@ -93,8 +93,8 @@ func (p *person) apply(t *testing.T, manifest string) {
 	})
 }
 
-// refused checks that a command fails with these words.
-func (p *person) refused(t *testing.T, reason, input string, words []string, args ...string) {
+// checkRefused checks that a command fails with these words.
+func (p *kubeUser) checkRefused(t *testing.T, reason, input string, words []string, args ...string) {
 	t.Helper()
 	p.c.await(t.Context(), t, reason, func(ctx context.Context) string {
 		_, err := p.kubectl(ctx, input, args...)
@@ -111,7 +111,7 @@ func (p *person) refused(t *testing.T, reason, input string, words []string, arg
 }
 
 // network reads a TenantNetwork of the person's namespace.
-func (p *person) network(t *testing.T, name string) *v1.TenantNetwork {
+func (p *kubeUser) network(t *testing.T, name string) *v1.TenantNetwork {
 	t.Helper()
 	n := &v1.TenantNetwork{}
 	n.Namespace, n.Name = p.namespace, name

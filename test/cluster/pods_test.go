@@ -43,15 +43,15 @@ func pod(namespace, name, node, interfaces string) *corev1.Pod {
 	return p
 }
 
-// asks is the annotation for one interface with an address of the network, "dynamic" or
+// interfaceAnnotation is the annotation for one interface with an address of the network, "dynamic" or
 // a static one. Without the network of other Pods' eth0 no other plugin is executed,
 // which takes a node of the lab longer than all the rest.
-func asks(network, address string) string {
+func interfaceAnnotation(network, address string) string {
 	return fmt.Sprintf(`[{"clusterNetwork":%q,"ip":%q}]`, network, address)
 }
 
-// keep makes a Pod whose container comes back after whatever ended it.
-func keep(p *corev1.Pod) *corev1.Pod {
+// restartAlways makes a Pod whose container comes back after whatever ended it.
+func restartAlways(p *corev1.Pod) *corev1.Pod {
 	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	return p
 }
@@ -63,13 +63,13 @@ func (c *cluster) namespace(t *testing.T) string {
 	if len(name) > 50 {
 		name = strings.TrimRight(name[:50], "-")
 	}
-	c.inhabited(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	c.createNamespace(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	return name
 }
 
-// inhabited makes a namespace and waits for the service account that Pods need there:
+// createNamespace makes a namespace and waits for the service account that Pods need there:
 // for a Pod that comes earlier the API server waits a second, which may be too short.
-func (c *cluster) inhabited(t *testing.T, ns *corev1.Namespace) {
+func (c *cluster) createNamespace(t *testing.T, ns *corev1.Namespace) {
 	t.Helper()
 	c.create(t, ns)
 	c.await(t.Context(), t, "Pods can be created in "+ns.Name, func(ctx context.Context) string {
@@ -83,11 +83,11 @@ func (c *cluster) inhabited(t *testing.T, ns *corev1.Namespace) {
 // create makes an object that is deleted when the test ends.
 func (c *cluster) create(t *testing.T, obj client.Object) {
 	t.Helper()
-	c.admitted(t.Context(), t, "create", obj, c.creation(obj))
+	c.retryAdmission(t.Context(), t, "create", obj, c.createIdempotently(obj))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 		defer cancel()
-		c.admitted(ctx, t, "delete", obj, func(ctx context.Context) error { return client.IgnoreNotFound(c.Delete(ctx, obj)) })
+		c.retryAdmission(ctx, t, "delete", obj, func(ctx context.Context) error { return client.IgnoreNotFound(c.Delete(ctx, obj)) })
 		c.await(ctx, t, fmt.Sprintf("%T %s is gone", obj, obj.GetName()), func(ctx context.Context) string {
 			err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 			if client.IgnoreNotFound(err) == nil && err != nil {
@@ -98,8 +98,8 @@ func (c *cluster) create(t *testing.T, obj client.Object) {
 	})
 }
 
-// creation creates an object; one whose creation got no answer may be there already.
-func (c *cluster) creation(obj client.Object) func(context.Context) error {
+// createIdempotently creates an object; one whose creation got no answer may be there already.
+func (c *cluster) createIdempotently(obj client.Object) func(context.Context) error {
 	tried := false
 	return func(ctx context.Context) error {
 		err := c.Create(ctx, obj)
@@ -111,10 +111,10 @@ func (c *cluster) creation(obj client.Object) func(context.Context) error {
 	}
 }
 
-// admitted repeats a request while admission is away, as a node that it runs on may be,
+// retryAdmission repeats a request while admission is away, as a node that it runs on may be,
 // while the API server is too busy for an answer, and while the last DanmEps of Pods
 // that are gone keep their network.
-func (c *cluster) admitted(ctx context.Context, t *testing.T, verb string, obj client.Object, do func(context.Context) error) {
+func (c *cluster) retryAdmission(ctx context.Context, t *testing.T, verb string, obj client.Object, do func(context.Context) error) {
 	t.Helper()
 	what := fmt.Sprintf("%s %T %s", verb, obj, obj.GetName())
 	c.await(ctx, t, what, func(ctx context.Context) string {
@@ -122,7 +122,7 @@ func (c *cluster) admitted(ctx context.Context, t *testing.T, verb string, obj c
 		switch {
 		case err == nil:
 			return ""
-		case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "webhook"), unanswered(err):
+		case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "webhook"), isRetriable(err):
 		case verb == "delete" && apierrors.IsInvalid(err):
 		default:
 			t.Fatalf("%s: %v", what, err)
@@ -131,8 +131,8 @@ func (c *cluster) admitted(ctx context.Context, t *testing.T, verb string, obj c
 	})
 }
 
-// unanswered tells that a request may succeed when it is sent again, or has.
-func unanswered(err error) bool {
+// isRetriable tells that a request may succeed when it is sent again, or has.
+func isRetriable(err error) bool {
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsTooManyRequests(err) || errors.As(err, new(net.Error))
 }
@@ -141,7 +141,7 @@ func unanswered(err error) bool {
 func (c *cluster) delete(t *testing.T, obj client.Object) {
 	t.Helper()
 	tried := false
-	c.admitted(t.Context(), t, "delete", obj, func(ctx context.Context) error {
+	c.retryAdmission(t.Context(), t, "delete", obj, func(ctx context.Context) error {
 		err := c.Delete(ctx, obj)
 		if tried {
 			err = client.IgnoreNotFound(err)
@@ -154,24 +154,24 @@ func (c *cluster) delete(t *testing.T, obj client.Object) {
 // deleteAll asks for the end of all Pods of a namespace.
 func (c *cluster) deleteAll(t *testing.T, ns string) {
 	t.Helper()
-	c.admitted(t.Context(), t, "delete", &corev1.Pod{}, func(ctx context.Context) error {
+	c.retryAdmission(t.Context(), t, "delete", &corev1.Pod{}, func(ctx context.Context) error {
 		return c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(ns))
 	})
 }
 
-// start creates Pods and waits until all of them run.
-func (c *cluster) start(t *testing.T, pods ...*corev1.Pod) {
+// startPods creates Pods and waits until all of them run.
+func (c *cluster) startPods(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, p := range pods {
 		c.create(t, p)
 	}
 	for _, p := range pods {
-		c.running(t.Context(), t, p)
+		c.awaitRunning(t.Context(), t, p)
 	}
 }
 
-// running waits until a Pod runs.
-func (c *cluster) running(ctx context.Context, t *testing.T, p *corev1.Pod) {
+// awaitRunning waits until a Pod runs.
+func (c *cluster) awaitRunning(ctx context.Context, t *testing.T, p *corev1.Pod) {
 	t.Helper()
 	c.await(ctx, t, "Pod "+p.Name+" runs", func(ctx context.Context) string {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
@@ -180,12 +180,12 @@ func (c *cluster) running(ctx context.Context, t *testing.T, p *corev1.Pod) {
 		if p.Status.Phase == corev1.PodRunning {
 			return ""
 		}
-		return fmt.Sprintf("it is %s; its Events:\n%s", p.Status.Phase, strings.Join(c.events(ctx, p), "\n"))
+		return fmt.Sprintf("it is %s; its Events:\n%s", p.Status.Phase, strings.Join(c.warningEvents(ctx, p), "\n"))
 	})
 }
 
-// burst creates n Pods on a node in one go.
-func (c *cluster) burst(t *testing.T, n int, ns, prefix, node, interfaces string) []*corev1.Pod {
+// createPods creates n Pods on a node in one go.
+func (c *cluster) createPods(t *testing.T, n int, ns, prefix, node, interfaces string) []*corev1.Pod {
 	t.Helper()
 	var pods []*corev1.Pod
 	for i := range n {
@@ -216,11 +216,11 @@ func (c *cluster) runningPods(ctx context.Context, ns string) (int, error) {
 func (c *cluster) deletePods(t *testing.T, ns, network string, cidr netip.Prefix) {
 	t.Helper()
 	c.deleteAll(t, ns)
-	c.gone(t, ns, network, cidr)
+	c.awaitNothingLeft(t, ns, network, cidr)
 }
 
-// gone waits until nothing is left of a namespace's Pods, anywhere.
-func (c *cluster) gone(t *testing.T, ns, network string, cidr netip.Prefix) {
+// awaitNothingLeft waits until nothing is left of a namespace's Pods, anywhere.
+func (c *cluster) awaitNothingLeft(t *testing.T, ns, network string, cidr netip.Prefix) {
 	t.Helper()
 	c.await(t.Context(), t, "nothing is left of the Pods", func(ctx context.Context) string {
 		var list corev1.PodList
@@ -230,12 +230,12 @@ func (c *cluster) gone(t *testing.T, ns, network string, cidr netip.Prefix) {
 		if n := len(list.Items); n > 0 {
 			return fmt.Sprintf("%d Pods are there", n)
 		}
-		return c.settled(ctx, network, cidr, 0)
+		return c.checkAllocations(ctx, network, cidr, 0)
 	})
 }
 
-// events are the messages that `kubectl describe` shows of a Pod, warnings only.
-func (c *cluster) events(ctx context.Context, p *corev1.Pod) []string {
+// warningEvents are the messages that `kubectl describe` shows of a Pod, warnings only.
+func (c *cluster) warningEvents(ctx context.Context, p *corev1.Pod) []string {
 	var list corev1.EventList
 	if err := c.List(ctx, &list, client.InNamespace(p.Namespace)); err != nil {
 		return []string{err.Error()}
@@ -306,9 +306,9 @@ func (c *cluster) ping(t *testing.T, from, to *corev1.Pod, ifc string) {
 	}
 }
 
-// onPod runs a script in a Pod and returns what it prints. It runs it again until
+// runInPod runs a script in a Pod and returns what it prints. It runs it again until
 // that has the script's last words: under load an exec may come back without them.
-func (c *cluster) onPod(t *testing.T, p *corev1.Pod, script, last string) (out string) {
+func (c *cluster) runInPod(t *testing.T, p *corev1.Pod, script, last string) (out string) {
 	t.Helper()
 	c.await(t.Context(), t, "a script ran in Pod "+p.Name, func(ctx context.Context) string {
 		var err error

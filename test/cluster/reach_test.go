@@ -31,7 +31,7 @@ func TestPodsReachEachOther(t *testing.T) {
 		c.create(t, p)
 	}
 	for _, p := range pods {
-		c.running(t.Context(), t, p)
+		c.awaitRunning(t.Context(), t, p)
 	}
 	for _, ifc := range []string{"eth0", "eth1", "eth2"} {
 		c.ping(t, pods[0], pods[1], ifc)
@@ -97,7 +97,7 @@ func TestAnnotations(t *testing.T) {
 				p.Annotations = map[string]string{tc.key: tc.value}
 			}
 			c.create(t, p)
-			c.running(t.Context(), t, p)
+			c.awaitRunning(t.Context(), t, p)
 			// Under load an exec may come back without what it printed.
 			c.await(t.Context(), t, tc.reason, func(ctx context.Context) string {
 				out, err := c.lab.Kubectl(ctx, "exec", "-n", ns, name, "--", "sh", "-c", tc.shell)

@@ -19,9 +19,9 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/remote"
 )
 
-// alive are the sandboxes among some whose network namespace is there: containerd
+// liveSandboxes are the sandboxes among some whose network namespace is there: containerd
 // removes it after a successful DEL only.
-func (c *cluster) alive(ctx context.Context, boxes map[string]sandbox) ([]sandbox, error) {
+func (c *cluster) liveSandboxes(ctx context.Context, boxes map[string]sandbox) ([]sandbox, error) {
 	there := map[string]bool{}
 	for _, node := range c.nodes {
 		out, err := c.lab.Exec(ctx, node, "ls", "/run/netns")
@@ -55,9 +55,9 @@ func (c *cluster) killSandboxes(t *testing.T, node, namespace string) {
 	}
 }
 
-// add runs the plugin on a node as a runtime would, for a Pod that is bound to it and
+// execPluginADD runs the plugin on a node as a runtime would, for a Pod that is bound to it and
 // in a network namespace of its own, and returns how it refused.
-func (c *cluster) add(ctx context.Context, node string, p *corev1.Pod) (*wire.Error, error) {
+func (c *cluster) execPluginADD(ctx context.Context, node string, p *corev1.Pod) (*wire.Error, error) {
 	const script = `
 	ip netns add "$0"
 	trap 'ip netns delete "$0"' EXIT

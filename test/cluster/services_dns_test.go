@@ -51,13 +51,13 @@ func (c *cluster) coreDNS(t *testing.T) string {
 }
 
 // lookup asks CoreDNS for the Service's addresses, as sorted.
-func (s *served) lookup(ctx context.Context) ([]netip.Addr, error) {
+func (s *serviceFixture) lookup(ctx context.Context) ([]netip.Addr, error) {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return netns.Dial(ctx, s.lab.Netns(), net.Dialer{}, "udp", net.JoinHostPort(s.dns, "53"))
 	}}
-	found, err := resolver.LookupNetIP(ctx, "ip4", s.name()+".")
+	found, err := resolver.LookupNetIP(ctx, "ip4", s.dnsName()+".")
 	if err != nil && !strings.Contains(err.Error(), "no such host") {
-		return nil, fmt.Errorf("look %s up: %w", s.name(), err)
+		return nil, fmt.Errorf("look %s up: %w", s.dnsName(), err)
 	}
 	for i := range found {
 		found[i] = found[i].Unmap()

@@ -29,33 +29,33 @@ func TestServiceOnSecondInterface(t *testing.T) {
 	t.Parallel()
 	c, ns := shared, shared.namespace(t)
 	c.create(t, vlan("services", "svc", 590, "10.59.0.0/24"))
-	s := &served{cluster: c, T: t, ns: ns, dns: c.coreDNS(t)}
-	s.service("services", nil)
-	client := s.client()
-	first, second := s.server("first", c.nodes[0]), s.server("second", c.nodes[1])
+	s := &serviceFixture{cluster: c, T: t, ns: ns, dns: c.coreDNS(t)}
+	s.newService("services", nil)
+	client := s.newClientPod()
+	first, second := s.newServerPod("first", c.nodes[0]), s.newServerPod("second", c.nodes[1])
 	for _, p := range []*corev1.Pod{client, first, second} {
-		c.running(t.Context(), t, p)
+		c.awaitRunning(t.Context(), t, p)
 	}
 	at := map[string]netip.Addr{"first": c.addresses(t, first, "eth1")[0], "second": c.addresses(t, second, "eth1")[0]}
-	s.resolves("both are ready", at["first"], at["second"])
+	s.awaitResolved("both are ready", at["first"], at["second"])
 	for _, a := range at {
-		s.routed(client, a)
+		s.checkRoute(client, a)
 	}
-	s.answers(client, "first", "second")
+	s.awaitAnswers(client, "first", "second")
 
-	s.unready(first)
-	s.resolves("the first is not ready", at["second"])
-	s.silent(client, "first")
-	s.exec(first, "touch", "/www/ready")
-	s.resolves("the first is ready again", at["first"], at["second"])
+	s.makeUnready(first)
+	s.awaitResolved("the first is not ready", at["second"])
+	s.checkNotServed(client, "first")
+	s.execIdempotent(first, "touch", "/www/ready")
+	s.awaitResolved("the first is ready again", at["first"], at["second"])
 
 	c.delete(t, first)
-	s.resolves("the first was deleted", at["second"])
-	again := s.server("first", c.nodes[0])
-	c.running(t.Context(), t, again)
+	s.awaitResolved("the first was deleted", at["second"])
+	again := s.newServerPod("first", c.nodes[0])
+	c.awaitRunning(t.Context(), t, again)
 	fresh := c.addresses(t, again, "eth1")[0]
-	s.resolves("the new Pod has its own address", fresh, at["second"])
-	s.silentAddress(at["first"], fresh)
+	s.awaitResolved("the new Pod has its own address", fresh, at["second"])
+	s.checkAddressNotServed(at["first"], fresh)
 }
 
 // Kubernetes' own controllers leave our slices alone, do not make them twice from
@@ -64,12 +64,12 @@ func TestServiceAmongKubernetesControllers(t *testing.T) {
 	t.Parallel()
 	c, ns := shared, shared.namespace(t)
 	c.create(t, vlan("mirrored", "mir", 591, "10.59.1.0/24"))
-	s := &served{cluster: c, T: t, ns: ns}
-	p := pod(ns, "only", c.nodes[0], asks("mirrored", "dynamic"))
+	s := &serviceFixture{cluster: c, T: t, ns: ns}
+	p := pod(ns, "only", c.nodes[0], interfaceAnnotation("mirrored", "dynamic"))
 	p.Labels = map[string]string{"app": "web"}
 	c.create(t, p)
-	svc := s.service("mirrored", map[string]string{svcwatcher.EndpointsAnnotation: "true"})
-	c.running(t.Context(), t, p)
+	svc := s.newService("mirrored", map[string]string{svcwatcher.EndpointsAnnotation: "true"})
+	c.awaitRunning(t.Context(), t, p)
 	c.await(t.Context(), t, "the Service has Endpoints", func(ctx context.Context) string {
 		var e corev1.Endpoints
 		if err := c.Get(ctx, client.ObjectKeyFromObject(svc), &e); err != nil {
@@ -80,22 +80,22 @@ func TestServiceAmongKubernetesControllers(t *testing.T) {
 		}
 		return ""
 	})
-	s.mirrored() // by now Kubernetes would have made slices of ours, too
-	if owners := s.owners(t.Context(), "web"); !slices.Equal(owners, []string{svcwatcher.ManagedBy}) {
+	s.awaitMirrored() // by now Kubernetes would have made slices of ours, too
+	if owners := s.sliceManagers(t.Context(), "web"); !slices.Equal(owners, []string{svcwatcher.ManagedBy}) {
 		t.Errorf("slices of the Service are managed by %v, want one of ours", owners)
 	}
 	c.delete(t, svc)
 	c.await(t.Context(), t, "nothing is left of the Service", func(ctx context.Context) string {
 		err := c.Get(ctx, client.ObjectKeyFromObject(svc), &corev1.Endpoints{})
-		if owners := s.owners(ctx, "web"); len(owners) > 0 || client.IgnoreNotFound(err) != nil || err == nil {
+		if owners := s.sliceManagers(ctx, "web"); len(owners) > 0 || client.IgnoreNotFound(err) != nil || err == nil {
 			return fmt.Sprintf("slices of %v, Endpoints: %v", owners, err)
 		}
 		return ""
 	})
 }
 
-// mirrored waits until Kubernetes has made slices of Endpoints that a user wrote.
-func (s *served) mirrored() {
+// awaitMirrored waits until Kubernetes has made slices of Endpoints that a user wrote.
+func (s *serviceFixture) awaitMirrored() {
 	s.Helper()
 	meta := metav1.ObjectMeta{Namespace: s.ns, Name: "manual"}
 	s.create(s.T, &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
@@ -105,15 +105,15 @@ func (s *served) mirrored() {
 		{Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}, Ports: []corev1.EndpointPort{{Port: 80}}},
 	}})
 	s.await(s.Context(), s.T, "a user's Endpoints are mirrored", func(ctx context.Context) string {
-		if owners := s.owners(ctx, "manual"); len(owners) == 0 {
+		if owners := s.sliceManagers(ctx, "manual"); len(owners) == 0 {
 			return "they are not"
 		}
 		return ""
 	})
 }
 
-// owners says who manages the slices of a Service.
-func (s *served) owners(ctx context.Context, service string) []string {
+// sliceManagers says who manages the slices of a Service.
+func (s *serviceFixture) sliceManagers(ctx context.Context, service string) []string {
 	var list discoveryv1.EndpointSliceList
 	if err := s.List(ctx, &list, client.InNamespace(s.ns), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
 		return []string{err.Error()}
@@ -125,16 +125,16 @@ func (s *served) owners(ctx context.Context, service string) []string {
 	return owners
 }
 
-// served is a namespace with a Service "web" on a network.
-type served struct {
+// serviceFixture is a namespace with a Service "web" on a network.
+type serviceFixture struct {
 	*cluster
 	*testing.T
 
 	ns, dns string
 }
 
-// service makes the Service for Pods on a network.
-func (s *served) service(network string, annotations map[string]string) *corev1.Service {
+// newService makes the Service for Pods on a network.
+func (s *serviceFixture) newService(network string, annotations map[string]string) *corev1.Service {
 	s.Helper()
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "web", Annotations: map[string]string{
@@ -149,13 +149,13 @@ func (s *served) service(network string, annotations map[string]string) *corev1.
 	return svc
 }
 
-const both = `[{"clusterNetwork":"default"},{"clusterNetwork":"services","ip":"dynamic"}]`
+const defaultAndServices = `[{"clusterNetwork":"default"},{"clusterNetwork":"services","ip":"dynamic"}]`
 
-// server answers on port 8080 with its name, on any interface, and is ready while it
+// newServerPod answers on port 8080 with its name, on any interface, and is ready while it
 // has a file.
-func (s *served) server(name, node string) *corev1.Pod {
+func (s *serviceFixture) newServerPod(name, node string) *corev1.Pod {
 	s.Helper()
-	p := pod(s.ns, name, node, both)
+	p := pod(s.ns, name, node, defaultAndServices)
 	p.Labels = map[string]string{"app": "web"}
 	main := &p.Spec.Containers[0]
 	main.Command = []string{"sh", "-c", "mkdir -p /www && echo " + name + " > /www/index.html && touch /www/ready && exec httpd -f -p 8080 -h /www"}
@@ -167,25 +167,25 @@ func (s *served) server(name, node string) *corev1.Pod {
 	return p
 }
 
-// client sleeps, and asks CoreDNS for names.
-func (s *served) client() *corev1.Pod {
+// newClientPod sleeps, and asks CoreDNS for names.
+func (s *serviceFixture) newClientPod() *corev1.Pod {
 	s.Helper()
-	p := pod(s.ns, "client", s.nodes[2], both)
+	p := pod(s.ns, "client", s.nodes[2], defaultAndServices)
 	p.Spec.DNSPolicy = corev1.DNSNone
 	p.Spec.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{s.dns}}
 	s.create(s.T, p)
 	return p
 }
 
-// name is the Service's in DNS.
-func (s *served) name() string { return "web." + s.ns + ".svc.cluster.local" }
+// dnsName is the Service's in DNS.
+func (s *serviceFixture) dnsName() string { return "web." + s.ns + ".svc.cluster.local" }
 
-// unready takes the file from a server, waits until its Pod says so, and reports how
+// makeUnready takes the file from a server, waits until its Pod says so, and reports how
 // long the name resolved to it after that.
-func (s *served) unready(p *corev1.Pod) {
+func (s *serviceFixture) makeUnready(p *corev1.Pod) {
 	s.Helper()
 	address := s.addresses(s.T, p, "eth1")[0]
-	s.exec(p, "rm", "-f", "/www/ready")
+	s.execIdempotent(p, "rm", "-f", "/www/ready")
 	s.await(s.Context(), s.T, p.Name+" is not ready", func(ctx context.Context) string {
 		if err := s.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 			return err.Error()
@@ -206,36 +206,36 @@ func (s *served) unready(p *corev1.Pod) {
 	})
 	took := time.Since(began)
 	s.Logf("%s was in DNS for at most %v after its Pod was seen unready", p.Name, took.Round(time.Millisecond))
-	if took > 2*time.Second*lenience {
+	if took > 2*time.Second*slowdownFactor {
 		s.Errorf("%s was in DNS for %v after its Pod was unready, want at most 2 s on hardware", p.Name, took)
 	}
 }
 
-// lenience is how much slower than hardware a lab may be that others use, too.
-const lenience = 5
+// slowdownFactor is how much slower than hardware a lab may be that others use, too.
+const slowdownFactor = 5
 
-// routed checks that a Pod reaches an address through its second interface.
-func (s *served) routed(p *corev1.Pod, a netip.Addr) {
+// checkRoute checks that a Pod reaches an address through its second interface.
+func (s *serviceFixture) checkRoute(p *corev1.Pod, a netip.Addr) {
 	s.Helper()
-	if out := s.onPod(s.T, p, "ip route get "+a.String()+" && echo that was all", "that was all"); !strings.Contains(out, " dev eth1 ") {
+	if out := s.runInPod(s.T, p, "ip route get "+a.String()+" && echo that was all", "that was all"); !strings.Contains(out, " dev eth1 ") {
 		s.Errorf("%s reaches %s by %q, want its eth1", p.Name, a, out)
 	}
 }
 
-// fetch resolves the Service's name in a Pod, connects to each address and returns the
+// fetchNames resolves the Service's name in a Pod, connects to each address and returns the
 // names of the servers that answer. What is linked statically crashes in libc's resolver
 // where there is no libc, wget even for an address: busybox' own resolver and nc do not.
-func (s *served) fetch(ctx context.Context, from *corev1.Pod) ([]string, error) {
+func (s *serviceFixture) fetchNames(ctx context.Context, from *corev1.Pod) ([]string, error) {
 	const script = `for a in $(nslookup -type=a "$0" | sed -n '/^Name:/,$ s/^Address: //p'); do printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 5 "$a" 8080 | sed '1,/^\r*$/d'; done`
-	out, err := s.lab.Kubectl(ctx, "exec", "-n", s.ns, from.Name, "--", "sh", "-c", script, s.name())
+	out, err := s.lab.Kubectl(ctx, "exec", "-n", s.ns, from.Name, "--", "sh", "-c", script, s.dnsName())
 	return strings.Fields(out), err
 }
 
-// answers waits until these servers answer, and no other.
-func (s *served) answers(from *corev1.Pod, names ...string) {
+// awaitAnswers waits until these servers answer, and no other.
+func (s *serviceFixture) awaitAnswers(from *corev1.Pod, names ...string) {
 	s.Helper()
 	s.await(s.Context(), s.T, fmt.Sprintf("%v answer by the Service's name", names), func(ctx context.Context) string {
-		got, err := s.fetch(ctx, from)
+		got, err := s.fetchNames(ctx, from)
 		slices.Sort(got)
 		if err != nil || !slices.Equal(got, names) {
 			return fmt.Sprintf("%v do (error: %v)", got, err)
@@ -244,12 +244,12 @@ func (s *served) answers(from *corev1.Pod, names ...string) {
 	})
 }
 
-// silent checks that the Service answers, and that a server does not.
-func (s *served) silent(from *corev1.Pod, server string) {
+// checkNotServed checks that the Service answers, and that a server does not.
+func (s *serviceFixture) checkNotServed(from *corev1.Pod, server string) {
 	s.Helper()
 	answered := 0
 	for range 10 {
-		got, err := s.fetch(s.Context(), from)
+		got, err := s.fetchNames(s.Context(), from)
 		if slices.Contains(got, server) {
 			s.Errorf("%s got a new connection", server)
 		}
@@ -262,17 +262,17 @@ func (s *served) silent(from *corev1.Pod, server string) {
 	}
 }
 
-// silentAddress moves the Service's Pods about and checks that an address is never
+// checkAddressNotServed moves the Service's Pods about and checks that an address is never
 // behind its name.
-func (s *served) silentAddress(gone, but netip.Addr) {
+func (s *serviceFixture) checkAddressNotServed(gone, but netip.Addr) {
 	s.Helper()
 	if gone == but {
 		s.Logf("the new Pod got the address of the old one") // pools of this size give others first
 		return
 	}
 	for i := range 3 {
-		p := s.server(fmt.Sprintf("more-%d", i), s.nodes[i%2])
-		s.running(s.Context(), s.T, p)
+		p := s.newServerPod(fmt.Sprintf("more-%d", i), s.nodes[i%2])
+		s.awaitRunning(s.Context(), s.T, p)
 		a := s.addresses(s.T, p, "eth1")[0]
 		s.await(s.Context(), s.T, "one more is behind the name", func(ctx context.Context) string {
 			got, err := s.lookup(ctx)
@@ -287,20 +287,20 @@ func (s *served) silentAddress(gone, but netip.Addr) {
 	}
 }
 
-// resolves waits until the name has exactly these addresses.
-func (s *served) resolves(why string, want ...netip.Addr) {
+// awaitResolved waits until the name has exactly these addresses.
+func (s *serviceFixture) awaitResolved(why string, want ...netip.Addr) {
 	s.Helper()
 	slices.SortFunc(want, netip.Addr.Compare)
 	s.await(s.Context(), s.T, why, func(ctx context.Context) string {
 		if got, err := s.lookup(ctx); err != nil || !slices.Equal(got, want) {
-			return fmt.Sprintf("%s is %v, want %v (error: %v)", s.name(), got, want, err)
+			return fmt.Sprintf("%s is %v, want %v (error: %v)", s.dnsName(), got, want, err)
 		}
 		return ""
 	})
 }
 
-// exec runs a program in a Pod, which may be done twice.
-func (s *served) exec(p *corev1.Pod, args ...string) {
+// execIdempotent runs a program in a Pod, which may be done twice.
+func (s *serviceFixture) execIdempotent(p *corev1.Pod, args ...string) {
 	s.Helper()
 	s.await(s.Context(), s.T, fmt.Sprintf("%v runs in %s", args, p.Name), func(ctx context.Context) string {
 		if _, err := s.lab.Kubectl(ctx, append([]string{"exec", "-n", s.ns, p.Name, "--"}, args...)...); err != nil {

@@ -18,12 +18,12 @@ import (
 	v1 "github.com/patchbay-cni/patchbay/api/v1"
 )
 
-// second is the nodes' other card for networks, on a switch of its own.
-const second = "ens5"
+// secondNIC is the nodes' other card for networks, on a switch of its own.
+const secondNIC = "ens5"
 
-// offer is what the netadmin gives to the tenants of the test: VLANs of one switch and
+// tenantConfigManifest is what the netadmin gives to the tenants of the test: VLANs of one switch and
 // VXLANs between the nodes' addresses on the other.
-const offer = `
+const tenantConfigManifest = `
 apiVersion: danm.io/v1
 kind: TenantConfig
 metadata: {name: two-switches}
@@ -33,9 +33,9 @@ hostDevices:
 namespaceSelector: {matchLabels: {tenants-of: two-switches}}
 `
 
-// wish is a tenant's network: nothing of it is physical. Both tenants have the same
+// tenantNetworkManifest is a tenant's network: nothing of it is physical. Both tenants have the same
 // subnets, as tenants do who have never heard of each other.
-const wish = `
+const tenantNetworkManifest = `
 apiVersion: danm.io/v1
 kind: TenantNetwork
 metadata: {name: net-%[2]d}
@@ -44,13 +44,13 @@ spec:
   Options: {cidr: 10.190.%[2]d.0/24}
 `
 
-// tenancy is a tenant with his two networks and two Pods.
-type tenancy struct {
-	*person
+// tenantFixture is a tenant with his two networks and two Pods.
+type tenantFixture struct {
+	*kubeUser
 	// near and far are the Pods on the first and the second node; their addresses end
 	// in last and last+1.
 	near, far *corev1.Pod
-	last      int
+	lastByte  int
 	networks  [2]*v1.TenantNetwork
 }
 
@@ -59,45 +59,45 @@ type tenancy struct {
 func TestTenants(t *testing.T) {
 	c, ns := shared, shared.namespace(t)
 	netadmin := c.netadmin(t, ns)
-	netadmin.apply(t, offer)
+	netadmin.apply(t, tenantConfigManifest)
 	config := &v1.TenantConfig{ObjectMeta: metav1.ObjectMeta{Name: "two-switches"}}
 	t.Cleanup(func() { c.removeConfig(t, config) })
-	red, blue := c.tenancy(t, "red", 11), c.tenancy(t, "blue", 21)
-	shares(t, red, blue)
-	red.refused(t, "a tenant chooses no VLAN", strings.Replace(fmt.Sprintf(wish, "spy", 3), "Options: {", "Options: {vlan: 900, ", 1),
+	red, blue := c.newTenantFixture(t, "red", 11), c.newTenantFixture(t, "blue", 21)
+	checkSharedDevices(t, red, blue)
+	red.checkRefused(t, "a tenant chooses no VLAN", strings.Replace(fmt.Sprintf(tenantNetworkManifest, "spy", 3), "Options: {", "Options: {vlan: 900, ", 1),
 		[]string{"spec.Options.vlan", "900", "TenantConfig"}, "apply", "--filename", "-")
-	red.refused(t, "a tenant sees nobody's reservations", "", []string{"forbidden"}, "get", "tenantconfigs")
-	for _, who := range []*tenancy{red, blue} {
-		who.attach(t)
+	red.checkRefused(t, "a tenant sees nobody's reservations", "", []string{"forbidden"}, "get", "tenantconfigs")
+	for _, who := range []*tenantFixture{red, blue} {
+		who.startPods(t)
 	}
-	for _, who := range []*tenancy{red, blue} {
+	for _, who := range []*tenantFixture{red, blue} {
 		for _, ifc := range []string{"eth0", "eth1"} {
 			c.ping(t, who.far, who.near, ifc) // the other way while packets are captured
 		}
 	}
-	isolated(t, red, blue)
-	red.leaves(t, config)
+	checkIsolation(t, red, blue)
+	red.checkDeletion(t, config)
 }
 
-// tenancy makes a namespace, its tenant, and his networks.
-func (c *cluster) tenancy(t *testing.T, name string, last int) *tenancy {
+// newTenantFixture makes a namespace, its tenant, and his networks.
+func (c *cluster) newTenantFixture(t *testing.T, name string, last int) *tenantFixture {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t-" + name, Labels: map[string]string{"tenants-of": "two-switches"}}}
-	c.inhabited(t, ns)
-	who := &tenancy{person: c.tenant(t, ns.Name), last: last}
+	c.createNamespace(t, ns)
+	who := &tenantFixture{kubeUser: c.tenant(t, ns.Name), lastByte: last}
 	for i := range who.networks {
-		who.apply(t, fmt.Sprintf(wish, name, i+1))
+		who.apply(t, fmt.Sprintf(tenantNetworkManifest, name, i+1))
 		who.networks[i] = who.network(t, "net-"+strconv.Itoa(i+1))
 	}
 	return who
 }
 
-// shares checks that both tenants are on both devices, each with IDs of his own.
-func shares(t *testing.T, red, blue *tenancy) {
+// checkSharedDevices checks that both tenants are on both devices, each with IDs of his own.
+func checkSharedDevices(t *testing.T, red, blue *tenantFixture) {
 	t.Helper()
 	taken := map[string]string{}
 	devices := map[string]map[string]bool{}
-	for _, who := range []*tenancy{red, blue} {
+	for _, who := range []*tenantFixture{red, blue} {
 		for _, n := range who.networks {
 			o := n.Spec.Options
 			place := fmt.Sprintf("%s vlan %d vxlan %d", o.Device, o.VLAN, o.VXLAN)
@@ -109,19 +109,19 @@ func shares(t *testing.T, red, blue *tenancy) {
 				devices[o.Device] = map[string]bool{}
 			}
 			devices[o.Device][n.Namespace] = true
-			onVLAN, onVXLAN := o.Device == trunk && o.VLAN >= 900 && o.VXLAN == 0, o.Device == second && o.VXLAN >= 9000 && o.VLAN == 0
+			onVLAN, onVXLAN := o.Device == trunk && o.VLAN >= 900 && o.VXLAN == 0, o.Device == secondNIC && o.VXLAN >= 9000 && o.VLAN == 0
 			if !onVLAN && !onVXLAN {
 				t.Errorf("%s/%s was assigned %s, which nobody offers", n.Namespace, n.Name, place)
 			}
 		}
 	}
-	if len(devices[trunk]) != 2 || len(devices[second]) != 2 {
+	if len(devices[trunk]) != 2 || len(devices[secondNIC]) != 2 {
 		t.Fatalf("tenants by device: %v, want both on both", devices)
 	}
 }
 
-// attach makes the tenant's Pods with his own token, on two nodes.
-func (who *tenancy) attach(t *testing.T) {
+// startPods makes the tenant's Pods with his own token, on two nodes.
+func (who *tenantFixture) startPods(t *testing.T) {
 	t.Helper()
 	start := func(name, node string, last int) *corev1.Pod {
 		p := pod(who.namespace, name, "", "")
@@ -141,51 +141,51 @@ spec:
 		t.Cleanup(func() { who.c.removePod(t, p) })
 		return p
 	}
-	who.near, who.far = start("near", who.c.nodes[0], who.last), start("far", who.c.nodes[1], who.last+1)
+	who.near, who.far = start("near", who.c.nodes[0], who.lastByte), start("far", who.c.nodes[1], who.lastByte+1)
 	for _, p := range []*corev1.Pod{who.near, who.far} {
-		who.c.running(t.Context(), t, p)
+		who.c.awaitRunning(t.Context(), t, p)
 	}
 }
 
-// isolated captures in the Pods on the far node and on that node's cards, while each
+// checkIsolation captures in the Pods on the far node and on that node's cards, while each
 // tenant sends to his own Pod, and asks the whole segment for the other's.
-func isolated(t *testing.T, red, blue *tenancy) {
+func checkIsolation(t *testing.T, red, blue *tenantFixture) {
 	t.Helper()
 	c, node := red.c, red.c.nodes[1]
-	onVLAN, onVXLAN := c.capture(t, node, "", trunk), c.capture(t, node, "", second)
-	inside := map[*tenancy][2]*capture{}
-	for _, who := range []*tenancy{red, blue} {
+	onVLAN, onVXLAN := c.capture(t, node, "", trunk), c.capture(t, node, "", secondNIC)
+	inside := map[*tenantFixture][2]*capture{}
+	for _, who := range []*tenantFixture{red, blue} {
 		for i, ifc := range []string{"eth0", "eth1"} {
 			pair := inside[who]
 			pair[i] = c.capture(t, node, who.netns(t, who.far), ifc)
 			inside[who] = pair
 		}
 	}
-	others := map[*tenancy]*tenancy{red: blue, blue: red}
-	for _, who := range []*tenancy{red, blue} {
+	others := map[*tenantFixture]*tenantFixture{red: blue, blue: red}
+	for _, who := range []*tenantFixture{red, blue} {
 		for i := range who.networks {
-			who.asksFor(t, i, who.last+1, true)
-			who.asksFor(t, i, others[who].last+1, false)
+			who.pingTarget(t, i, who.lastByte+1, true)
+			who.pingTarget(t, i, others[who].lastByte+1, false)
 		}
 	}
-	for _, who := range []*tenancy{red, blue} {
+	for _, who := range []*tenantFixture{red, blue} {
 		for i, n := range who.networks {
-			mine, theirs := who.question(i, others[who].last+1), others[who].question(i, who.last+1)
-			asks := func() { who.asksFor(t, i, others[who].last+1, false) }
-			inside[who][i].sees(t, "a Pod sees who asks on its segment", asks, mine)
-			inside[who][i].sees(t, "and who talks to it", func() { who.asksFor(t, i, who.last+1, true) }, who.echo(i))
+			mine, theirs := who.arpLine(i, others[who].lastByte+1), others[who].arpLine(i, who.lastByte+1)
+			asks := func() { who.pingTarget(t, i, others[who].lastByte+1, false) }
+			inside[who][i].awaitPacket(t, "a Pod sees who asks on its segment", asks, mine)
+			inside[who][i].awaitPacket(t, "and who talks to it", func() { who.pingTarget(t, i, who.lastByte+1, true) }, who.icmpLine(i))
 			if n.Spec.Options.VLAN != 0 {
-				onVLAN.sees(t, "the wire has it, with its VLAN", asks, fmt.Sprintf("vlan %d,", n.Spec.Options.VLAN), mine)
+				onVLAN.awaitPacket(t, "the wire has it, with its VLAN", asks, fmt.Sprintf("vlan %d,", n.Spec.Options.VLAN), mine)
 			} else {
-				onVXLAN.sees(t, "the wire has it, with its VXLAN", asks, fmt.Sprintf("vni %d", n.Spec.Options.VXLAN), mine)
+				onVXLAN.awaitPacket(t, "the wire has it, with its VXLAN", asks, fmt.Sprintf("vni %d", n.Spec.Options.VXLAN), mine)
 			}
-			inside[who][i].lacks(t, "a tenant sees the other's traffic", theirs, others[who].echo(i))
+			inside[who][i].checkNoPacket(t, "a tenant sees the other's traffic", theirs, others[who].icmpLine(i))
 		}
 	}
 }
 
-// asksFor pings from the near Pod; who is not there is asked for on the whole segment.
-func (who *tenancy) asksFor(t *testing.T, network, last int, there bool) {
+// pingTarget pings from the near Pod; who is not there is asked for on the whole segment.
+func (who *tenantFixture) pingTarget(t *testing.T, network, last int, there bool) {
 	t.Helper()
 	ifc, target := fmt.Sprintf("eth%d", network), fmt.Sprintf("10.190.%d.%d", network+1, last)
 	seconds := "2" // it asks once a second
@@ -204,18 +204,18 @@ func (who *tenancy) asksFor(t *testing.T, network, last int, there bool) {
 	})
 }
 
-// question is how tcpdump writes that the near Pod asks for an address.
-func (who *tenancy) question(network, last int) string {
-	return fmt.Sprintf("who-has 10.190.%[1]d.%[2]d tell 10.190.%[1]d.%[3]d", network+1, last, who.last)
+// arpLine is how tcpdump writes that the near Pod asks for an address.
+func (who *tenantFixture) arpLine(network, last int) string {
+	return fmt.Sprintf("who-has 10.190.%[1]d.%[2]d tell 10.190.%[1]d.%[3]d", network+1, last, who.lastByte)
 }
 
-// echo is how it writes that the near Pod pings the far one.
-func (who *tenancy) echo(network int) string {
-	return fmt.Sprintf("10.190.%[1]d.%[2]d > 10.190.%[1]d.%[3]d: ICMP echo request", network+1, who.last, who.last+1)
+// icmpLine is how it writes that the near Pod pings the far one.
+func (who *tenantFixture) icmpLine(network int) string {
+	return fmt.Sprintf("10.190.%[1]d.%[2]d > 10.190.%[1]d.%[3]d: ICMP echo request", network+1, who.lastByte, who.lastByte+1)
 }
 
 // netns is the path of a Pod's network namespace on its node.
-func (who *tenancy) netns(t *testing.T, p *corev1.Pod) string {
+func (who *tenantFixture) netns(t *testing.T, p *corev1.Pod) string {
 	t.Helper()
 	eps, err := who.c.endpoints(t.Context(), p)
 	if err != nil || eps["eth0"].Spec.Netns == "" {
@@ -224,11 +224,11 @@ func (who *tenancy) netns(t *testing.T, p *corev1.Pod) string {
 	return eps["eth0"].Spec.Netns
 }
 
-// leaves checks that a network goes after its Pods, not before, and that its ID is free
+// checkDeletion checks that a network goes after its Pods, not before, and that its ID is free
 // then.
-func (who *tenancy) leaves(t *testing.T, config *v1.TenantConfig) {
+func (who *tenantFixture) checkDeletion(t *testing.T, config *v1.TenantConfig) {
 	t.Helper()
-	who.refused(t, "Pods are attached", "", []string{"the network is in use", who.namespace + "/", "delete the Pods first"},
+	who.checkRefused(t, "Pods are attached", "", []string{"the network is in use", who.namespace + "/", "delete the Pods first"},
 		"delete", "tenantnetwork", "net-1", "--wait=false")
 	if n := who.network(t, "net-1"); n.DeletionTimestamp != nil {
 		t.Error("a refused deletion has begun")
@@ -257,7 +257,7 @@ func (who *tenancy) leaves(t *testing.T, config *v1.TenantConfig) {
 		}
 		return ""
 	})
-	who.apply(t, fmt.Sprintf(wish, "again", 1))
+	who.apply(t, fmt.Sprintf(tenantNetworkManifest, "again", 1))
 	again := who.network(t, "net-1").Spec.Options
 	if was := free.Spec.Options; again.Device != was.Device || again.VLAN != was.VLAN || again.VXLAN != was.VXLAN {
 		t.Errorf("the lowest free ID is %s/%d/%d again, got %s/%d/%d", was.Device, was.VLAN, was.VXLAN, again.Device, again.VLAN, again.VXLAN)
@@ -267,7 +267,7 @@ func (who *tenancy) leaves(t *testing.T, config *v1.TenantConfig) {
 // removePod deletes a Pod that a tenant made and waits until it is gone.
 func (c *cluster) removePod(t *testing.T, p *corev1.Pod) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitTimeout)
 	defer cancel()
 	if err := client.IgnoreNotFound(c.Delete(ctx, p, client.GracePeriodSeconds(0))); err != nil {
 		t.Errorf("delete Pod: %v", err)
@@ -283,7 +283,7 @@ func (c *cluster) removePod(t *testing.T, p *corev1.Pod) {
 // removeConfig deletes the TenantConfig once no network draws from it.
 func (c *cluster) removeConfig(t *testing.T, config *v1.TenantConfig) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitTimeout)
 	defer cancel()
-	c.admitted(ctx, t, "delete", config, func(ctx context.Context) error { return client.IgnoreNotFound(c.Delete(ctx, config)) })
+	c.retryAdmission(ctx, t, "delete", config, func(ctx context.Context) error { return client.IgnoreNotFound(c.Delete(ctx, config)) })
 }

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	apitest.Main(m)
 }
 
-// shared is whether admission is served, once for all tests.
-var shared struct {
+// sharedAdmission is whether admission is served, once for all tests.
+var sharedAdmission struct {
 	sync.Once
 	err error
 }
@@ -47,9 +47,9 @@ var shared struct {
 func start(t *testing.T) *apitest.Env {
 	t.Helper()
 	env := apitest.StartWithControllers(t)
-	shared.Do(func() { _, shared.err = admit.Serve(context.Background(), env, nil) }) // it outlives this test
-	if shared.err != nil {
-		t.Fatal(shared.err)
+	sharedAdmission.Do(func() { _, sharedAdmission.err = admit.Serve(context.Background(), env, nil) }) // it outlives this test
+	if sharedAdmission.err != nil {
+		t.Fatal(sharedAdmission.err)
 	}
 	return env
 }
@@ -114,7 +114,7 @@ func clientOf(t *testing.T, env *apitest.Env, config *rest.Config) client.Client
 // kubelet has the certificate of a node.
 func kubelet(t *testing.T, env *apitest.Env, node string) client.Client {
 	t.Helper()
-	raw, err := env.Plane.NodeKubeconfig(node)
+	raw, err := env.ControlPlane.NodeKubeconfig(node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,8 +132,8 @@ func podOn(t *testing.T, env *apitest.Env, namespace, account, node string) *uns
 		spec: {nodeName: %s, serviceAccountName: %s, containers: [{name: c, image: i}]}}`, namespace, apitest.Name("pod"), node, account))
 }
 
-// projected asks for a token of a Pod's account as the kubelet does for a projected volume.
-func projected(ctx context.Context, c client.Client, pod *unstructured.Unstructured) (string, error) {
+// requestProjectedToken asks for a token of a Pod's account as the kubelet does for a projected volume.
+func requestProjectedToken(ctx context.Context, c client.Client, pod *unstructured.Unstructured) (string, error) {
 	account, _, err := unstructured.NestedString(pod.Object, "spec", "serviceAccountName")
 	if err != nil {
 		return "", err
@@ -155,7 +155,7 @@ func daemonOf(t *testing.T, env *apitest.Env, node string) (c client.Client, pod
 	of := kubelet(t, env, node)
 	var token string
 	eventually(t, "the kubelet gets the daemon's token", func() (err error) { // the Node authorizer watches Pods
-		token, err = projected(t.Context(), of, pod)
+		token, err = requestProjectedToken(t.Context(), of, pod)
 		return err
 	})
 	return withToken(t, env, token), pod
@@ -190,9 +190,9 @@ func tenantOf(t *testing.T, env *apitest.Env, ns string) client.Client {
 	return c
 }
 
-// collected waits until the garbage collector has done what it was to do until now: it
+// awaitGarbageCollector waits until the garbage collector has done what it was to do until now: it
 // deletes a network whose owner is missing.
-func collected(t *testing.T, env *apitest.Env, like *unstructured.Unstructured) {
+func awaitGarbageCollector(t *testing.T, env *apitest.Env, like *unstructured.Unstructured) {
 	t.Helper()
 	canary := like.DeepCopy()
 	canary.Object = map[string]any{"apiVersion": like.GetAPIVersion(), "kind": like.GetKind(), "spec": map[string]any{"NetworkID": "canary"}}

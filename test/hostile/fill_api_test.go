@@ -26,8 +26,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// managed adds an entry to the managedFields of an object, for a field that it does not have.
-func managed(size int) func(*unstructured.Unstructured) {
+// addManagedFields adds an entry to the managedFields of an object, for a field that it does not have.
+func addManagedFields(size int) func(*unstructured.Unstructured) {
 	return func(o *unstructured.Unstructured) {
 		all, _, _ := unstructured.NestedSlice(o.Object, "metadata", "managedFields")
 		all = append(all, map[string]any{
@@ -52,13 +52,13 @@ func TestNodeFillsNoManagedFields(t *testing.T) {
 	t.Parallel()
 	n := startNodes(t)
 	u := n.network(t, v1.KindClusterNetwork)
-	for how, way := range ways() {
+	for how, way := range writeMethods() {
 		from := u.DeepCopy()
 		if err := n.env.Client.Get(t.Context(), client.ObjectKeyFromObject(u), from); err != nil {
 			t.Fatal(err)
 		}
 		to := from.DeepCopy()
-		managed(100 << 10)(to)
+		addManagedFields(100 << 10)(to)
 		if err := way(t.Context(), n.daemon, from, to); err == nil && slices.Contains(managers(to), "filler") {
 			t.Errorf("%s: accepted", how)
 		}
@@ -78,7 +78,7 @@ func TestNodeFillsNoBitmap(t *testing.T) {
 	if err := n.env.Client.Create(t.Context(), wide); err != nil {
 		t.Fatal(err)
 	}
-	net, err := network.From(wide)
+	net, err := network.FromObject(wide)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestNodeFillsNoBitmap(t *testing.T) {
 		if err := n.env.Client.Get(t.Context(), client.ObjectKeyFromObject(wide), wide); err != nil {
 			t.Fatal(err)
 		}
-		wide.Status.IPAM.Held[n.evil] = v1.HeldAddresses{UID: "evil", Seq: 1, V4: scattered("10.0.0.0", size), V6: scattered("fd00::10:0:0", size)}
+		wide.Status.IPAM.Held[n.evil] = v1.HeldAddresses{UID: "evil", Seq: 1, V4: scatteredAddresses("10.0.0.0", size), V6: scatteredAddresses("fd00::10:0:0", size)}
 		err := n.daemon.Status().Update(t.Context(), wide)
 		if err == nil {
 			break
@@ -134,13 +134,13 @@ func TestTenantFillsNoMetadata(t *testing.T) {
 		return all
 	}
 	for what, change := range map[string]func(*unstructured.Unstructured){
-		"Labels":      set(many(900), "metadata", "labels"),
-		"Annotations": set(many(900), "metadata", "annotations"),
-		"Finalizers":  set(list(3_000, func(i int) any { return fmt.Sprintf("example.com/finalizer-%d", i) }), "metadata", "finalizers"),
-		"Owners": set(list(1_200, func(i int) any {
+		"Labels":      setField(many(900), "metadata", "labels"),
+		"Annotations": setField(many(900), "metadata", "annotations"),
+		"Finalizers":  setField(list(3_000, func(i int) any { return fmt.Sprintf("example.com/finalizer-%d", i) }), "metadata", "finalizers"),
+		"Owners": setField(list(1_200, func(i int) any {
 			return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": strconv.Itoa(i), "uid": strconv.Itoa(i)}
 		}), "metadata", "ownerReferences"),
-		"Managed": managed(100 << 10),
+		"Managed": addManagedFields(100 << 10),
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -158,7 +158,7 @@ func TestTenantFillsNoMetadata(t *testing.T) {
 			if err := w.env.Client.Create(t.Context(), made); err != nil {
 				t.Fatal(err)
 			}
-			for how, way := range ways() {
+			for how, way := range writeMethods() {
 				from := made.DeepCopy()
 				if err := w.env.Client.Get(t.Context(), client.ObjectKeyFromObject(made), from); err != nil {
 					t.Fatal(err)
@@ -177,8 +177,8 @@ func TestTenantFillsNoMetadata(t *testing.T) {
 	}
 }
 
-// scattered are addresses in an entry's text, at most so long, each on a page of its own.
-func scattered(first string, size int) string {
+// scatteredAddresses are addresses in an entry's text, at most so long, each on a page of its own.
+func scatteredAddresses(first string, size int) string {
 	const page, mostRanges = 1024, 4096
 	from := netip.MustParseAddr(first)
 	var all []string

@@ -24,18 +24,18 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// nodes are two, of which the first was taken over, with the name of their victim's namespace.
-type nodes struct {
+// attackedNodes are two, of which the first was taken over, with the name of their victim's namespace.
+type attackedNodes struct {
 	env            *apitest.Env
 	evil, good, ns string
 	daemon         client.Client
 	daemonPod      *unstructured.Unstructured
 }
 
-func startNodes(t *testing.T) *nodes {
+func startNodes(t *testing.T) *attackedNodes {
 	t.Helper()
 	env := start(t)
-	n := &nodes{env: env, evil: apitest.Name("evil"), good: apitest.Name("good"), ns: env.Namespace(t)}
+	n := &attackedNodes{env: env, evil: apitest.Name("evil"), good: apitest.Name("good"), ns: env.Namespace(t)}
 	for _, name := range []string{n.evil, n.good} {
 		create(t, env, fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: %s}}`, name))
 	}
@@ -44,7 +44,7 @@ func startNodes(t *testing.T) *nodes {
 }
 
 // network is one that both nodes use, and that somebody has applied.
-func (n *nodes) network(t *testing.T, kind string) *unstructured.Unstructured {
+func (n *attackedNodes) network(t *testing.T, kind string) *unstructured.Unstructured {
 	t.Helper()
 	name := apitest.Name("net")
 	text := `{apiVersion: danm.io/v1, kind: %s, metadata: {name: %s, namespace: %q, labels: {team: blue},
@@ -81,31 +81,31 @@ func tenantConfig(t *testing.T, env *apitest.Env, ns, device string) *unstructur
 }
 
 // endpoint is a DanmEp of a node for a Pod; DANM's have no finalizer.
-func (n *nodes) endpoint(t *testing.T, finalizers string) *unstructured.Unstructured {
+func (n *attackedNodes) endpoint(t *testing.T, finalizers string) *unstructured.Unstructured {
 	t.Helper()
 	return create(t, n.env, fmt.Sprintf(`{apiVersion: danm.io/v1, kind: DanmEp, metadata: {name: %s, namespace: %s, finalizers: [%s], labels: {app: a}},
 		spec: {NetworkName: net, EndpointID: e, Host: %s, Pod: p, CID: c, Interface: {Name: eth1, Address: 10.77.0.2/24}}}`, apitest.Name("ep"), n.ns, finalizers, n.good))
 }
 
-// ofNetwork are changes of a network, which a node may patch, with its status.
-func (n *nodes) ofNetwork() map[string]change {
+// networkChanges are changes of a network, which a node may patch, with its status.
+func (n *attackedNodes) networkChanges() map[string]change {
 	return map[string]change{
-		"OtherVLAN":  {"It was somebody else's.", set(int64(7), "spec", "Options", "vlan")},
-		"OtherPool":  {"Addresses of others.", set("10.78.0.0/24", "spec", "Options", "cidr")},
-		"Assigned":   {"A reservation of somebody else.", set("vlan/d/7 0123456789abcdef", "metadata", "annotations", "danm.io/assigned")},
-		"Recovering": {"All nodes would read it.", set("now", "metadata", "annotations", "danm.io/recovering")},
+		"OtherVLAN":  {"It was somebody else's.", setField(int64(7), "spec", "Options", "vlan")},
+		"OtherPool":  {"Addresses of others.", setField("10.78.0.0/24", "spec", "Options", "cidr")},
+		"Assigned":   {"A reservation of somebody else.", setField("vlan/d/7 0123456789abcdef", "metadata", "annotations", "danm.io/assigned")},
+		"Recovering": {"All nodes would read it.", setField("now", "metadata", "annotations", "danm.io/recovering")},
 		"NoHeld":     {"All addresses would be free.", func(o *unstructured.Unstructured) { unstructured.RemoveNestedField(o.Object, "status", "ipam", "held") }},
 		"NotHeld": {"The other node's would be free.", func(o *unstructured.Unstructured) {
 			unstructured.RemoveNestedField(o.Object, "status", "ipam", "held", n.good)
 		}},
-		"HeldByMore": {"A node that is none has them.", set("10.77.0.9", "status", "ipam", "held", "nobody", "v4")},
+		"HeldByMore": {"A node that is none has them.", setField("10.77.0.9", "status", "ipam", "held", "nobody", "v4")},
 		"NoStatus":   {"It would count as restored.", func(o *unstructured.Unstructured) { delete(o.Object, "status") }},
 		"Recovered": {"Others have not reported.", func(o *unstructured.Unstructured) {
 			unstructured.RemoveNestedField(o.Object, "status", "ipam", "recovering")
 		}},
-		"Restarted":   {"Everybody reports again.", set("2026-01-02T00:00:00.000000Z", "status", "ipam", "recovering", "since")},
-		"DoneForGood": {"The other node has not reported.", set([]any{n.good}, "status", "ipam", "recovering", "done")},
-		"Deferred":    {"The other node is not heard.", set("2030-01-01T00:00:00.000000Z", "status", "ipam", "deferred", n.good)},
+		"Restarted":   {"Everybody reports again.", setField("2026-01-02T00:00:00.000000Z", "status", "ipam", "recovering", "since")},
+		"DoneForGood": {"The other node has not reported.", setField([]any{n.good}, "status", "ipam", "recovering", "done")},
+		"Deferred":    {"The other node is not heard.", setField("2030-01-01T00:00:00.000000Z", "status", "ipam", "deferred", n.good)},
 	}
 }
 
@@ -115,26 +115,26 @@ func TestCompromisedNode(t *testing.T) {
 	t.Parallel()
 	n := startNodes(t)
 	moved := map[string]change{
-		"Moved":     {"It would be the attacker's from then on.", set(n.evil, "spec", "Host")},
-		"Readdress": {"Its Pod's Service would lead elsewhere.", set("10.77.0.9/24", "spec", "Interface", "Address")},
-		"NotReady":  {"So would no Service.", set([]any{map[string]any{"type": "Ready", "status": "False", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}}, "status", "conditions")},
+		"Moved":     {"It would be the attacker's from then on.", setField(n.evil, "spec", "Host")},
+		"Readdress": {"Its Pod's Service would lead elsewhere.", setField("10.77.0.9/24", "spec", "Interface", "Address")},
+		"NotReady":  {"So would no Service.", setField([]any{map[string]any{"type": "Ready", "status": "False", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}}, "status", "conditions")},
 	}
 	own := func(name string) *unstructured.Unstructured {
 		return create(t, n.env, fmt.Sprintf(`{apiVersion: danm.io/v1, kind: NodeNetwork, metadata: {name: %s, labels: {a: b}}, status: {nics: [{name: ens3, addresses: [192.0.2.1/24]}]}}`, name))
 	}
 	read := func(text string) *unstructured.Unstructured { return create(t, n.env, text) }
 	targets := map[string]target{
-		"ClusterNetwork": {n.network(t, v1.KindClusterNetwork), n.ofNetwork()},
-		"TenantNetwork":  {n.network(t, v1.KindTenantNetwork), n.ofNetwork()},
-		"DanmNet":        {n.network(t, v1.KindDanmNet), n.ofNetwork()},
+		"ClusterNetwork": {n.network(t, v1.KindClusterNetwork), n.networkChanges()},
+		"TenantNetwork":  {n.network(t, v1.KindTenantNetwork), n.networkChanges()},
+		"DanmNet":        {n.network(t, v1.KindDanmNet), n.networkChanges()},
 		"DanmEp":         {n.endpoint(t, v1.NodeFinalizer), moved},
 		"DanmEpOfDANM":   {n.endpoint(t, ""), moved},
 		"NodeNetwork": {own(n.good), map[string]change{
-			"VTEP": {"Others would send to it.", set([]any{map[string]any{"name": "ens3", "addresses": []any{"192.0.2.66/24"}}}, "status", "nics")},
+			"VTEP": {"Others would send to it.", setField([]any{map[string]any{"name": "ens3", "addresses": []any{"192.0.2.66/24"}}}, "status", "nics")},
 		}},
 		"TenantConfig": {tenantConfig(t, n.env, n.ns, "dx"), map[string]change{
-			"Emptied": {"What is taken would be free.", set(map[string]any{}, "status", "reservations")},
-			"Widened": {"More VLANs.", set([]any{map[string]any{"name": "dx", "vniType": "vlan", "vniRange": "1-4000"}}, "hostDevices")},
+			"Emptied": {"What is taken would be free.", setField(map[string]any{}, "status", "reservations")},
+			"Widened": {"More VLANs.", setField([]any{map[string]any{"name": "dx", "vniType": "vlan", "vniRange": "1-4000"}}, "hostDevices")},
 		}},
 		"Node":      {read(fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: %s}}`, apitest.Name("node"))), nil},
 		"Pod":       {podOn(t, n.env, n.ns, "default", n.good), nil},
@@ -145,7 +145,7 @@ func TestCompromisedNode(t *testing.T) {
 			t.Parallel()
 			x.attack(t, n.env, n.daemon)
 			if x.object.GroupVersionKind().Group == v1.GroupName && x.object.GetKind() != "TenantConfig" {
-				collected(t, n.env, targets["ClusterNetwork"].object)
+				awaitGarbageCollector(t, n.env, targets["ClusterNetwork"].object)
 				now := x.object.DeepCopy()
 				if err := n.env.Client.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || now.GetDeletionTimestamp() != nil || now.GetUID() != x.object.GetUID() {
 					t.Errorf("the garbage collector has been: got %v, %v, want it to stay", now.Object["metadata"], err)
@@ -185,10 +185,10 @@ func TestClaimsLeaveFieldsToAppliers(t *testing.T) {
 				if err := n.env.Client.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
 					t.Fatal(err)
 				}
-				return essence(u)
+				return protectedFields(u)
 			}
 			before, store := get(), objects.NewStore(n.daemon)
-			o, err := store.Get(t.Context(), objects.RefOf(kind, u))
+			o, err := store.Get(t.Context(), objects.NetworkRefOf(kind, u))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,17 +205,17 @@ func TestClaimsLeaveFieldsToAppliers(t *testing.T) {
 	}
 }
 
-// theft is what a kubelet tries, to be more than its node.
-type theft struct {
+// attempt is what a kubelet tries, to be more than its node.
+type attempt struct {
 	reason string
 	try    func(c client.Client) error
 }
 
-// tokens are those that a kubelet asks for in vain, and Pods that would have them.
-func (n *nodes) tokens(t *testing.T, elsewhere, controller *unstructured.Unstructured) map[string]theft {
+// tokenAttempts are those that a kubelet asks for in vain, and Pods that would have them.
+func (n *attackedNodes) tokenAttempts(t *testing.T, elsewhere, controller *unstructured.Unstructured) map[string]attempt {
 	t.Helper()
 	token := func(pod *unstructured.Unstructured) func(client.Client) error {
-		return func(c client.Client) error { _, err := projected(t.Context(), c, pod); return err }
+		return func(c client.Client) error { _, err := requestProjectedToken(t.Context(), c, pod); return err }
 	}
 	bound := func(ref *authenticationv1.BoundObjectReference) func(client.Client) error {
 		return func(c client.Client) error {
@@ -234,7 +234,7 @@ func (n *nodes) tokens(t *testing.T, elsewhere, controller *unstructured.Unstruc
 	}
 	recreated, mirror := n.daemonPod.DeepCopy(), map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	recreated.SetUID("00000000-0000-0000-0000-000000000000")
-	return map[string]theft{
+	return map[string]attempt{
 		"DaemonElsewhere": {"It would be the other node's.", token(elsewhere)},
 		"Controller":      {"It runs on the other node.", token(controller)},
 		"Recreated":       {"A Pod of the same name that is none.", token(recreated)},
@@ -246,12 +246,12 @@ func (n *nodes) tokens(t *testing.T, elsewhere, controller *unstructured.Unstruc
 	}
 }
 
-// objects are those that a kubelet may not write.
-func (n *nodes) objects(t *testing.T) map[string]theft {
+// objectAttempts are those that a kubelet may not write.
+func (n *attackedNodes) objectAttempts(t *testing.T) map[string]attempt {
 	t.Helper()
 	patch := func(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
 	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
-	return map[string]theft{
+	return map[string]attempt{
 		"OwnLabels": {"Which Pods it gets is for others to say.", func(c client.Client) error {
 			return c.Patch(t.Context(), node(n.evil), patch(`{"metadata": {"labels": {"node-restriction.kubernetes.io/team": "blue"}}}`))
 		}},
@@ -273,11 +273,11 @@ func TestTokensOfANode(t *testing.T) {
 	// The authorizer of nodes learns of Pods a moment later; until then it refuses all.
 	for _, pod := range []*unstructured.Unstructured{elsewhere, controller} {
 		eventually(t, "the other kubelet gets its token", func() error {
-			_, err := projected(t.Context(), kubelet(t, n.env, n.good), pod)
+			_, err := requestProjectedToken(t.Context(), kubelet(t, n.env, n.good), pod)
 			return err
 		})
 	}
-	for _, cases := range []map[string]theft{n.tokens(t, elsewhere, controller), n.objects(t)} {
+	for _, cases := range []map[string]attempt{n.tokenAttempts(t, elsewhere, controller), n.objectAttempts(t)} {
 		for name, tc := range cases {
 			t.Run(name, func(t *testing.T) {
 				err := tc.try(kubelet(t, n.env, n.evil))
@@ -292,9 +292,9 @@ func TestTokensOfANode(t *testing.T) {
 
 // testDaemonToken tries to be somebody else with the daemon's token, and to use it when its
 // Pod is gone.
-func (n *nodes) testDaemonToken(t *testing.T, elsewhere *unstructured.Unstructured) {
+func (n *attackedNodes) testDaemonToken(t *testing.T, elsewhere *unstructured.Unstructured) {
 	t.Helper()
-	raw, err := projected(t.Context(), kubelet(t, n.env, n.evil), n.daemonPod)
+	raw, err := requestProjectedToken(t.Context(), kubelet(t, n.env, n.evil), n.daemonPod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func (n *nodes) testDaemonToken(t *testing.T, elsewhere *unstructured.Unstructur
 			t.Errorf("the daemon acts as %s: got %v, want it forbidden", reason, err)
 		}
 	}
-	if _, err := projected(t.Context(), n.daemon, elsewhere); !apierrors.IsForbidden(err) {
+	if _, err := requestProjectedToken(t.Context(), n.daemon, elsewhere); !apierrors.IsForbidden(err) {
 		t.Errorf("the daemon asks for the other's token: got %v, want it forbidden", err)
 	}
 	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere.GetNamespace(), Name: elsewhere.GetName()}}

@@ -20,12 +20,12 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// way changes an object from one state to another, and leaves the answer in the latter.
-type way func(ctx context.Context, c client.Client, from, to *unstructured.Unstructured) error
+// writeMethod changes an object from one state to another, and leaves the answer in the latter.
+type writeMethod func(ctx context.Context, c client.Client, from, to *unstructured.Unstructured) error
 
-// ways are those that the API has.
-func ways() map[string]way {
-	ways := map[string]way{
+// writeMethods are those that the API has.
+func writeMethods() map[string]writeMethod {
+	ways := map[string]writeMethod{
 		"Update": func(ctx context.Context, c client.Client, _, to *unstructured.Unstructured) error {
 			return c.Update(ctx, to)
 		},
@@ -34,18 +34,18 @@ func ways() map[string]way {
 			return c.Update(ctx, to)
 		},
 		"Apply": func(ctx context.Context, c client.Client, _, to *unstructured.Unstructured) error {
-			applied(to)
+			toApplyConfiguration(to)
 			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(to), client.FieldOwner("mallory"))
 		},
 		"ApplyForced": func(ctx context.Context, c client.Client, _, to *unstructured.Unstructured) error {
-			applied(to)
+			toApplyConfiguration(to)
 			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(to), client.FieldOwner("mallory"), client.ForceOwnership)
 		},
 		"StatusUpdate": func(ctx context.Context, c client.Client, _, to *unstructured.Unstructured) error {
 			return c.Status().Update(ctx, to)
 		},
 		"StatusApply": func(ctx context.Context, c client.Client, _, to *unstructured.Unstructured) error {
-			applied(to)
+			toApplyConfiguration(to)
 			return c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(to), client.FieldOwner("mallory"), client.ForceOwnership)
 		},
 	}
@@ -75,8 +75,8 @@ func ways() map[string]way {
 	return ways
 }
 
-// applied leaves what server-side apply takes.
-func applied(o *unstructured.Unstructured) {
+// toApplyConfiguration leaves what server-side apply takes.
+func toApplyConfiguration(o *unstructured.Unstructured) {
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"} {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
@@ -100,13 +100,13 @@ type change struct {
 	apply  func(o *unstructured.Unstructured)
 }
 
-// set changes one field, and makes the maps on the way to it.
-func set(value any, path ...string) func(*unstructured.Unstructured) {
+// setField changes one field, and makes the maps on the way to it.
+func setField(value any, path ...string) func(*unstructured.Unstructured) {
 	return func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, value, path...) }
 }
 
-// changes of metadata, which all objects have.
-func changes() map[string]change {
+// metadataChanges of metadata, which all objects have.
+func metadataChanges() map[string]change {
 	return map[string]change{
 		"Orphaned": {"The garbage collector would delete it at once.", func(o *unstructured.Unstructured) {
 			o.SetFinalizers(nil)
@@ -115,9 +115,9 @@ func changes() map[string]change {
 		"Owned":     {"It would once its finalizers are gone.", func(o *unstructured.Unstructured) { o.SetOwnerReferences(missingOwner()) }},
 		"Released":  {"It may go while it is in use.", func(o *unstructured.Unstructured) { o.SetFinalizers(nil) }},
 		"Kept":      {"It never goes.", func(o *unstructured.Unstructured) { o.SetFinalizers(append(o.GetFinalizers(), "example.com/never")) }},
-		"Labelled":  {"Others select by labels.", set("evil", "metadata", "labels", "team")},
+		"Labelled":  {"Others select by labels.", setField("evil", "metadata", "labels", "team")},
 		"Unmarked":  {"What others say of it.", func(o *unstructured.Unstructured) { o.SetLabels(nil); o.SetAnnotations(nil) }},
-		"Annotated": {"The controller would act.", set("all", "metadata", "annotations", "danm.io/ipam-skip")},
+		"Annotated": {"The controller would act.", setField("all", "metadata", "annotations", "danm.io/ipam-skip")},
 		"Disowned": {"Who applied it applies in vain.", func(o *unstructured.Unstructured) {
 			o.Object["metadata"].(map[string]any)["managedFields"] = []any{map[string]any{}} //nolint:forcetypeassert // every object has metadata
 		}},
@@ -127,13 +127,13 @@ func changes() map[string]change {
 // target is an object that is not the attacker's.
 type target struct {
 	object *unstructured.Unstructured
-	// more are changes of this kind of object, beside those of metadata.
-	more map[string]change
+	// extraChanges are changes of this kind of object, beside those of metadata.
+	extraChanges map[string]change
 }
 
-// essence is of an object what nobody else may change. Whose apply set which field decides
+// protectedFields is of an object what nobody else may change. Whose apply set which field decides
 // whether that person's next one takes it away.
-func essence(o *unstructured.Unstructured) map[string]any {
+func protectedFields(o *unstructured.Unstructured) map[string]any {
 	all := o.DeepCopy().Object
 	for _, field := range []string{"resourceVersion", "managedFields", "generation"} {
 		unstructured.RemoveNestedField(all, "metadata", field)
@@ -156,8 +156,8 @@ func (x target) attack(t *testing.T, env *apitest.Env, attacker client.Client) {
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(from), from); err != nil {
 		t.Fatal(err)
 	}
-	all := changes()
-	maps.Copy(all, x.more)
+	all := metadataChanges()
+	maps.Copy(all, x.extraChanges)
 	dry := client.NewDryRunClient(attacker)
 	for what, change := range all {
 		x.change(t, env, attacker, what, change)
@@ -174,8 +174,8 @@ func (x target) attack(t *testing.T, env *apitest.Env, attacker client.Client) {
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(from), now); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(essence(now), essence(from)) {
-		t.Errorf("after the attacks: got %v\nwant %v", essence(now), essence(from))
+	if !reflect.DeepEqual(protectedFields(now), protectedFields(from)) {
+		t.Errorf("after the attacks: got %v\nwant %v", protectedFields(now), protectedFields(from))
 	}
 }
 
@@ -183,7 +183,7 @@ func (x target) attack(t *testing.T, env *apitest.Env, attacker client.Client) {
 // and counts as one.
 func (x target) change(t *testing.T, env *apitest.Env, c client.Client, what string, change change) {
 	t.Helper()
-	for how, way := range ways() {
+	for how, way := range writeMethods() {
 		from := x.object.DeepCopy()
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(from), from); err != nil {
 			t.Fatal(err)
@@ -194,8 +194,8 @@ func (x target) change(t *testing.T, env *apitest.Env, c client.Client, what str
 		if apierrors.IsConflict(err) && how != "Apply" || apierrors.IsTooManyRequests(err) {
 			t.Errorf("%s, %s: %v, so the attack says nothing", what, how, err)
 		}
-		if err == nil && !reflect.DeepEqual(essence(to), essence(from)) {
-			t.Errorf("%s, %s: accepted\n%s\ngot %v\nwant %v", what, how, change.reason, essence(to), essence(from))
+		if err == nil && !reflect.DeepEqual(protectedFields(to), protectedFields(from)) {
+			t.Errorf("%s, %s: accepted\n%s\ngot %v\nwant %v", what, how, change.reason, protectedFields(to), protectedFields(from))
 		}
 	}
 }

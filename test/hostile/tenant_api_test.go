@@ -75,7 +75,7 @@ func TestTenantAgainstOthers(t *testing.T) {
 	}
 	name := apitest.Name("x")
 	for what, x := range map[string]target{
-		"Network": {w.network(t, w.victim), map[string]change{"VLAN": {"The victim would be elsewhere.", set(int64(7), "spec", "Options", "vlan")}}},
+		"Network": {w.network(t, w.victim), map[string]change{"VLAN": {"The victim would be elsewhere.", setField(int64(7), "spec", "Options", "vlan")}}},
 		"ClusterNetwork": none(`{apiVersion: danm.io/v1, kind: ClusterNetwork, metadata: {name: %s, labels: {a: b}},
 			spec: {NetworkID: n%[2]s, Options: {host_device: d%[2]s}}}`, name, name[len(name)-8:]),
 		"DanmNet": none(`{apiVersion: danm.io/v1, kind: DanmNet, metadata: {name: %s, namespace: %s, labels: {a: b}}, spec: {NetworkID: m%[3]s, Options: {host_device: e%[3]s}}}`,
@@ -83,7 +83,7 @@ func TestTenantAgainstOthers(t *testing.T) {
 		"DanmEp": none(`{apiVersion: danm.io/v1, kind: DanmEp, metadata: {name: %s, namespace: %s, labels: {a: b}},
 			spec: {NetworkName: net, EndpointID: e, Host: node, Pod: p, CID: c, Interface: {Name: eth1}}}`, name, w.ns),
 		"NodeNetwork":  none(`{apiVersion: danm.io/v1, kind: NodeNetwork, metadata: {name: %s, labels: {a: b}}}`, name),
-		"TenantConfig": {w.config, map[string]change{"Selected": {"Everything would be for it.", set(map[string]any{}, "namespaceSelector")}}},
+		"TenantConfig": {w.config, map[string]change{"Selected": {"Everything would be for it.", setField(map[string]any{}, "namespaceSelector")}}},
 		"Node":         none(`{apiVersion: v1, kind: Node, metadata: {name: %s}}`, name),
 		"EndpointSlice": none(`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: %s, namespace: %s, labels: {a: b}}, addressType: IPv4, endpoints: []}`,
 			name, w.ns),
@@ -108,12 +108,12 @@ func TestTenantMovesNoNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	target{ns, map[string]change{
-		"Moved": {"Another tenant's ranges.", set(w.victim, "metadata", "labels", "kubernetes.io/metadata.name")},
+		"Moved": {"Another tenant's ranges.", setField(w.victim, "metadata", "labels", "kubernetes.io/metadata.name")},
 	}}.attack(t, w.env, w.attacker)
 }
 
-// own is what a tenant may not change of its own network, while Pods are attached.
-func own(u *unstructured.Unstructured) map[string]any {
+// ownNetworkFields is what a tenant may not change of its own network, while Pods are attached.
+func ownNetworkFields(u *unstructured.Unstructured) map[string]any {
 	options, _, _ := unstructured.NestedMap(u.Object, "spec", "Options")
 	marks := u.GetAnnotations()
 	return map[string]any{
@@ -134,41 +134,41 @@ func TestTenantAgainstItsOwnAssignment(t *testing.T) {
 	if err != nil || vlan == 0 {
 		t.Fatalf("the victim has VLAN %d (%v)", vlan, err)
 	}
-	all := changes()
+	all := metadataChanges()
 	maps.Copy(all, map[string]change{
-		"VLAN":       {"The victim's.", set(vlan, "spec", "Options", "vlan")},
+		"VLAN":       {"The victim's.", setField(vlan, "spec", "Options", "vlan")},
 		"Untagged":   {"All VLANs of the NIC.", func(o *unstructured.Unstructured) { unstructured.RemoveNestedField(o.Object, "spec", "Options") }},
-		"Device":     {"The NIC of the nodes.", set("eth0", "spec", "Options", "host_device")},
-		"Plugin":     {"Root executes it.", set("bridge", "spec", "NetworkType")},
-		"Assigned":   {"The victim's reservation.", set(victim.GetAnnotations()[v1.AssignedAnnotation], "metadata", "annotations", v1.AssignedAnnotation)},
-		"Recovering": {"Every node reads it.", set("now", "metadata", "annotations", v1.RecoveringAnnotation)},
-		"Status":     {"Addresses of others.", set(int64(7), "status", "allocated")},
+		"Device":     {"The NIC of the nodes.", setField("eth0", "spec", "Options", "host_device")},
+		"Plugin":     {"Root executes it.", setField("bridge", "spec", "NetworkType")},
+		"Assigned":   {"The victim's reservation.", setField(victim.GetAnnotations()[v1.AssignedAnnotation], "metadata", "annotations", v1.AssignedAnnotation)},
+		"Recovering": {"Every node reads it.", setField("now", "metadata", "annotations", v1.RecoveringAnnotation)},
+		"Status":     {"Addresses of others.", setField(int64(7), "status", "allocated")},
 	})
 	for what, change := range all {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			net := w.network(t, w.ns)
 			before := w.reservations(t)
-			for how, way := range ways() {
+			for how, way := range writeMethods() {
 				from := net.DeepCopy()
 				if err := w.env.Client.Get(t.Context(), client.ObjectKeyFromObject(net), from); err != nil {
 					t.Fatal(err)
 				}
 				to := from.DeepCopy()
 				change.apply(to)
-				if err := way(t.Context(), w.attacker, from, to); err == nil && !reflect.DeepEqual(own(to), own(net)) {
-					t.Errorf("%s: accepted\n%s\ngot %v\nwant %v", how, change.reason, own(to), own(net))
+				if err := way(t.Context(), w.attacker, from, to); err == nil && !reflect.DeepEqual(ownNetworkFields(to), ownNetworkFields(net)) {
+					t.Errorf("%s: accepted\n%s\ngot %v\nwant %v", how, change.reason, ownNetworkFields(to), ownNetworkFields(net))
 				}
 			}
 			target{net, nil}.delete(t, client.NewDryRunClient(w.attacker), "dry run")
 			target{net, nil}.delete(t, w.attacker, "write")
-			collected(t, w.env, net)
+			awaitGarbageCollector(t, w.env, net)
 			now := net.DeepCopy()
 			if err := w.env.Client.Get(t.Context(), client.ObjectKeyFromObject(net), now); err != nil || now.GetUID() != net.GetUID() || now.GetDeletionTimestamp() != nil {
 				t.Fatalf("the network of attached Pods: got %v (%v), want it to stay", now.Object["metadata"], err)
 			}
-			if !reflect.DeepEqual(own(now), own(net)) {
-				t.Errorf("got %v, want %v", own(now), own(net))
+			if !reflect.DeepEqual(ownNetworkFields(now), ownNetworkFields(net)) {
+				t.Errorf("got %v, want %v", ownNetworkFields(now), ownNetworkFields(net))
 			}
 			if assigned := net.GetAnnotations()[v1.AssignedAnnotation]; !strings.Contains(fmt.Sprint(before), assigned[strings.LastIndex(assigned, " ")+1:]) {
 				t.Errorf("reservation %s is not in %v", assigned, before)

@@ -173,7 +173,7 @@ func (l *Lab) importAll(ctx context.Context) error {
 	for _, name := range nodes {
 		group.Go(func() error {
 			c, err := l.nodeConfig(name)
-			if err != nil || !node.On(c.Dir) {
+			if err != nil || !node.IsOn(c.Dir) {
 				return err
 			}
 			return c.Import(importing, c.Images...)
@@ -192,8 +192,8 @@ func (l *Lab) awaitRollout(ctx context.Context, label string) error {
 	return l.awaitAdmission(ctx)
 }
 
-// probe is a network that nobody gets: it is created as a dry run.
-const probe = `{"apiVersion": "danm.io/v1", "kind": "ClusterNetwork", "metadata": {"name": "lab-probe"}, "spec": {"NetworkID": "probe", "NetworkType": "bridge"}}`
+// probeNetwork is a network that nobody gets: it is created as a dry run.
+const probeNetwork = `{"apiVersion": "danm.io/v1", "kind": "ClusterNetwork", "metadata": {"name": "lab-probe"}, "spec": {"NetworkID": "probe", "NetworkType": "bridge"}}`
 
 // awaitAdmission returns when a network could be created. The API server hears some
 // time after the rollout whom to ask.
@@ -207,7 +207,7 @@ func (l *Lab) awaitAdmission(ctx context.Context) error {
 	}
 	for {
 		err := client.CoreV1().RESTClient().Post().AbsPath("/apis/danm.io/v1/clusternetworks").Param("dryRun", "All").
-			SetHeader("Content-Type", "application/json").Body([]byte(probe)).Do(ctx).Error()
+			SetHeader("Content-Type", "application/json").Body([]byte(probeNetwork)).Do(ctx).Error()
 		if err == nil || apierrors.IsAlreadyExists(err) {
 			return nil
 		}
@@ -321,7 +321,7 @@ func (l *Lab) Restarts(ctx context.Context) (string, error) {
 				continue
 			}
 			fmt.Fprintf(&lines, "%s on %s: container %s was restarted %d times; %s\n", p.Name, p.Spec.NodeName,
-				s.Name, s.RestartCount, lastEnd(s.LastTerminationState.Terminated, l.lastLog(ctx, p, s.Name)))
+				s.Name, s.RestartCount, describeExit(s.LastTerminationState.Terminated, l.lastLog(ctx, p, s.Name)))
 		}
 	}
 	return lines.String(), nil
@@ -340,8 +340,8 @@ func (l *Lab) lastLog(ctx context.Context, p corev1.Pod, container string) strin
 	return ""
 }
 
-// lastEnd describes how a container ended, by its log if that is of any use.
-func lastEnd(state *corev1.ContainerStateTerminated, log string) string {
+// describeExit describes how a container ended, by its log if that is of any use.
+func describeExit(state *corev1.ContainerStateTerminated, log string) string {
 	end := "how it ended is not known"
 	if state != nil {
 		end = fmt.Sprintf("the last time with exit code %d (%s)", state.ExitCode, state.Reason)
@@ -389,12 +389,12 @@ func (l *Lab) clusterState(ctx context.Context, dir string) error {
 
 // nodeLogs also asks a node that runs; its own files are there in any case.
 func (l *Lab) nodeLogs(ctx context.Context, name, dir string) error {
-	c, err := l.known(name)
+	c, err := l.existingNode(name)
 	if err != nil {
 		return err
 	}
 	errs := []error{copyMatching(filepath.Join(c.Dir, "*.log"), dir)}
-	if !node.On(c.Dir) {
+	if !node.IsOn(c.Dir) {
 		return errors.Join(errs...)
 	}
 	const patience = time.Minute

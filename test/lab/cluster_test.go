@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestLastEnd(t *testing.T) {
+func TestDescribeExit(t *testing.T) {
 	t.Parallel()
 	failed := &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error"}
 	cases := map[string]struct {
@@ -44,7 +44,7 @@ func TestLastEnd(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := lastEnd(tc.state, tc.log); got != tc.want {
+			if got := describeExit(tc.state, tc.log); got != tc.want {
 				t.Errorf("got %q, want %q, since %s", got, tc.want, tc.reason)
 			}
 		})

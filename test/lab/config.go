@@ -49,14 +49,14 @@ const (
 	program       = "lab"
 )
 
-// names keep a namespace's name, folders and socket paths short.
-var names = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?$`)
+// validName keep a namespace's name, folders and socket paths short.
+var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?$`)
 
 func (c Config) withDefaults() (Config, error) {
 	if c.Name == "" {
 		c.Name = DefaultName
 	}
-	if !names.MatchString(c.Name) {
+	if !validName.MatchString(c.Name) {
 		return c, fmt.Errorf("check lab's name %q: want up to 24 lower-case letters, digits and hyphens", c.Name)
 	}
 	if c.Nodes == 0 {
@@ -83,7 +83,7 @@ func (c Config) named() (Config, error) {
 	if c.Name == "" {
 		c.Name = DefaultName
 	}
-	if !names.MatchString(c.Name) {
+	if !validName.MatchString(c.Name) {
 		return c, fmt.Errorf("check lab's name %q: want up to 24 lower-case letters, digits and hyphens", c.Name)
 	}
 	return c, nil
@@ -127,8 +127,8 @@ func (c Config) source(path ...string) string {
 // ErrMachine says that a lab cannot run on this machine as it is.
 var ErrMachine = errors.New("this machine cannot run a lab")
 
-// programs are what the lab and its nodes execute; scripts/install-packages brings them.
-func programs() []string {
+// requiredPrograms are what the lab and its nodes execute; scripts/install-packages brings them.
+func requiredPrograms() []string {
 	return []string{
 		"containerd", "ctr", "runc", "etcd", "mkfs.ext4", "ip", "nft", "nsenter", "sysctl", "modprobe",
 		"/usr/lib/cni/bridge", "/usr/lib/cni/host-local", "/usr/bin/busybox",
@@ -140,7 +140,7 @@ func (c Config) checkMachine() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: not run by root, whom a network namespace needs", ErrMachine)
 	}
-	for _, name := range programs() {
+	for _, name := range requiredPrograms() {
 		if _, err := exec.LookPath(name); err != nil {
 			return fmt.Errorf("%w (make packages): %w", ErrMachine, err)
 		}

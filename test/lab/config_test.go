@@ -42,7 +42,7 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
-func TestEnoughNodes(t *testing.T) {
+func TestAddFreeNames(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -57,7 +57,7 @@ func TestEnoughNodes(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, enough(tc.have, tc.n)); diff != "" {
+			if diff := cmp.Diff(tc.want, addFreeNames(tc.have, tc.n)); diff != "" {
 				t.Errorf("%s\n%s", tc.reason, diff)
 			}
 		})
@@ -66,7 +66,7 @@ func TestEnoughNodes(t *testing.T) {
 
 func TestOpenNoLab(t *testing.T) {
 	t.Parallel()
-	if _, err := Open("no-such-lab"); !errors.Is(err, ErrNone) {
+	if _, err := Open("no-such-lab"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Open: got %v, want ErrNone", err)
 	}
 }
@@ -157,12 +157,12 @@ func TestOrphaned(t *testing.T) {
 			if err := os.WriteFile(file, raw, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if got := orphaned(file); got != tc.want {
+			if got := isOrphaned(file); got != tc.want {
 				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})
 	}
-	if orphaned(filepath.Join(t.TempDir(), stateFile)) {
+	if isOrphaned(filepath.Join(t.TempDir(), stateFile)) {
 		t.Error("a lab that is not there has no owner")
 	}
 }

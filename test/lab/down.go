@@ -47,7 +47,7 @@ func (c Config) wipe(ctx context.Context) error {
 	errs := []error{c.killNodes(ctx), c.killPlane(ctx)}
 	// What is in the namespace belongs to the lab, even if no file says so any more.
 	errs = append(errs,
-		netns.Empty(ctx, c.fabric().Netns),
+		netns.KillProcesses(ctx, c.fabric().Netns),
 		c.fabric().Delete(),
 		os.RemoveAll(c.disks()),
 		os.RemoveAll(c.path(nodesDir)),

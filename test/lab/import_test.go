@@ -39,7 +39,7 @@ func importAgain(t *testing.T, l *lab.Lab) {
 		if err := to.Import(t.Context(), file); err != nil {
 			t.Fatal(err)
 		}
-		now := must(t)(l.Exec(t.Context(), "node-1", "ctr", "-n", "k8s.io", "images", "list", "name=="+ref))
+		now := mustReturn(t)(l.Exec(t.Context(), "node-1", "ctr", "-n", "k8s.io", "images", "list", "name=="+ref))
 		if !strings.Contains(now, ref) || now == before {
 			t.Fatalf("after build %d the node has %q, before it had %q", build, now, before)
 		}
@@ -57,7 +57,7 @@ func importRepairs(t *testing.T, l *lab.Lab) {
 	writeImage(t, file, "patchbay.local/damaged:lab", "1", static(t, "program", content))
 	shell := func(script string) string {
 		t.Helper()
-		return must(t)(l.Exec(t.Context(), "node-1", "sh", "-ec",
+		return mustReturn(t)(l.Exec(t.Context(), "node-1", "sh", "-ec",
 			"cd /var/lib/containerd; program=io.containerd.snapshotter.v1.overlayfs/snapshots/*/fs/program; "+script))
 	}
 	if err := to.Import(t.Context(), file); err != nil || reports != 0 {

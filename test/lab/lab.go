@@ -44,8 +44,8 @@ const (
 	baseFile  = "images/base.tar"
 )
 
-// ErrNone says that there is no lab of that name.
-var ErrNone = errors.New("no such lab")
+// ErrNotFound says that there is no lab of that name.
+var ErrNotFound = errors.New("no such lab")
 
 // ErrNoNode says that the lab has no node of that name.
 var ErrNoNode = errors.New("no such node")
@@ -67,7 +67,7 @@ func Open(name string) (*Lab, error) {
 	}
 	raw, err := os.ReadFile(config.path(stateFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("open lab %s (lab up makes it): %w", config.Name, ErrNone)
+		return nil, fmt.Errorf("open lab %s (lab up makes it): %w", config.Name, ErrNotFound)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open lab: %w", err)
@@ -87,8 +87,8 @@ func (l *Lab) Name() string { return l.config.Name }
 // Netns is the name of the lab's network namespace.
 func (l *Lab) Netns() string { return l.config.fabric().Netns }
 
-// Report makes the lab tell about its steps from now on.
-func (l *Lab) Report(out io.Writer) { l.log = newProgress(out) }
+// SetProgress makes the lab tell about its steps from now on.
+func (l *Lab) SetProgress(out io.Writer) { l.log = newProgress(out) }
 
 // Step reports fn as a step of the lab's.
 func (l *Lab) Step(what string, fn func() error) error { return l.log.step(what, fn) }
@@ -165,7 +165,7 @@ func (l *Lab) up(ctx context.Context) error {
 // startPlane starts the control plane, or the parts of it that are missing.
 func (l *Lab) startPlane(ctx context.Context) error {
 	plane, err := l.plane()
-	if errors.Is(err, controlplane.ErrNone) {
+	if errors.Is(err, controlplane.ErrNotFound) {
 		_, err := controlplane.Start(ctx, l.config.plane())
 		return err
 	}
@@ -202,7 +202,7 @@ func (l *Lab) startNodes(ctx context.Context) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, name := range enough(nodes, l.config.Nodes) {
+	for _, name := range addFreeNames(nodes, l.config.Nodes) {
 		group.Go(func() error { return l.startNode(ctx, name) })
 	}
 	return group.Wait()
@@ -213,7 +213,7 @@ func (l *Lab) Nodes() ([]string, error) { return l.config.nodes() }
 
 // AddNode makes one more node, by its name, and waits until it is ready.
 func (l *Lab) AddNode(ctx context.Context, name string) error {
-	_, err := l.known(name)
+	_, err := l.existingNode(name)
 	if err == nil {
 		err = os.ErrExist
 	}
@@ -274,7 +274,7 @@ func (l *Lab) awaitNode(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	c, err := l.known(name)
+	c, err := l.existingNode(name)
 	if err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (l *Lab) awaitNode(ctx context.Context, name string) error {
 		if err == nil {
 			return nil
 		}
-		if !node.On(c.Dir) {
+		if !node.IsOn(c.Dir) {
 			return fmt.Errorf("wait for %s: %w", name, node.ErrOff)
 		}
 		select {
@@ -309,10 +309,10 @@ func (l *Lab) ready(ctx context.Context, client kubernetes.Interface, name strin
 	if n.Status.NodeInfo.BootID != strings.TrimSpace(boot) {
 		return fmt.Errorf("%s has not reported since its boot: %w", name, ErrNotReady)
 	}
-	return condition(n)
+	return readyCondition(n)
 }
 
-func condition(n *corev1.Node) error {
+func readyCondition(n *corev1.Node) error {
 	for _, condition := range n.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
 			return fmt.Errorf("%s: %w: %s", n.Name, ErrNotReady, condition.Message)
@@ -326,7 +326,7 @@ func condition(n *corev1.Node) error {
 
 // KillNode cuts a node's power. Its disk stays.
 func (l *Lab) KillNode(ctx context.Context, name string) error {
-	c, err := l.known(name)
+	c, err := l.existingNode(name)
 	if err != nil {
 		return err
 	}
@@ -335,7 +335,7 @@ func (l *Lab) KillNode(ctx context.Context, name string) error {
 
 // CutNode takes all network cables out of a node; Exec still works.
 func (l *Lab) CutNode(name string) error {
-	c, err := l.known(name)
+	c, err := l.existingNode(name)
 	if err != nil {
 		return err
 	}
@@ -344,16 +344,16 @@ func (l *Lab) CutNode(name string) error {
 
 // HealNode puts the cables back.
 func (l *Lab) HealNode(name string) error {
-	c, err := l.known(name)
+	c, err := l.existingNode(name)
 	if err != nil {
 		return err
 	}
 	return c.Fabric.Heal(c.Port)
 }
 
-// known is address for a node that exists.
-func (l *Lab) known(name string) (node.Config, error) {
-	c, err := l.address(name)
+// existingNode is address for a node that exists.
+func (l *Lab) existingNode(name string) (node.Config, error) {
+	c, err := l.nodeAddress(name)
 	if err != nil {
 		return c, err
 	}
@@ -365,7 +365,7 @@ func (l *Lab) known(name string) (node.Config, error) {
 
 // nodeConfig is all that is needed to boot a node.
 func (l *Lab) nodeConfig(name string) (node.Config, error) {
-	c, err := l.address(name)
+	c, err := l.nodeAddress(name)
 	if err != nil {
 		return c, err
 	}
@@ -399,8 +399,8 @@ func (l *Lab) images() ([]string, error) {
 	return append([]string{l.config.path(baseFile)}, built...), err
 }
 
-// address is what is needed to reach a node, cut its cables or its power.
-func (l *Lab) address(name string) (node.Config, error) {
+// nodeAddress is what is needed to reach a node, cut its cables or its power.
+func (l *Lab) nodeAddress(name string) (node.Config, error) {
 	p, err := port(name)
 	if err != nil {
 		return node.Config{}, err
@@ -421,8 +421,8 @@ func port(name string) (fabric.Port, error) {
 	return fabric.Port(n), nil
 }
 
-// enough adds the lowest free names until there are n nodes.
-func enough(nodes []string, n int) []string {
+// addFreeNames adds the lowest free names until there are n nodes.
+func addFreeNames(nodes []string, n int) []string {
 	for p := fabric.Port(1); len(nodes) < n && p <= fabric.MaxIndex; p++ {
 		if name := nodeName(p); !slices.Contains(nodes, name) {
 			nodes = append(nodes, name)
@@ -434,7 +434,7 @@ func enough(nodes []string, n int) []string {
 // Run runs a command in a node's kernel, below its root, and returns its exit code.
 // It works on a node whose cables are cut.
 func (l *Lab) Run(ctx context.Context, name string, r remote.Request, s remote.Streams) (int, error) {
-	c, err := l.known(name)
+	c, err := l.existingNode(name)
 	if err != nil {
 		return -1, err
 	}
@@ -458,8 +458,8 @@ type Health struct {
 	Part string
 	// State is a few words; Detail says more about what is not well.
 	State, Detail string
-	// Good is false for what is not as Up leaves it.
-	Good bool
+	// OK is false for what is not as Up leaves it.
+	OK bool
 }
 
 // Status looks at every part of the lab.
@@ -470,7 +470,7 @@ func (l *Lab) Status(ctx context.Context) ([]Health, error) {
 	}
 	var all []Health
 	for _, part := range plane.Parts() {
-		h := Health{Part: string(part), State: "running", Good: true}
+		h := Health{Part: string(part), State: "running", OK: true}
 		if !plane.Alive(part) {
 			h = Health{Part: string(part), State: "down", Detail: "lab restart " + string(part)}
 		}
@@ -492,12 +492,12 @@ func (l *Lab) Status(ctx context.Context) ([]Health, error) {
 
 func (l *Lab) nodeHealth(ctx context.Context, client kubernetes.Interface, name string) Health {
 	h := Health{Part: name}
-	c, err := l.known(name)
+	c, err := l.existingNode(name)
 	if err != nil {
 		h.State, h.Detail = "broken", err.Error()
 		return h
 	}
-	if !node.On(c.Dir) {
+	if !node.IsOn(c.Dir) {
 		h.State, h.Detail = "off", "lab node start "+name
 		return h
 	}
@@ -516,5 +516,5 @@ func (l *Lab) nodeHealth(ctx context.Context, client kubernetes.Interface, name 
 	for _, card := range []fabric.Card{c.Port.Management(), c.Port.Trunk(), c.Port.Second()} {
 		addresses = append(addresses, fmt.Sprintf("%s on %s", card.Prefix.Addr(), card.Name))
 	}
-	return Health{Part: name, State: "ready", Detail: strings.Join(addresses, ", "), Good: true}
+	return Health{Part: name, State: "ready", Detail: strings.Join(addresses, ", "), OK: true}
 }

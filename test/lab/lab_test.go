@@ -24,8 +24,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/remote"
 )
 
-// patience is for anything that takes seconds on an idle machine.
-const patience = 5 * time.Minute
+// waitTimeout is for anything that takes seconds on an idle machine.
+const waitTimeout = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	_, stop := lab.EndOnInterrupt()
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// must returns a function that fails the test on an error and else returns the value.
-func must(t *testing.T) func(string, error) string {
+// mustReturn returns a function that fails the test on an error and else returns the value.
+func mustReturn(t *testing.T) func(string, error) string {
 	t.Helper()
 	return func(out string, err error) string {
 		t.Helper()
@@ -49,7 +49,7 @@ func must(t *testing.T) func(string, error) string {
 func eventually(t *testing.T, what string, holds func(context.Context) error) {
 	t.Helper()
 	const pause = 200 * time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	for {
 		err := holds(ctx)
@@ -59,13 +59,13 @@ func eventually(t *testing.T, what string, holds func(context.Context) error) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			t.Fatalf("not within %v: %s: %v", patience, what, err)
+			t.Fatalf("not within %v: %s: %v", waitTimeout, what, err)
 		}
 	}
 }
 
-// machine is what the machine's own network looks like.
-func machine(t *testing.T) string {
+// hostNetwork is what the machine's own network looks like.
+func hostNetwork(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("sh", "-c", "ip -brief address; ip route; ip rule").CombinedOutput()
 	if err != nil {
@@ -83,23 +83,23 @@ func podOn(node string) string {
 
 // TestLab is one long story, since each lab takes half a minute to come up.
 func TestLab(t *testing.T) {
-	before := machine(t)
+	before := hostNetwork(t)
 	l := lab.Start(t, lab.Config{})
 	ctx := t.Context()
 	for _, name := range []string{"node-1", "node-2"} {
-		must(t)(l.KubectlInput(ctx, podOn(name), "apply", "-f", "-"))
+		mustReturn(t)(l.KubectlInput(ctx, podOn(name), "apply", "-f", "-"))
 	}
-	must(t)(l.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=300s"))
+	mustReturn(t)(l.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=300s"))
 
 	steps := []struct {
 		name string
 		do   func(*testing.T, *lab.Lab)
 	}{
-		{"PodsReachEachOther", podsReachEachOther},
+		{"PodsReachEachOther", checkPodConnectivity},
 		{"ExecInKernel", execInKernel},
 		{"UpAgainChangesNothing", upAgainChangesNothing},
-		{"CutAndHeal", cutAndHeal},
-		{"PowerCut", powerCut},
+		{"CutAndHeal", testCutAndHeal},
+		{"PowerCut", testPowerCut},
 		{"RestartParts", restartParts},
 		{"ImportAgain", importAgain},
 		{"ImportRepairs", importRepairs},
@@ -113,17 +113,17 @@ func TestLab(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	if after := machine(t); after != before {
+	if after := hostNetwork(t); after != before {
 		t.Errorf("the lab changed the machine's network:\n%s\nto\n%s", before, after)
 	}
 }
 
 func podIP(ctx context.Context, t *testing.T, l *lab.Lab, name string) string {
 	t.Helper()
-	return must(t)(l.Kubectl(ctx, "get", "pod", name, "-o", "jsonpath={.status.podIP}"))
+	return mustReturn(t)(l.Kubectl(ctx, "get", "pod", name, "-o", "jsonpath={.status.podIP}"))
 }
 
-func podsReachEachOther(t *testing.T, l *lab.Lab) {
+func checkPodConnectivity(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	pings(t, l, "on-node-1", "on-node-2")
 	pings(t, l, "on-node-2", "on-node-1")
@@ -148,10 +148,10 @@ func pings(t *testing.T, l *lab.Lab, from, to string) {
 
 func execInKernel(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	if got := must(t)(l.Exec(t.Context(), "node-2", "hostname")); got != "node-2" {
+	if got := mustReturn(t)(l.Exec(t.Context(), "node-2", "hostname")); got != "node-2" {
 		t.Errorf("hostname: got %q", got)
 	}
-	if got := must(t)(l.Exec(t.Context(), "node-1", "ip", "-brief", "-4", "address", "show", "dev", "ens4")); !strings.Contains(got, "192.168.89.11/24") {
+	if got := mustReturn(t)(l.Exec(t.Context(), "node-1", "ip", "-brief", "-4", "address", "show", "dev", "ens4")); !strings.Contains(got, "192.168.89.11/24") {
 		t.Errorf("trunk card: got %q", got)
 	}
 	if _, err := l.Exec(t.Context(), "node-1", "sh", "-c", "echo why >&2; exit 3"); err == nil || !strings.Contains(err.Error(), "exit code 3: why") {
@@ -164,13 +164,13 @@ func execInKernel(t *testing.T, l *lab.Lab) {
 		t.Errorf("missing node: got %v, want ErrNoNode", err)
 	}
 	// A card that loses large segments passes every ping.
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	for _, name := range []string{"node-1", "node-2"} {
 		const size = 20 << 20
 		var out strings.Builder
 		code, err := l.Run(ctx, name, remote.Request{Args: []string{"wc", "-c"}},
-			remote.Streams{In: io.LimitReader(zeros{}, size), Out: &out})
+			remote.Streams{In: io.LimitReader(zeroReader{}, size), Out: &out})
 		if err != nil || code != 0 || strings.TrimSpace(out.String()) != strconv.Itoa(size) {
 			t.Errorf("%d bytes of input to %s: got %q, exit code %d, %v", size, name, out.String(), code, err)
 		}
@@ -179,7 +179,7 @@ func execInKernel(t *testing.T, l *lab.Lab) {
 	if _, err := l.Exec(t.Context(), "node-1", "sh", "-c", "touch /usr/x"); err == nil {
 		t.Error("a node can write to the machine's /usr")
 	}
-	must(t)(l.Exec(t.Context(), "node-1", "touch", "/etc/only-on-node-1"))
+	mustReturn(t)(l.Exec(t.Context(), "node-1", "touch", "/etc/only-on-node-1"))
 	for _, elsewhere := range []func() error{
 		func() error { _, err := l.Exec(t.Context(), "node-2", "test", "-e", "/etc/only-on-node-1"); return err },
 		func() error { _, err := os.Stat("/etc/only-on-node-1"); return err },
@@ -190,17 +190,19 @@ func execInKernel(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// zeros is what /dev/zero says.
-type zeros struct{}
+// zeroReader is what /dev/zero says.
+type zeroReader struct{}
 
-func (zeros) Read(data []byte) (int, error) {
+func (zeroReader) Read(data []byte) (int, error) {
 	clear(data)
 	return len(data), nil
 }
 
 func upAgainChangesNothing(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	boot := func() string { return must(t)(l.Exec(t.Context(), "node-1", "cat", "/proc/sys/kernel/random/boot_id")) }
+	boot := func() string {
+		return mustReturn(t)(l.Exec(t.Context(), "node-1", "cat", "/proc/sys/kernel/random/boot_id"))
+	}
 	before := boot()
 	if _, err := lab.Up(t.Context(), lab.Config{Name: l.Name()}); err != nil {
 		t.Fatal(err)
@@ -210,7 +212,7 @@ func upAgainChangesNothing(t *testing.T, l *lab.Lab) {
 	}
 }
 
-func cutAndHeal(t *testing.T, l *lab.Lab) {
+func testCutAndHeal(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	ping := func(ctx context.Context) error {
 		_, err := l.Exec(ctx, "node-2", "ping", "-c", "1", "-W", "1", "10.89.0.1")
@@ -228,10 +230,10 @@ func cutAndHeal(t *testing.T, l *lab.Lab) {
 	eventually(t, "the node reaches the API server's address again", ping)
 }
 
-func powerCut(t *testing.T, l *lab.Lab) {
+func testPowerCut(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	must(t)(l.Exec(t.Context(), "node-1", "sh", "-c", "echo kept >/var/lib/kept; sync; echo lost >/run/lost"))
-	uid := must(t)(l.Kubectl(t.Context(), "get", "pod", "on-node-1", "-o", "jsonpath={.metadata.uid}"))
+	mustReturn(t)(l.Exec(t.Context(), "node-1", "sh", "-c", "echo kept >/var/lib/kept; sync; echo lost >/run/lost"))
+	uid := mustReturn(t)(l.Kubectl(t.Context(), "get", "pod", "on-node-1", "-o", "jsonpath={.metadata.uid}"))
 	cut := make(chan error, 1)
 	go func() {
 		in, _ := io.Pipe() // never ends
@@ -250,7 +252,7 @@ func powerCut(t *testing.T, l *lab.Lab) {
 		if !errors.Is(err, remote.ErrLost) {
 			t.Errorf("command on a node that lost its power: got %v, want ErrLost", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Error("a command outlives its node")
 	}
 	if _, err := l.Exec(t.Context(), "node-1", "true"); !errors.Is(err, node.ErrOff) {
@@ -259,7 +261,7 @@ func powerCut(t *testing.T, l *lab.Lab) {
 	if err := l.StartNode(t.Context(), "node-1"); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(t)(l.Exec(t.Context(), "node-1", "cat", "/var/lib/kept")); got != "kept" {
+	if got := mustReturn(t)(l.Exec(t.Context(), "node-1", "cat", "/var/lib/kept")); got != "kept" {
 		t.Errorf("file on disk: got %q", got)
 	}
 	if _, err := l.Exec(t.Context(), "node-1", "cat", "/run/lost"); err == nil {
@@ -269,7 +271,7 @@ func powerCut(t *testing.T, l *lab.Lab) {
 		_, err := l.Kubectl(ctx, "exec", "on-node-1", "--", "ping", "-c", "1", "-w", "5", podIP(ctx, t, l, "on-node-2"))
 		return err
 	})
-	if now := must(t)(l.Kubectl(t.Context(), "get", "pod", "on-node-1", "-o", "jsonpath={.metadata.uid}")); now != uid {
+	if now := mustReturn(t)(l.Kubectl(t.Context(), "get", "pod", "on-node-1", "-o", "jsonpath={.metadata.uid}")); now != uid {
 		t.Error("the Pod was made anew instead of started again")
 	}
 }
@@ -309,7 +311,7 @@ func restartParts(t *testing.T, l *lab.Lab) {
 	if err := l.StartPart(t.Context(), "kube-apiserver"); err != nil {
 		t.Error(err)
 	}
-	must(t)(l.Kubectl(t.Context(), "get", "nodes"))
+	mustReturn(t)(l.Kubectl(t.Context(), "get", "nodes"))
 	for _, part := range []string{"nothing", "node-1/nothing"} {
 		if err := l.Restart(t.Context(), part); !errors.Is(err, lab.ErrNoPart) {
 			t.Errorf("Restart(%s): got %v, want ErrNoPart", part, err)
@@ -323,10 +325,10 @@ func upRepairs(t *testing.T, l *lab.Lab) {
 	if err := l.KillNode(t.Context(), "node-2"); err != nil {
 		t.Fatal(err)
 	}
-	out := must(t)(output(exec.Command("ip", "netns", "pids", l.Netns())))
+	out := mustReturn(t)(output(exec.Command("ip", "netns", "pids", l.Netns())))
 	for pid := range strings.FieldsSeq(out) {
 		if name, err := os.ReadFile("/proc/" + pid + "/comm"); err == nil && strings.HasPrefix(string(name), "kube-scheduler") {
-			must(t)(output(exec.Command("kill", "-KILL", pid)))
+			mustReturn(t)(output(exec.Command("kill", "-KILL", pid)))
 		}
 	}
 	bad := func() (parts []string) {
@@ -335,7 +337,7 @@ func upRepairs(t *testing.T, l *lab.Lab) {
 			t.Fatal(err)
 		}
 		for _, h := range all {
-			if !h.Good {
+			if !h.OK {
 				parts = append(parts, h.Part+" "+h.State)
 			}
 		}
@@ -366,10 +368,10 @@ func secondLab(t *testing.T, l *lab.Lab) {
 	if second.Netns() == l.Netns() {
 		t.Fatalf("both labs are in %s", l.Netns())
 	}
-	if got := must(t)(second.Kubectl(t.Context(), "get", "nodes", "-o", "name")); got != "node/node-1" {
+	if got := mustReturn(t)(second.Kubectl(t.Context(), "get", "nodes", "-o", "name")); got != "node/node-1" {
 		t.Errorf("nodes of the second lab: got %q", got)
 	}
-	if got := must(t)(second.Kubectl(t.Context(), "get", "pods", "-o", "name")); got != "" {
+	if got := mustReturn(t)(second.Kubectl(t.Context(), "get", "pods", "-o", "name")); got != "" {
 		t.Errorf("the second lab has Pods of the first: %q", got)
 	}
 }
@@ -385,8 +387,8 @@ func addNode(t *testing.T, l *lab.Lab) {
 	if err := l.AddNode(t.Context(), "node-3"); err != nil {
 		t.Fatal(err)
 	}
-	must(t)(l.KubectlInput(t.Context(), podOn("node-3"), "apply", "-f", "-"))
-	must(t)(l.Kubectl(t.Context(), "wait", "--for=condition=Ready", "pod", "on-node-3", "--timeout=300s"))
+	mustReturn(t)(l.KubectlInput(t.Context(), podOn("node-3"), "apply", "-f", "-"))
+	mustReturn(t)(l.Kubectl(t.Context(), "wait", "--for=condition=Ready", "pod", "on-node-3", "--timeout=300s"))
 	pings(t, l, "on-node-3", "on-node-1")
 }
 

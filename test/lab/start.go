@@ -24,9 +24,9 @@ const LogsVariable = "PATCHBAY_LAB_LOGS"
 
 // Time that tests give.
 const (
-	upPatience   = 15 * time.Minute // a busy machine takes four for the images alone
-	downPatience = 2 * time.Minute
-	logsPatience = 5 * time.Minute
+	upTimeout   = 15 * time.Minute // a busy machine takes four for the images alone
+	downTimeout = 2 * time.Minute
+	logsTimeout = 5 * time.Minute
 )
 
 // Start brings up a lab for a test, with a name of its own unless the configuration has
@@ -50,18 +50,18 @@ func Start(tb testing.TB, config Config) *Lab {
 	if err := sweep(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
-	end(tb, config.Name)
+	tearDown(tb, config.Name)
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			collect(tb, config.Name)
+			collectLogs(tb, config.Name)
 		}
-		end(tb, config.Name)
+		tearDown(tb, config.Name)
 		left, err := Leftovers(config.Name)
 		if err != nil || len(left) > 0 {
 			tb.Errorf("lab %s left behind %v (error: %v)", config.Name, left, err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(tb.Context(), upPatience)
+	ctx, cancel := context.WithTimeout(tb.Context(), upTimeout)
 	defer cancel()
 	l, err := Up(ctx, config)
 	if err != nil {
@@ -70,18 +70,18 @@ func Start(tb testing.TB, config Config) *Lab {
 	return l
 }
 
-func end(tb testing.TB, name string) {
+func tearDown(tb testing.TB, name string) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), downPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), downTimeout)
 	defer cancel()
 	if err := Down(ctx, name); err != nil {
 		tb.Error(err)
 	}
 }
 
-func collect(tb testing.TB, name string) {
+func collectLogs(tb testing.TB, name string) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), logsPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), logsTimeout)
 	defer cancel()
 	//nolint:usetesting // the logs must outlive the test
 	dir, err := os.MkdirTemp(os.Getenv(LogsVariable), "lab-"+name+"-")
@@ -113,9 +113,9 @@ func (l testLog) Write(line []byte) (int, error) {
 func EndOnInterrupt() (ctx context.Context, stop func()) {
 	ctx, ignore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	end := context.AfterFunc(ctx, func() {
-		ending, cancel := context.WithTimeout(context.Background(), downPatience)
+		ending, cancel := context.WithTimeout(context.Background(), downTimeout)
 		defer cancel()
-		if err := downIf(ending, owned); err != nil {
+		if err := downIf(ending, isOwned); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(1)
@@ -126,18 +126,18 @@ func EndOnInterrupt() (ctx context.Context, stop func()) {
 	}
 }
 
-// owned tells whether this process owns a lab.
-func owned(file string) bool {
+// isOwned tells whether this process owns a lab.
+func isOwned(file string) bool {
 	me, err := process.Of(os.Getpid())
 	return err == nil && ownerOf(file, process.ID{}) == me
 }
 
 // sweep ends the labs of tests that did not live to do it themselves.
-func sweep(ctx context.Context) error { return downIf(ctx, orphaned) }
+func sweep(ctx context.Context) error { return downIf(ctx, isOrphaned) }
 
-// orphaned tells whether a lab had an owner that is gone. What cannot be read is no
+// isOrphaned tells whether a lab had an owner that is gone. What cannot be read is no
 // test's to remove.
-func orphaned(file string) bool {
+func isOrphaned(file string) bool {
 	owner := ownerOf(file, process.ID{})
 	return owner != (process.ID{}) && !owner.Alive()
 }

@@ -19,15 +19,15 @@ import (
 func TestKCP7Capacity(t *testing.T) {
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	for _, name := range []string{"east", "west"} {
-		w.cluster(t, name, `{"spec":{"limits":{"replicas":3}}}`)
-		t.Cleanup(func() { w.cluster(t, name, `{"spec":{"limits":null}}`) })
+		w.patchCluster(t, name, `{"spec":{"limits":{"replicas":3}}}`)
+		t.Cleanup(func() { w.patchCluster(t, name, `{"spec":{"limits":null}}`) })
 	}
-	w.apply(t, w.Hub.Client, ns, placement("two", "east, west")+"---\n"+plain("web", 2))
+	w.apply(t, w.Hub.Client, ns, placement("two", "east, west")+"---\n"+plainDeployment("web", 2))
 	w.awaitReplicas(t, ns, map[string]int32{"east": 1, "west": 1})
-	w.available(t, ns, "web", 2)
-	w.cluster(t, "east", `{"spec":{"limits":{"replicas":1}}}`)
+	w.awaitHubAvailable(t, ns, "web", 2)
+	w.patchCluster(t, "east", `{"spec":{"limits":{"replicas":1}}}`)
 	w.scale(t, ns, 4)
 	w.awaitReplicas(t, ns, map[string]int32{"east": 1, "west": 3})
 	w.scale(t, ns, 6)

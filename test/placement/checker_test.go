@@ -25,25 +25,25 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// watcher holds us to I1 to I9 over one test, from the audit logs of all API servers, and from what
+// invariantChecker holds us to I1 to I9 over one test, from the audit logs of all API servers, and from what
 // they have in the end.
-type watcher struct {
-	logs map[string]*bed.Log // by cluster; "" is the hub
-	all  []write             // so far
+type invariantChecker struct {
+	logs   map[string]*bed.AuditReader // by cluster; "" is the hub
+	writes []write                     // so far
 	// namespaces are the test's own; what earlier tests leave is still being removed.
 	namespaces []string
-	// loss allows what I1 forbids: the test has asked for it.
-	loss bool
-	// force allows what I4 forbids of fields: the policy says so.
-	force bool
-	// behind allows conditions to be untrue for long while the test runs (I9): it keeps our programs
+	// allowUnavailable allows what I1 forbids: the test has asked for it.
+	allowUnavailable bool
+	// allowForce allows what I4 forbids of fields: the policy says so.
+	allowForce bool
+	// allowStaleConditions allows conditions to be untrue for long while the test runs (I9): it keeps our programs
 	// from what they do all the time.
-	behind atomic.Bool
+	allowStaleConditions atomic.Bool
 
-	// logged are patterns of the logs of our programs that are not in the bed's folder.
-	logged []string
+	// logPatterns are patterns of the logs of our programs that are not in the bed's folder.
+	logPatterns []string
 
-	untrue untruths // so far
+	staleConditions falseConditions // so far
 }
 
 // write is one write and where it was.
@@ -52,21 +52,21 @@ type write struct {
 	bed.Write
 }
 
-// ours tells whether one of our programs wrote.
-func (w write) ours() bool {
+// isOurs tells whether one of our programs wrote.
+func (w write) isOurs() bool {
 	return w.User == bed.HubUser || w.User == bed.AgentUser || strings.HasPrefix(w.User, v1alpha1.ClusterUserPrefix) ||
 		strings.HasPrefix(w.User, "system:serviceaccount:"+v1alpha1.ClusterNamespacePrefix)
 }
 
-// applied tells whether it is an agent's write of somebody's object in a cluster.
-func (w write) applied() bool {
+// isApplied tells whether it is an agent's write of somebody's object in a cluster.
+func (w write) isApplied() bool {
 	own := w.Group == v1alpha1.GroupName || w.Resource == "namespaces" || w.Resource == "rolebindings" ||
-		w.Resource == "secrets" && (w.Namespace == v1alpha1.CopyNamespace || w.Namespace == v1alpha1.SystemNamespace)
+		w.Resource == "secrets" && (w.Namespace == v1alpha1.SecretCopyNamespace || w.Namespace == v1alpha1.SystemNamespace)
 	return w.cluster != "" && w.User == bed.AgentUser && !own
 }
 
-// dry tells whether nothing was written: it was only tried.
-func (w write) dry() bool {
+// isDryRun tells whether nothing was written: it was only tried.
+func (w write) isDryRun() bool {
 	return strings.Contains(w.URI, "dryRun=All") || bytes.Contains(w.Request, []byte(`"dryRun":["All"]`))
 }
 
@@ -79,18 +79,18 @@ func (w write) version() uint64 {
 	return n
 }
 
-// watch begins to watch; the end of the test checks.
-func watch(t *testing.T, w *world, namespaces ...string) *watcher {
+// checkInvariants begins to watch; the end of the test checks.
+func checkInvariants(t *testing.T, w *world, namespaces ...string) *invariantChecker {
 	t.Helper()
-	x := newWatcher(t, w, namespaces...)
-	stop := x.lookOut(w)
+	x := newInvariantChecker(t, w, namespaces...)
+	stop := x.startConditionChecks(w)
 	t.Cleanup(func() {
 		if !t.Failed() {
 			x.settle(t)
 		}
 		stop()
 		if !t.Failed() {
-			x.judge(t, w)
+			x.report(t, w)
 		}
 		for _, ns := range namespaces { // nobody waits for it: the next test has another
 			if err := w.Hub.Client.Delete(context.Background(), object("v1", "Namespace", "", ns)); err != nil {
@@ -101,10 +101,10 @@ func watch(t *testing.T, w *world, namespaces ...string) *watcher {
 	return x
 }
 
-// newWatcher is a watcher that nobody has judge yet.
-func newWatcher(t *testing.T, w *world, namespaces ...string) *watcher {
+// newInvariantChecker is a watcher that nobody has judge yet.
+func newInvariantChecker(t *testing.T, w *world, namespaces ...string) *invariantChecker {
 	t.Helper()
-	x := &watcher{logs: map[string]*bed.Log{}, namespaces: namespaces}
+	x := &invariantChecker{logs: map[string]*bed.AuditReader{}, namespaces: namespaces}
 	var err error
 	if x.logs[""], err = w.Hub.AuditLog(); err != nil {
 		t.Fatal(err)
@@ -114,12 +114,12 @@ func newWatcher(t *testing.T, w *world, namespaces ...string) *watcher {
 			t.Fatal(err)
 		}
 	}
-	x.all = x.live(t, w)
+	x.writes = x.liveObjects(t, w)
 	return x
 }
 
 // read takes in what was written since, and returns it.
-func (x *watcher) read(t *testing.T) []write {
+func (x *invariantChecker) read(t *testing.T) []write {
 	t.Helper()
 	var fresh []write
 	for cluster, log := range x.logs {
@@ -129,20 +129,20 @@ func (x *watcher) read(t *testing.T) []write {
 		}
 		for _, one := range writes {
 			switch w := (write{cluster, one}); {
-			case w.dry():
+			case w.isDryRun():
 			case x.concerns(one):
 				fresh = append(fresh, w)
 			case cluster == "" && one.Resource == "clusters": // judged, but they tell of other tests, too
-				x.all = append(x.all, w)
+				x.writes = append(x.writes, w)
 			}
 		}
 	}
-	x.all = append(x.all, fresh...)
+	x.writes = append(x.writes, fresh...)
 	return fresh
 }
 
 // concerns tells whether a write is of something in the test's namespaces, or names it.
-func (x *watcher) concerns(w bed.Write) bool {
+func (x *invariantChecker) concerns(w bed.Write) bool {
 	source, _, _ := unstructured.NestedString(w.Object.Object, "spec", "source", "namespace")
 	return slices.ContainsFunc(x.namespaces, func(ns string) bool {
 		return w.Namespace == ns || w.Namespace == "" && w.Name == ns || source == ns || strings.Contains(string(w.Request), ns)
@@ -150,19 +150,19 @@ func (x *watcher) concerns(w bed.Write) bool {
 }
 
 // settle waits until nobody of us has written for a while (I5).
-func (x *watcher) settle(t *testing.T) {
+func (x *invariantChecker) settle(t *testing.T) {
 	t.Helper()
 	x.read(t)
 	quiet := time.Now()
 	var last write
-	for end := time.Now().Add(patience + *settled); time.Since(quiet) < *settled; <-time.After(poll) {
+	for end := time.Now().Add(waitTimeout + *quietPeriod); time.Since(quiet) < *quietPeriod; <-time.After(pollInterval) {
 		for _, one := range x.read(t) {
-			if one.ours() {
+			if one.isOurs() {
 				quiet, last = time.Now(), one
 			}
 		}
 		if time.Now().After(end) {
-			t.Fatalf("I5: never quiet for %s; last in %q: %s", *settled, last.cluster, last)
+			t.Fatalf("I5: never quiet for %s; last in %q: %s", *quietPeriod, last.cluster, last)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (x *watcher) settle(t *testing.T) {
 // something and some of ours that did not, as an agent that starts applies again.
 func inOrder(all []write) {
 	slices.SortStableFunc(all, func(a, b write) int {
-		return cmp.Or(cmp.Compare(a.version(), b.version()), compareBool(a.ours() && !a.Created, b.ours() && !b.Created))
+		return cmp.Or(cmp.Compare(a.version(), b.version()), compareBool(a.isOurs() && !a.Created, b.isOurs() && !b.Created))
 	})
 	last := map[string]time.Time{}
 	for i := range all {
@@ -201,23 +201,23 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// seeded is the verb of what is not a write, but was there when the watcher began.
-const seeded = "seed"
+// verbInitial is the verb of what is not a write, but was there when the watcher began.
+const verbInitial = "seed"
 
-// live is what the hub and the clusters have now of what the test is about, as if it was just
+// liveObjects is what the hub and the clusters have now of what the test is about, as if it was just
 // written by nobody: the watcher judges what comes after.
-func (x *watcher) live(t *testing.T, w *world) []write {
+func (x *invariantChecker) liveObjects(t *testing.T, w *world) []write {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	f, err := x.facts(ctx, w)
+	f, err := x.readSnapshot(ctx, w)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []write
 	add := func(cluster, group, resource string, o unstructured.Unstructured) {
 		all = append(all, write{cluster, bed.Write{
-			Time: f.now, Verb: seeded, Group: group, Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName(), Object: o,
+			Time: f.now, Verb: verbInitial, Group: group, Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName(), Object: o,
 		}})
 	}
 	ours := func(cluster, resource string, o client.Object) {
@@ -231,8 +231,8 @@ func (x *watcher) live(t *testing.T, w *world) []write {
 	for i := range f.placements {
 		ours("", "placements", &f.placements[i])
 	}
-	for i := range f.everywhere {
-		ours("", "clusterplacements", &f.everywhere[i])
+	for i := range f.clusterPlacements {
+		ours("", "clusterplacements", &f.clusterPlacements[i])
 	}
 	for at, o := range f.objects {
 		if o != nil {
@@ -251,7 +251,7 @@ func (x *watcher) live(t *testing.T, w *world) []write {
 			ours("", "works", &f.works[i])
 		}
 	}
-	for cluster, records := range f.records {
+	for cluster, records := range f.appliedWorks {
 		for i := range records {
 			if s := records[i].Spec.Work.Source; f.concerns(s.Namespace, s.Name) {
 				ours(cluster, "appliedworks", &records[i])
@@ -264,32 +264,32 @@ func (x *watcher) live(t *testing.T, w *world) []write {
 	return all
 }
 
-// anew judges what was written so far, and begins anew, while the hub's API server is away: it is
+// restartFrom judges what was written so far, and begins anew, while the hub's API server is away: it is
 // replaced by what it was then, and the resourceVersions of its objects go back. The clusters are
 // what they are now.
-func (x *watcher) anew(t *testing.T, then, now []write) {
+func (x *invariantChecker) restartFrom(t *testing.T, then, now []write) {
 	t.Helper()
 	x.read(t)
-	for _, what := range x.broken() {
+	for _, what := range x.violations() {
 		t.Error(what)
 	}
-	now = x.newest(now)
-	x.all = nil
+	now = x.mergeNewest(now)
+	x.writes = nil
 	at := time.Now()
 	for _, hub := range []bool{true, false} {
 		for _, one := range map[bool][]write{true: then, false: now}[hub] {
 			if one.Time = at; (one.cluster == "") == hub {
-				x.all = append(x.all, one)
+				x.writes = append(x.writes, one)
 			}
 		}
 	}
 }
 
-// newest is what was live, with what was written since it was read: controllers go on meanwhile.
-func (x *watcher) newest(live []write) []write {
+// mergeNewest is what was live, with what was written since it was read: controllers go on meanwhile.
+func (x *invariantChecker) mergeNewest(live []write) []write {
 	all := slices.Clone(live)
 	for i := range all {
-		for _, one := range x.all {
+		for _, one := range x.writes {
 			if one.cluster == all[i].cluster && one.Key() == all[i].Key() && one.Subresource != "scale" && one.version() > all[i].version() {
 				all[i].Object = one.Object
 			}
@@ -298,18 +298,18 @@ func (x *watcher) newest(live []write) []write {
 	return all
 }
 
-// facts reads all that conditions of the test are judged from. Records come before Works: so no
+// readSnapshot reads all that conditions of the test are judged from. Records come before Works: so no
 // Work is older than its record because of that.
-func (x *watcher) facts(ctx context.Context, w *world) (*facts, error) {
-	f := &facts{
+func (x *invariantChecker) readSnapshot(ctx context.Context, w *world) (*snapshot, error) {
+	f := &snapshot{
 		now: time.Now(), namespaces: x.namespaces, leases: map[string]coordinationv1.Lease{},
-		records: map[string][]v1alpha1.AppliedWork{}, objects: map[spot]*unstructured.Unstructured{},
+		appliedWorks: map[string][]v1alpha1.AppliedWork{}, objects: map[objectLocation]*unstructured.Unstructured{},
 	}
 	var errs []error
 	for cluster, c := range w.Clusters {
 		var list v1alpha1.AppliedWorkList
 		errs = append(errs, c.Client.List(ctx, &list))
-		f.records[cluster] = list.Items
+		f.appliedWorks[cluster] = list.Items
 	}
 	var clusters v1alpha1.ClusterList
 	var leases coordinationv1.LeaseList
@@ -320,7 +320,7 @@ func (x *watcher) facts(ctx context.Context, w *world) (*facts, error) {
 	for _, list := range []client.ObjectList{&works, &assignments, &customizations, &everywhere, &clusters, &leases} {
 		errs = append(errs, w.Hub.Client.List(ctx, list))
 	}
-	f.works, f.assignments, f.customizations, f.everywhere, f.clusters = works.Items, assignments.Items, customizations.Items, everywhere.Items, clusters.Items
+	f.works, f.assignments, f.customizations, f.clusterPlacements, f.clusters = works.Items, assignments.Items, customizations.Items, everywhere.Items, clusters.Items
 	for _, l := range leases.Items {
 		if cluster, ok := strings.CutPrefix(l.Namespace, v1alpha1.ClusterNamespacePrefix); ok && l.Name == v1alpha1.HeartbeatLease {
 			f.leases[cluster] = l
@@ -334,30 +334,30 @@ func (x *watcher) facts(ctx context.Context, w *world) (*facts, error) {
 	return f, errors.Join(append(errs, f.readObjects(ctx, w))...)
 }
 
-// judge reports all that is broken at the end of a test, whose context has ended.
-func (x *watcher) judge(t *testing.T, w *world) {
+// report reports all that is broken at the end of a test, whose context has ended.
+func (x *invariantChecker) report(t *testing.T, w *world) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	x.read(t)
-	leaks, _, err := x.leaks(ctx, w)
-	untrue, reasonsErr := x.brokenReasons(ctx, w)
+	leaks, _, err := x.secretLeaks(ctx, w)
+	untrue, reasonsErr := x.conditionViolations(ctx, w)
 	if err := errors.Join(err, reasonsErr); err != nil {
 		t.Error(err)
 	}
-	for _, what := range slices.Concat(x.broken(), leaks, untrue) {
+	for _, what := range slices.Concat(x.violations(), leaks, untrue) {
 		t.Error(what)
 	}
 }
 
-// lookOut judges the conditions (I9) while the test runs, until stop is called. What an API
+// startConditionChecks judges the conditions (I9) while the test runs, until stop is called. What an API
 // server that is away does not tell is left to the next look.
-func (x *watcher) lookOut(w *world) (stop func()) {
+func (x *invariantChecker) startConditionChecks(w *world) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for next := time.NewTimer(lookEvery); ; {
+		for next := time.NewTimer(checkInterval); ; {
 			select {
 			case <-ctx.Done():
 				next.Stop()
@@ -365,13 +365,13 @@ func (x *watcher) lookOut(w *world) (stop func()) {
 			case <-next.C:
 			}
 			began := time.Now()
-			f, err := x.facts(ctx, w)
-			next.Reset(max(lookEvery, lookShare*time.Since(began)))
-			if err != nil || x.behind.Load() || time.Since(f.now) > oneMoment {
-				x.untrue.since = nil
+			f, err := x.readSnapshot(ctx, w)
+			next.Reset(max(checkInterval, checkShare*time.Since(began)))
+			if err != nil || x.allowStaleConditions.Load() || time.Since(f.now) > maxSnapshotTime {
+				x.staleConditions.firstSeen = nil
 				continue
 			}
-			x.untrue.look(f.now, f.untrue())
+			x.staleConditions.observe(f.now, f.findFalseConditions())
 		}
 	}()
 	return func() { cancel(); <-done }

@@ -21,8 +21,8 @@ func TestReasonsGoWithTheirCause(t *testing.T) {
 	w := shared
 	u := w.user(t)
 	o, unknown := object("v1", "ConfigMap", u.ns, "settings"), "later-"+u.ns
-	east := w.Clusters["east"].Control.AdminKubeconfig()
-	u.sh(east, "kubectl create namespace "+u.ns) // and allows nothing in it
+	east := w.Clusters["east"].ControlPlane.AdminKubeconfig()
+	u.run(east, "kubectl create namespace "+u.ns) // and allows nothing in it
 	apply := func(text string) { u.kubectl("apply -f " + u.file("objects.yaml", text)) }
 	work := func(reason string) {
 		t.Helper()
@@ -32,21 +32,21 @@ func TestReasonsGoWithTheirCause(t *testing.T) {
 	}
 
 	apply(settings("settings", unknown))
-	w.placed(t, o, v1alpha1.ReasonUnknownCluster)
-	t.Cleanup(func() { w.remove(t, cluster(unknown)) })
+	w.awaitPlacedReason(t, o, v1alpha1.ReasonUnknownCluster)
+	t.Cleanup(func() { w.deleteAtEnd(t, cluster(unknown)) })
 	apply("apiVersion: placement.patchbay.io/v1alpha1\nkind: Cluster\nmetadata: {name: " + unknown + "}\nspec: {accepted: true}\n")
-	w.placed(t, o, v1alpha1.ReasonWaitingForCluster)
+	w.awaitPlacedReason(t, o, v1alpha1.ReasonWaitingForCluster)
 
 	u.kubectl("annotate --overwrite configmap/settings placement.patchbay.io/clusters=east")
 	work(v1alpha1.ReasonRefused)
-	u.sh(east, "kubectl label namespace "+u.ns+" "+v1alpha1.AccessLabel+"="+v1alpha1.AccessCreate)
-	work(v1alpha1.ReasonSettled)
-	w.placed(t, o, v1alpha1.ReasonSettled)
+	u.run(east, "kubectl label namespace "+u.ns+" "+v1alpha1.AccessLabel+"="+v1alpha1.AccessCreate)
+	work(v1alpha1.ReasonAsExpected)
+	w.awaitPlacedReason(t, o, v1alpha1.ReasonAsExpected)
 
 	apply(placement("p", "east") + "---\n" + placement("q", "east"))
 	u.kubectl("annotate configmap/settings placement.patchbay.io/clusters-")
-	w.placed(t, o, v1alpha1.ReasonPolicyTie)
+	w.awaitPlacedReason(t, o, v1alpha1.ReasonPolicyTie)
 	u.kubectl("delete placement q")
-	w.placed(t, o, v1alpha1.ReasonSettled)
-	w.awaitWhere(t, o, "east")
+	w.awaitPlacedReason(t, o, v1alpha1.ReasonAsExpected)
+	w.awaitClustersWith(t, o, "east")
 }

@@ -18,114 +18,114 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// otherwise says something unless all is well.
-func otherwise(ok bool, format string, args ...any) string {
+// reasonUnless says something unless all is well.
+func reasonUnless(ok bool, format string, args ...any) string {
 	if ok {
 		return ""
 	}
 	return fmt.Sprintf(format, args...)
 }
 
-func accepted(_ *facts, s *said) string {
+func isAccepted(_ *snapshot, s *reportedCondition) string {
 	is := s.cluster.Spec.Accepted
-	return otherwise(is == (s.Status == metav1.ConditionTrue), "spec.accepted is %t", is)
+	return reasonUnless(is == (s.Status == metav1.ConditionTrue), "spec.accepted is %t", is)
 }
 
-func heartbeat(f *facts, s *said) string {
-	return otherwise(f.alive(s.cluster.Name), "its heartbeat has run out: %v", f.leases[s.cluster.Name].Spec.RenewTime)
+func hasHeartbeat(f *snapshot, s *reportedCondition) string {
+	return reasonUnless(f.isAlive(s.cluster.Name), "its heartbeat has run out: %v", f.leases[s.cluster.Name].Spec.RenewTime)
 }
 
-func neverSeen(f *facts, s *said) string {
-	return otherwise(f.leases[s.cluster.Name].Spec.RenewTime == nil, "it has a heartbeat")
+func neverSeen(f *snapshot, s *reportedCondition) string {
+	return reasonUnless(f.leases[s.cluster.Name].Spec.RenewTime == nil, "it has a heartbeat")
 }
 
-func silent(f *facts, s *said) string {
-	return otherwise(!f.alive(s.cluster.Name), "its heartbeat holds: %v", f.leases[s.cluster.Name].Spec.RenewTime)
+func heartbeatExpired(f *snapshot, s *reportedCondition) string {
+	return reasonUnless(!f.isAlive(s.cluster.Name), "its heartbeat holds: %v", f.leases[s.cluster.Name].Spec.RenewTime)
 }
 
-func drained(f *facts, s *said) string {
-	n := f.left(s.cluster.Name)
-	return otherwise(n == 0, "%d Assignments, Works and records of it are left", n)
+func drained(f *snapshot, s *reportedCondition) string {
+	n := f.countRemaining(s.cluster.Name)
+	return reasonUnless(n == 0, "%d Assignments, Works and records of it are left", n)
 }
 
-func draining(f *facts, s *said) string {
+func draining(f *snapshot, s *reportedCondition) string {
 	drains := s.cluster.Spec.Drain != nil && s.cluster.Spec.Drain.Mode == v1alpha1.DrainMove
-	return otherwise(drains && f.left(s.cluster.Name) > 0, "it is not to be drained, or nothing of it is left")
+	return reasonUnless(drains && f.countRemaining(s.cluster.Name) > 0, "it is not to be drained, or nothing of it is left")
 }
 
-func noReport(f *facts, s *said) string {
-	return otherwise(!f.alive(s.cluster.Name) || f.recorded(s.cluster.Name) == "", "its heartbeat holds, and counts its records")
+func noReport(f *snapshot, s *reportedCondition) string {
+	return reasonUnless(!f.isAlive(s.cluster.Name) || f.remainingRecords(s.cluster.Name) == "", "its heartbeat holds, and counts its records")
 }
 
-func valid(f *facts, s *said) string {
-	missing := f.missing(s.choice.Names...)
-	return otherwise(len(missing) == 0, "it names Clusters that do not exist: %v", missing)
+func valid(f *snapshot, s *reportedCondition) string {
+	missing := f.missingClusters(s.choice.Names...)
+	return reasonUnless(len(missing) == 0, "it names Clusters that do not exist: %v", missing)
 }
 
-func unknownCluster(f *facts, s *said) string {
+func unknownCluster(f *snapshot, s *reportedCondition) string {
 	choice := s.choice
 	if s.assignment != nil {
-		choice = f.choice(f.source(s.assignment))
+		choice = f.clusterChoice(f.sourceObject(s.assignment))
 	}
-	return otherwise(choice != nil && slices.ContainsFunc(f.missing(choice.Names...), func(name v1alpha1.ClusterName) bool {
+	return reasonUnless(choice != nil && slices.ContainsFunc(f.missingClusters(choice.Names...), func(name v1alpha1.ClusterName) bool {
 		return strings.Contains(s.Message, strconv.Quote(string(name)))
 	}), "no Cluster that is asked for, and does not exist, is in %q", s.Message)
 }
 
-// of is a truth that an object at the hub must be there for.
-func of(is func(*facts, *said, *unstructured.Unstructured) string) truth {
-	return func(f *facts, s *said) string {
-		if o := f.source(s.assignment); o != nil {
+// withSource is a truth that an object at the hub must be there for.
+func withSource(is func(*snapshot, *reportedCondition, *unstructured.Unstructured) string) conditionCheck {
+	return func(f *snapshot, s *reportedCondition) string {
+		if o := f.sourceObject(s.assignment); o != nil {
 			return is(f, s, o)
 		}
 		return "the object is not there any more"
 	}
 }
 
-// wanted are the targets that are to have the object.
-func wanted(a *v1alpha1.Assignment) []v1alpha1.Target {
+// wantedTargets are the targets that are to have the object.
+func wantedTargets(a *v1alpha1.Assignment) []v1alpha1.Target {
 	return slices.DeleteFunc(slices.Clone(a.Spec.Targets), func(t v1alpha1.Target) bool { return !isWanted(t) })
 }
 
 // placedAsAsked: each target is asked for, and replicas that are divided add up.
-func placedAsAsked(f *facts, s *said, o *unstructured.Unstructured) string {
+func placedAsAsked(f *snapshot, s *reportedCondition, o *unstructured.Unstructured) string {
 	a, asked, divided, sum := s.assignment, map[v1alpha1.ClusterName]bool{}, false, int64(0)
-	for _, c := range f.chosen(o) {
+	for _, c := range f.chosenClusters(o) {
 		asked[v1alpha1.ClusterName(c.Name)] = true
 	}
 	for _, leader := range f.assignments { // what takes it along
 		r := a.Spec.Object
-		if leader.Namespace == a.Namespace && slices.Contains(leader.Spec.Follows, v1alpha1.FollowReference{Group: r.Group, Kind: r.Kind, Name: r.Name}) {
+		if leader.Namespace == a.Namespace && slices.Contains(leader.Spec.Dependencies, v1alpha1.DependencyReference{Group: r.Group, Kind: r.Kind, Name: r.Name}) {
 			for _, t := range leader.Spec.Targets {
 				asked[t.Cluster] = true
 			}
 		}
 	}
 	keeps := o.GetKind() == "PersistentVolumeClaim" && a.Spec.Decision.Source == "followed" // its data, whoever needs them
-	for _, t := range wanted(a) {
+	for _, t := range wantedTargets(a) {
 		if !asked[t.Cluster] && !keeps {
 			return "nothing asks for it in " + string(t.Cluster)
 		}
-		if t.Asked != nil && t.Replicas != nil {
+		if t.RequestedReplicas != nil && t.Replicas != nil {
 			divided, sum = true, sum+int64(*t.Replicas)
 		}
 	}
-	if n := desired(o); divided && sum != n {
+	if n := desiredReplicas(o); divided && sum != n {
 		return fmt.Sprintf("its targets have %d replicas, and %d are desired", sum, n)
 	}
-	return otherwise(len(wanted(a)) > 0, "no cluster is to have it")
+	return reasonUnless(len(wantedTargets(a)) > 0, "no cluster is to have it")
 }
 
-// desired is how many replicas an object asks for.
-func desired(o *unstructured.Unstructured) int64 {
-	if n, ok := counted(o); ok {
+// desiredReplicas is how many replicas an object asks for.
+func desiredReplicas(o *unstructured.Unstructured) int64 {
+	if n, ok := specReplicas(o); ok {
 		return n
 	}
 	return 1
 }
 
-// counted is how many replicas an object says that it asks for.
-func counted(o *unstructured.Unstructured) (int64, bool) {
+// specReplicas is how many replicas an object says that it asks for.
+func specReplicas(o *unstructured.Unstructured) (int64, bool) {
 	for _, field := range []string{"replicas", "completions", "parallelism"} {
 		if n, ok, _ := unstructured.NestedInt64(o.Object, "spec", field); ok {
 			return n, true
@@ -135,52 +135,52 @@ func counted(o *unstructured.Unstructured) (int64, bool) {
 }
 
 // noClustersRequested: no cluster is to have it, by the annotation or as it is on its way out.
-func noClustersRequested(f *facts, s *said) string {
-	asked, targets := "", wanted(s.assignment)
-	if o := f.source(s.assignment); o != nil {
-		asked = fmt.Sprintf("%+v", f.choice(o))
+func noClustersRequested(f *snapshot, s *reportedCondition) string {
+	asked, targets := "", wantedTargets(s.assignment)
+	if o := f.sourceObject(s.assignment); o != nil {
+		asked = fmt.Sprintf("%+v", f.clusterChoice(o))
 		if text, annotated := o.GetAnnotations()[v1alpha1.ClustersAnnotation]; annotated && strings.TrimSpace(text) == "" {
 			asked = ""
 		}
 	}
-	return otherwise(asked == "" && len(targets) == 0, "asked for: %s, to have it: %+v", asked, targets)
+	return reasonUnless(asked == "" && len(targets) == 0, "asked for: %s, to have it: %+v", asked, targets)
 }
 
-func noPolicy(f *facts, s *said, o *unstructured.Unstructured) string {
-	choice, stays := f.choice(o), len(wanted(s.assignment)) > 0
-	return otherwise(choice == nil && stays, "asked for: %+v, stays somewhere: %t", choice, stays)
+func noPolicy(f *snapshot, s *reportedCondition, o *unstructured.Unstructured) string {
+	choice, stays := f.clusterChoice(o), len(wantedTargets(s.assignment)) > 0
+	return reasonUnless(choice == nil && stays, "asked for: %+v, stays somewhere: %t", choice, stays)
 }
 
-func noClusterSelected(f *facts, _ *said, o *unstructured.Unstructured) string {
-	choice := f.choice(o)
-	return otherwise(choice != nil && len(f.chosen(o)) == 0, "asked for: %+v, and there is a Cluster for it", choice)
+func noClusterSelected(f *snapshot, _ *reportedCondition, o *unstructured.Unstructured) string {
+	choice := f.clusterChoice(o)
+	return reasonUnless(choice != nil && len(f.chosenClusters(o)) == 0, "asked for: %+v, and there is a Cluster for it", choice)
 }
 
-func policyTie(f *facts, _ *said, o *unstructured.Unstructured) string {
+func policyTie(f *snapshot, _ *reportedCondition, o *unstructured.Unstructured) string {
 	_, annotated := o.GetAnnotations()[v1alpha1.ClustersAnnotation]
-	found := slices.Sorted(maps.Keys(f.policies(o)))
-	return otherwise(len(found) > 1 && !annotated, "it is annotated (%t), or selected by one at most: %v", annotated, found)
+	found := slices.Sorted(maps.Keys(f.policiesFor(o)))
+	return reasonUnless(len(found) > 1 && !annotated, "it is annotated (%t), or selected by one at most: %v", annotated, found)
 }
 
-// readable is what an annotation may be: names, or names with weights.
-var readable = func() *regexp.Regexp {
+// validAnnotation is what an annotation may be: names, or names with weights.
+var validAnnotation = func() *regexp.Regexp {
 	const name, weighted = ` *[a-z0-9]([a-z0-9-]{0,53}[a-z0-9])? *`, ` *[a-z0-9]([a-z0-9-]{0,53}[a-z0-9])?=(1000000|[0-9]{1,6}) *`
 	return regexp.MustCompile("^( *|" + name + "(," + name + ")*|" + weighted + "(," + weighted + ")*)$")
 }()
 
-func invalidAnnotation(f *facts, _ *said, o *unstructured.Unstructured) string {
+func invalidAnnotation(f *snapshot, _ *reportedCondition, o *unstructured.Unstructured) string {
 	text, annotated := o.GetAnnotations()[v1alpha1.ClustersAnnotation]
 	if !annotated {
 		return "there is none"
 	}
-	names := f.choice(o).Names
+	names := f.clusterChoice(o).Names
 	twice := len(slices.Compact(slices.Sorted(slices.Values(names)))) < len(names)
-	return otherwise(twice || !readable.MatchString(text), "it can be read: %q", text)
+	return reasonUnless(twice || !validAnnotation.MatchString(text), "it can be read: %q", text)
 }
 
-func volumesRefused(f *facts, s *said, o *unstructured.Unstructured) string {
+func volumesRefused(f *snapshot, s *reportedCondition, o *unstructured.Unstructured) string {
 	for at, claim := range f.objects {
-		if claim == nil || claim.GetKind() != "PersistentVolumeClaim" || claim.GetNamespace() != o.GetNamespace() || !has(s.assignment, at.cluster) {
+		if claim == nil || claim.GetKind() != "PersistentVolumeClaim" || claim.GetNamespace() != o.GetNamespace() || !hasTarget(s.assignment, at.cluster) {
 			continue
 		}
 		name, _, _ := strings.Cut(claim.GetName(), "-"+o.GetName()+"-") // of its template, if a StatefulSet made it
@@ -191,12 +191,12 @@ func volumesRefused(f *facts, s *said, o *unstructured.Unstructured) string {
 	return fmt.Sprintf("no target has such a claim: %q", s.Message)
 }
 
-func tooManyTargets(f *facts, s *said) string {
+func tooManyTargets(f *snapshot, s *reportedCondition) string {
 	most := len(f.clusters) + len(s.assignment.Spec.Targets)
-	return otherwise(most > v1alpha1.MaxTargets, "there are only %d Clusters and targets", most)
+	return reasonUnless(most > v1alpha1.MaxTargets, "there are only %d Clusters and targets", most)
 }
 
-func assignmentLost(f *facts, s *said, _ *unstructured.Unstructured) string {
+func assignmentLost(f *snapshot, s *reportedCondition, _ *unstructured.Unstructured) string {
 	for _, a := range f.assignments {
 		r := a.Spec.Object
 		kind := strings.TrimSuffix(r.Kind+"."+r.Group, ".")
@@ -208,41 +208,41 @@ func assignmentLost(f *facts, s *said, _ *unstructured.Unstructured) string {
 }
 
 // unschedulable: something bounds what some chosen Cluster takes. Of how much that is the message tells.
-func unschedulable(f *facts, _ *said, o *unstructured.Unstructured) string {
+func unschedulable(f *snapshot, _ *reportedCondition, o *unstructured.Unstructured) string {
 	bounded := strings.Contains(o.GetAnnotations()[v1alpha1.ClustersAnnotation], "=0")
-	for _, spec := range f.policies(o) {
+	for _, spec := range f.policiesFor(o) {
 		bounded = bounded || len(spec.Replicas.Max)+len(spec.Replicas.Weights) > 0
 	}
-	for _, c := range f.chosen(o) {
+	for _, c := range f.chosenClusters(o) {
 		bounded = bounded || c.Spec.Limits != nil || len(c.Spec.Taints) > 0 || c.Spec.Unschedulable || c.Spec.Drain != nil || c.DeletionTimestamp != nil
 	}
-	return otherwise(bounded, "no Cluster that is asked for has a limit, a taint or a drain")
+	return reasonUnless(bounded, "no Cluster that is asked for has a limit, a taint or a drain")
 }
 
-func waitingForCluster(f *facts, s *said, o *unstructured.Unstructured) string {
-	return otherwise(slices.ContainsFunc(f.chosen(o), func(c v1alpha1.Cluster) bool {
-		return !f.alive(c.Name) && strings.Contains(s.Message, c.Name)
+func waitingForCluster(f *snapshot, s *reportedCondition, o *unstructured.Unstructured) string {
+	return reasonUnless(slices.ContainsFunc(f.chosenClusters(o), func(c v1alpha1.Cluster) bool {
+		return !f.isAlive(c.Name) && strings.Contains(s.Message, c.Name)
 	}), "each Cluster that is asked for, and named, reports: %q", s.Message)
 }
 
-// moves tells whether a target is not what it is to be in the end.
-func moves(t v1alpha1.Target) bool {
-	return t.State != v1alpha1.TargetActive || t.Asked != nil && t.Replicas != nil && *t.Asked != *t.Replicas
+// inTransition tells whether a target is not what it is to be in the end.
+func inTransition(t v1alpha1.Target) bool {
+	return t.State != v1alpha1.TargetActive || t.RequestedReplicas != nil && t.Replicas != nil && *t.RequestedReplicas != *t.Replicas
 }
 
-func moving(_ *facts, s *said) string {
-	return otherwise(slices.ContainsFunc(s.assignment.Spec.Targets, moves), "nothing is left to do: targets %+v", s.assignment.Spec.Targets)
+func moving(_ *snapshot, s *reportedCondition) string {
+	return reasonUnless(slices.ContainsFunc(s.assignment.Spec.Targets, inTransition), "nothing is left to do: targets %+v", s.assignment.Spec.Targets)
 }
 
-func moved(_ *facts, s *said) string {
-	return otherwise(!slices.ContainsFunc(s.assignment.Spec.Targets, moves), "targets are on their way: %+v", s.assignment.Spec.Targets)
+func moved(_ *snapshot, s *reportedCondition) string {
+	return reasonUnless(!slices.ContainsFunc(s.assignment.Spec.Targets, inTransition), "targets are on their way: %+v", s.assignment.Spec.Targets)
 }
 
 // rendered: each target has a Work with the present object, and as many replicas as are asked.
-func rendered(f *facts, s *said) string {
-	o := f.source(s.assignment)
+func rendered(f *snapshot, s *reportedCondition) string {
+	o := f.sourceObject(s.assignment)
 	for _, t := range s.assignment.Spec.Targets {
-		if o == nil || len(f.missing(t.Cluster)) > 0 || t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining {
+		if o == nil || len(f.missingClusters(t.Cluster)) > 0 || t.State != v1alpha1.TargetActive && t.State != v1alpha1.TargetDraining {
 			continue // it is to have none
 		}
 		i := slices.IndexFunc(f.works, func(w v1alpha1.Work) bool { return w.Name == s.assignment.Name && clusterOf(&w) == string(t.Cluster) })
@@ -255,24 +255,24 @@ func rendered(f *facts, s *said) string {
 			return fmt.Sprintf("the Work in %s has UID %s, generation %d, removal %v, and the object UID %s, generation %d",
 				t.Cluster, w.Source.UID, w.SourceGeneration, w.Removal, o.GetUID(), o.GetGeneration())
 		}
-		if n, ok, _ := unstructured.NestedInt64(manifest(w.Manifests[0]).Object, "spec", "replicas"); ok && t.Asked != nil && n != int64(*t.Asked) {
-			return fmt.Sprintf("the Work in %s has %d replicas, and %d are asked", t.Cluster, n, *t.Asked)
+		if n, ok, _ := unstructured.NestedInt64(manifest(w.Manifests[0]).Object, "spec", "replicas"); ok && t.RequestedReplicas != nil && n != int64(*t.RequestedReplicas) {
+			return fmt.Sprintf("the Work in %s has %d replicas, and %d are asked", t.Cluster, n, *t.RequestedReplicas)
 		}
 	}
 	return ""
 }
 
-func tooLarge(f *facts, _ *said, o *unstructured.Unstructured) string {
+func tooLarge(f *snapshot, _ *reportedCondition, o *unstructured.Unstructured) string {
 	n := len(asJSON(o.Object))
-	return otherwise(n > v1alpha1.MaxManifestBytes || len(f.customizations) > 0, "it has %d bytes, and nothing is added on its way", n)
+	return reasonUnless(n > v1alpha1.MaxManifestBytes || len(f.customizations) > 0, "it has %d bytes, and nothing is added on its way", n)
 }
 
-func invalidRule(f *facts, s *said) string {
-	return otherwise(slices.ContainsFunc(f.customizations, func(c v1alpha1.Customization) bool {
+func invalidRule(f *snapshot, s *reportedCondition) string {
+	return reasonUnless(slices.ContainsFunc(f.customizations, func(c v1alpha1.Customization) bool {
 		return strings.Contains(s.Message, "Customization "+c.Namespace+"/"+c.Name+":") || strings.Contains(s.Message, "Customizations must not")
 	}), "no Customization that exists is in %q", s.Message)
 }
 
-func tokenStays(_ *facts, _ *said, o *unstructured.Unstructured) string {
-	return otherwise(o.GetKind() == "Secret" && o.Object["type"] == "kubernetes.io/service-account-token", "it is no ServiceAccount's token")
+func tokenStays(_ *snapshot, _ *reportedCondition, o *unstructured.Unstructured) string {
+	return reasonUnless(o.GetKind() == "Secret" && o.Object["type"] == "kubernetes.io/service-account-token", "it is no ServiceAccount's token")
 }

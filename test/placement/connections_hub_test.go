@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// unless is an error unless all is well.
-func unless(ok bool, format string, args ...any) error {
+// errorUnless is an error unless all is well.
+func errorUnless(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
 	}
@@ -38,28 +38,28 @@ func hubReplicas(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	first := w.replica(t, "patchbay-hub-1")
-	leader := w.leader(t, "")
-	w.replica(t, "patchbay-hub-2")
+	first := w.startHubReplica(t, "patchbay-hub-1")
+	leader := w.awaitLeader(t, "")
+	w.startHubReplica(t, "patchbay-hub-2")
 
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	w.apply(t, w.Hub.Client, ns, deployment("web", 8, "east", "2s"))
 	w.awaitReplicas(t, ns, map[string]int32{"east": 8})
-	w.available(t, ns, "web", 8)
+	w.awaitHubAvailable(t, ns, "web", 8)
 	w.annotate(t, object("apps/v1", "Deployment", ns, "web"), "west")
-	w.midway(t, ns, "east", "west")
+	w.awaitMoveInProgress(t, ns, "east", "west")
 	if err := first.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.midway(t, ns, "east", "west") // it was not done yet
+	w.awaitMoveInProgress(t, ns, "east", "west") // it was not done yet
 	w.awaitReplicas(t, ns, map[string]int32{"west": 8})
-	w.available(t, ns, "web", 8)
-	w.leader(t, leader)
+	w.awaitHubAvailable(t, ns, "web", 8)
+	w.awaitLeader(t, leader)
 }
 
-// replica starts a hub that competes for the lead, until the test ends.
-func (w *world) replica(t *testing.T, name string) process.ID {
+// startHubReplica starts a hub that competes for the lead, until the test ends.
+func (w *world) startHubReplica(t *testing.T, name string) process.ID {
 	t.Helper()
 	id, err := w.StartHubReplica(t.Context(), name)
 	if err != nil {
@@ -73,8 +73,8 @@ func (w *world) replica(t *testing.T, name string) process.ID {
 	return id
 }
 
-// leader waits until somebody leads who is not the one that did before.
-func (w *world) leader(t *testing.T, before string) string {
+// awaitLeader waits until somebody leads who is not the one that did before.
+func (w *world) awaitLeader(t *testing.T, before string) string {
 	t.Helper()
 	var leads string
 	eventually(t, "a hub leads, other than "+before, func() error {
@@ -101,23 +101,23 @@ func hubAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := w.Clusters["east"].Link
-	w.agentBy(t, "east", bed.Way{Hub: "https://127.0.0.1:1", Further: []string{second.URL, link.URL()}})
+	w.joinAgent(t, "east", bed.HubRoute{Hub: "https://127.0.0.1:1", FallbackHubs: []string{second.URL, link.URL()}})
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	before := link.Connections()
 	w.apply(t, w.Hub.Client, ns, deployment("web", 4, "east", "2s"))
 	w.awaitReplicas(t, ns, map[string]int32{"east": 4})
-	w.available(t, ns, "web", 4)
+	w.awaitHubAvailable(t, ns, "web", 4)
 	if link.Connections() != before {
 		t.Error("the agent went on to the third address while the second was good")
 	}
 	w.annotate(t, object("apps/v1", "Deployment", ns, "web"), "west")
-	w.midway(t, ns, "east", "west")
+	w.awaitMoveInProgress(t, ns, "east", "west")
 	if err := second.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitReplicas(t, ns, map[string]int32{"west": 4})
 	w.annotate(t, object("apps/v1", "Deployment", ns, "web"), "east")
 	w.awaitReplicas(t, ns, map[string]int32{"east": 4})
-	w.available(t, ns, "web", 4)
+	w.awaitHubAvailable(t, ns, "web", 4)
 }

@@ -17,38 +17,38 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// idle is how long the balancer bears silence: more than the agent's 10 s between pings,
+// idleLimit is how long the balancer bears silence: more than the agent's 10 s between pings,
 // and the 30 s of client-go with which it asks for its certificate, by as much as a busy
 // machine needs.
-var idle = flag.Duration("idle", 45*time.Second, "idle limit of the balancer of layer 4; the contract says 60s")
+var idleLimit = flag.Duration("idle", 45*time.Second, "idle limit of the balancer of layer 4; the contract says 60s")
 
-// shore is where an agent runs that can reach two addresses and nothing else, and that
+// agentSite is where an agent runs that can reach two addresses and nothing else, and that
 // nothing can reach: its network has no link.
-type shore struct {
-	way   bed.Way
+type agentSite struct {
+	route bed.HubRoute
 	local *bed.Balancer
 }
 
-// landing makes the place for a cluster's agent. Only root can take the network away;
+// newAgentSite makes the place for a cluster's agent. Only root can take the network away;
 // without, the agent uses what it is given all the same.
-func landing(t *testing.T, w *world, cluster string) (*shore, net.Listener) {
+func newAgentSite(t *testing.T, w *world, cluster string) (*agentSite, net.Listener) {
 	t.Helper()
-	s, listen := &shore{}, func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
+	s, listen := &agentSite{}, func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 	if os.Geteuid() == 0 {
-		island, err := bed.NewIsland()
+		island, err := bed.NewIsolatedNetns()
 		if err != nil {
 			t.Fatal(err)
 		}
-		closing(t, island)
-		s.way.Island, listen = island, island.Listen
+		closeAtEnd(t, island)
+		s.route.Netns, listen = island, island.Listen
 	}
 	api, err := listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.local = bed.NewBalancer(api, strings.TrimPrefix(w.Clusters[cluster].Control.URL(), "https://"), 0)
-	closing(t, s.local)
-	s.way.Local = "https://" + s.local.Address()
+	s.local = bed.NewBalancer(api, strings.TrimPrefix(w.Clusters[cluster].ControlPlane.URL(), "https://"), 0)
+	closeAtEnd(t, s.local)
+	s.route.Local = "https://" + s.local.Address()
 	front, err := listen()
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func landing(t *testing.T, w *world, cluster string) (*shore, net.Listener) {
 	return s, front
 }
 
-func closing(t *testing.T, c interface{ Close() error }) {
+func closeAtEnd(t *testing.T, c interface{ Close() error }) {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
@@ -65,9 +65,9 @@ func closing(t *testing.T, c interface{ Close() error }) {
 	})
 }
 
-// through has one cluster's agent behind a balancer that forgets, one behind a proxy that
+// testProxiesAndBalancers has one cluster's agent behind a balancer that forgets, one behind a proxy that
 // wants a password, one behind a balancer that ends TLS, and does all with each at once.
-func through(t *testing.T) {
+func testProxiesAndBalancers(t *testing.T) {
 	w := shared
 	parts := map[string]func(*testing.T, string){
 		"L4Balancer": w.behindL4(t), "Proxy": w.behindProxy(t), "TLSBalancer": w.behindTLS(t),
@@ -76,7 +76,7 @@ func through(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ns := w.namespace(t)
-			watch(t, w, ns)
+			checkInvariants(t, w, ns)
 			part(t, ns)
 		})
 	}
@@ -87,30 +87,30 @@ func through(t *testing.T) {
 // made anew before the hub takes the cluster for unreachable.
 func (w *world) behindL4(t *testing.T) func(*testing.T, string) {
 	t.Helper()
-	east, front := landing(t, w, "east")
-	balancer := bed.NewBalancer(front, strings.TrimPrefix(w.Hub.Config.Host, "https://"), *idle)
-	closing(t, balancer)
-	east.way.Hub = "https://" + balancer.Address()
-	w.agentBy(t, "east", east.way)
+	east, front := newAgentSite(t, w, "east")
+	balancer := bed.NewBalancer(front, strings.TrimPrefix(w.Hub.Config.Host, "https://"), *idleLimit)
+	closeAtEnd(t, balancer)
+	east.route.Hub = "https://" + balancer.Address()
+	w.joinAgent(t, "east", east.route)
 	return func(t *testing.T, ns string) {
 		t.Helper()
-		w.suite(t, ns, "east", "south")
-		w.quiet(t, balancer)
+		w.userWorkflow(t, ns, "east", "south")
+		w.exceedIdleLimit(t, balancer)
 		w.scale(t, ns, 5)
 		w.awaitReplicas(t, ns, map[string]int32{"east": 5})
-		w.available(t, ns, "web", 5)
-		balancer.Forget()
+		w.awaitHubAvailable(t, ns, "web", 5)
+		balancer.DropFlows()
 		w.scale(t, ns, 3)
 		eventually(t, "the agent finds out that its connection is dead", func() error {
-			w.reachable(t, "east")
+			w.checkReachable(t, "east")
 			found, err := w.replicas(t.Context(), ns, "web")
 			if err == nil {
-				err = unless(found["east"] == 3, "is in %v", found)
+				err = errorUnless(found["east"] == 3, "is in %v", found)
 			}
 			return err
 		})
-		w.available(t, ns, "web", 3)
-		w.nothingDials(t, "east", east, balancer.Address())
+		w.awaitHubAvailable(t, ns, "web", 3)
+		w.checkNoInboundConnections(t, "east", east, balancer.Address())
 	}
 }
 
@@ -119,46 +119,46 @@ func (w *world) behindL4(t *testing.T) func(*testing.T, string) {
 func (w *world) behindProxy(t *testing.T) func(*testing.T, string) {
 	t.Helper()
 	const unknown, known = "kubernetes.default:6443", "kubernetes.default.svc:6443"
-	west, front := landing(t, w, "west")
+	west, front := newAgentSite(t, w, "west")
 	proxy := bed.NewProxy(front, "agent", "it's a secret", map[string]string{known: strings.TrimPrefix(w.Hub.Config.Host, "https://")})
-	closing(t, proxy)
-	west.way.Hub, west.way.Further = "https://"+unknown, []string{"https://" + known}
-	west.way.Proxy = proxy.URL("a guess")
-	w.agentBy(t, "west", west.way)
+	closeAtEnd(t, proxy)
+	west.route.Hub, west.route.FallbackHubs = "https://"+unknown, []string{"https://" + known}
+	west.route.Proxy = proxy.URL("a guess")
+	w.joinAgent(t, "west", west.route)
 	eventually(t, "the proxy refuses a wrong password", func() error {
-		return unless(proxy.Refused() > 0 && proxy.Tunnels() == 0, "%d refused", proxy.Refused())
+		return errorUnless(proxy.Refused() > 0 && proxy.Tunnels() == 0, "%d refused", proxy.Refused())
 	})
-	west.way.Proxy = proxy.URL("it's a secret")
-	w.rejoin(t, "west", west.way)
+	west.route.Proxy = proxy.URL("it's a secret")
+	w.rejoin(t, "west", west.route)
 	return func(t *testing.T, ns string) {
 		t.Helper()
-		w.suite(t, ns, "west", "east")
+		w.userWorkflow(t, ns, "west", "east")
 		if proxy.Tunnels() == 0 {
 			t.Error("nothing went through the proxy")
 		}
-		w.nothingDials(t, "west", west, proxy.Address())
+		w.checkNoInboundConnections(t, "west", west, proxy.Address())
 	}
 }
 
 // behindTLS has south's agent behind a balancer that ends TLS: it is a ServiceAccount.
 func (w *world) behindTLS(t *testing.T) func(*testing.T, string) {
 	t.Helper()
-	south, front := landing(t, w, "south")
-	balancer, err := bed.NewTerminator(front, w.Hub.Config)
+	south, front := newAgentSite(t, w, "south")
+	balancer, err := bed.NewTLSTerminator(front, w.Hub.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, balancer)
-	south.way.Hub, south.way.CA, south.way.TokenAuth = balancer.URL(), balancer.CA, true
-	w.agentBy(t, "south", south.way)
+	closeAtEnd(t, balancer)
+	south.route.Hub, south.route.CA, south.route.TokenAuth = balancer.URL(), balancer.CA, true
+	w.joinAgent(t, "south", south.route)
 	log, err := w.Hub.AuditLog() // the agent before it has ended
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(t *testing.T, ns string) {
 		t.Helper()
-		w.suite(t, ns, "south", "west")
-		w.nothingDials(t, "south", south, strings.TrimPrefix(balancer.URL(), "https://"))
+		w.userWorkflow(t, ns, "south", "west")
+		w.checkNoInboundConnections(t, "south", south, strings.TrimPrefix(balancer.URL(), "https://"))
 		users := map[string]bool{}
 		writes, err := log.Writes(`"namespace":"cluster-south"`)
 		if err != nil {
@@ -173,23 +173,23 @@ func (w *world) behindTLS(t *testing.T) func(*testing.T, string) {
 	}
 }
 
-// quiet lets more than the balancer's limit pass: it must forget no connection in use.
-func (w *world) quiet(t *testing.T, balancer *bed.Balancer) {
+// exceedIdleLimit lets more than the balancer's limit pass: it must forget no connection in use.
+func (w *world) exceedIdleLimit(t *testing.T, balancer *bed.Balancer) {
 	t.Helper()
-	connections, silent := balancer.Connections(), balancer.Silent()
-	for end := time.Now().Add(*idle * 3 / 2); time.Now().Before(end); <-time.After(time.Second) {
-		w.reachable(t, "east")
+	connections, silent := balancer.Connections(), balancer.IdleDrops()
+	for end := time.Now().Add(*idleLimit * 3 / 2); time.Now().Before(end); <-time.After(time.Second) {
+		w.checkReachable(t, "east")
 	}
 	// A busy machine may be late with the answer to a ping: that alone proves nothing.
-	connections, silent = balancer.Connections()-connections, balancer.Silent()-silent
+	connections, silent = balancer.Connections()-connections, balancer.IdleDrops()-silent
 	if connections > 0 && silent > 0 {
 		t.Errorf("the agent connected %d times anew: %d of its connections were idle", connections, silent)
 	}
 }
 
-// nothingDials: the agent's connections are its own to the two addresses that it has;
+// checkNoInboundConnections: the agent's connections are its own to the two addresses that it has;
 // its one open port is for health checks, and of its own host only.
-func (w *world) nothingDials(t *testing.T, cluster string, s *shore, front string) {
+func (w *world) checkNoInboundConnections(t *testing.T, cluster string, s *agentSite, front string) {
 	t.Helper()
 	sockets, err := bed.Sockets(w.agents[cluster])
 	if err != nil {

@@ -22,30 +22,30 @@ import (
 // their way, and nothing dials them. It restarts agents and hub: nothing runs beside it.
 func TestKubeStellarInwardConnections(t *testing.T) {
 	t.Run("LinkCut", linkCut)
-	t.Run("Through", through)
+	t.Run("Through", testProxiesAndBalancers)
 	t.Run("HubReplicas", hubReplicas)
 	t.Run("HubAddresses", hubAddresses)
 }
 
-// away is how long a link is cut at least.
-var away = flag.Duration("away", 0, "how long the hub is away from an agent")
+// linkCutDuration is how long a link is cut at least.
+var linkCutDuration = flag.Duration("away", 0, "how long the hub is away from an agent")
 
 // linkCut: while the link is cut objects stay and are repaired; after that the hub's
 // changes arrive.
 func linkCut(t *testing.T) {
 	w := shared
 	ns := w.namespace(t)
-	x := watch(t, w, ns)
+	x := checkInvariants(t, w, ns)
 	east := w.Clusters["east"]
 	w.apply(t, w.Hub.Client, ns, deployment("web", 2, "east", ""))
-	w.available(t, ns, "web", 2)
+	w.awaitHubAvailable(t, ns, "web", 2)
 	east.Link.Cut()
-	t.Cleanup(east.Link.Mend)
+	t.Cleanup(east.Link.Heal)
 	before := &appsv1.Deployment{}
 	if err := east.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "web"}, before); err != nil {
 		t.Fatal(err)
 	}
-	x.loss = true
+	x.allowUnavailable = true
 	if err := east.Client.Delete(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
@@ -58,16 +58,16 @@ func linkCut(t *testing.T) {
 		return err
 	})
 	w.scale(t, ns, 3)
-	time.Sleep(*away)
-	east.Link.Mend()
+	time.Sleep(*linkCutDuration)
+	east.Link.Heal()
 	mended := time.Now()
 	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
 	t.Logf("the hub's change arrived %s after the link was mended", time.Since(mended).Round(time.Second/10))
-	w.available(t, ns, "web", 3)
+	w.awaitHubAvailable(t, ns, "web", 3)
 }
 
-// awaitBeat waits for the heartbeat of an agent.
-func (w *world) awaitBeat(t *testing.T, cluster, identity string) {
+// awaitHeartbeat waits for the heartbeat of an agent.
+func (w *world) awaitHeartbeat(t *testing.T, cluster, identity string) {
 	t.Helper()
 	key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + cluster, Name: v1alpha1.HeartbeatLease}
 	eventually(t, "the hub hears of agent "+identity, func() error {
@@ -80,9 +80,9 @@ func (w *world) awaitBeat(t *testing.T, cluster, identity string) {
 	})
 }
 
-// suite is what users do, in a cluster and another one: apply, divide, move, back. It
+// userWorkflow is what users do, in a cluster and another one: apply, divide, move, back. It
 // leaves a Deployment web with 4 replicas in the first.
-func (w *world) suite(t *testing.T, ns, here, there string) {
+func (w *world) userWorkflow(t *testing.T, ns, here, there string) {
 	t.Helper()
 	web := func() client.Object { return object("apps/v1", "Deployment", ns, "web") }
 	w.apply(t, w.Hub.Client, ns, deployment("web", 4, here, "1s"))
@@ -97,6 +97,6 @@ func (w *world) suite(t *testing.T, ns, here, there string) {
 	} {
 		w.annotate(t, web(), step.clusters)
 		w.awaitReplicas(t, ns, step.want)
-		w.available(t, ns, "web", 4)
+		w.awaitHubAvailable(t, ns, "web", 4)
 	}
 }

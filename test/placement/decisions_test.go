@@ -16,42 +16,42 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// spot is one object's place in one cluster.
-type spot struct{ cluster, key string }
+// objectLocation is one object's place in one cluster.
+type objectLocation struct{ cluster, key string }
 
-// held is what the hub and the cluster have said of a spot so far.
-type held struct {
+// objectState is what the hub and the cluster have said of a spot so far.
+type objectState struct {
 	wanted               bool // by the last decision
 	mayCreate, mayDelete bool // once, for that decision
 	uid, source          types.UID
 	orders               map[types.UID]bool // to delete, by the source's UID
-	stays                bool               // what is there: the plan only goes on without the cluster
+	keptUnreachable      bool               // what is there: the plan only goes on without the cluster
 }
 
-// ledger is all spots, while the writes are gone through.
-type ledger struct {
-	spots  map[spot]*held
-	last   map[string]v1alpha1.AssignmentSpec // by object
-	uids   map[string]types.UID               // of the last Assignment by object
-	asked  *asked                             // by people, at the hub
-	broken []string                           // what is against I2, I3 or I6
+// decisionState is all spots, while the writes are gone through.
+type decisionState struct {
+	spots      map[objectLocation]*objectState
+	last       map[string]v1alpha1.AssignmentSpec // by object
+	uids       map[string]types.UID               // of the last Assignment by object
+	asked      *userIntent                        // by people, at the hub
+	violations []string                           // what is against I2, I3 or I6
 }
 
-func (l *ledger) breaksf(format string, args ...any) {
-	l.broken = append(l.broken, fmt.Sprintf(format, args...))
+func (l *decisionState) violationf(format string, args ...any) {
+	l.violations = append(l.violations, fmt.Sprintf(format, args...))
 }
 
-func (l *ledger) at(cluster, key string) *held {
-	s := spot{cluster, key}
+func (l *decisionState) state(cluster, key string) *objectState {
+	s := objectLocation{cluster, key}
 	if l.spots[s] == nil {
-		l.spots[s] = &held{orders: map[types.UID]bool{}}
+		l.spots[s] = &objectState{orders: map[types.UID]bool{}}
 	}
 	return l.spots[s]
 }
 
-// order notes what a Work orders to delete. A cluster that the plan only goes on without must
+// recordOrder notes what a Work orders to delete. A cluster that the plan only goes on without must
 // have been left by a person's order by then.
-func (l *ledger) order(one write) {
+func (l *decisionState) recordOrder(one write) {
 	policy, _, _ := unstructured.NestedString(one.Object.Object, "spec", "removal", "policy")
 	source, _, _ := unstructured.NestedString(one.Object.Object, "spec", "removal", "sourceUID")
 	if policy != string(v1alpha1.OnDeleteDelete) {
@@ -59,31 +59,31 @@ func (l *ledger) order(one write) {
 	}
 	cluster := strings.TrimPrefix(one.Namespace, v1alpha1.ClusterNamespacePrefix)
 	for _, key := range manifestKeys(one.Object) {
-		h := l.at(cluster, key)
+		h := l.state(cluster, key)
 		h.orders[types.UID(source)] = true
-		if !h.stays {
+		if !h.keptUnreachable {
 			continue
 		}
-		if missing := l.asked.unasked(l.leave(one, cluster, key)); missing != "" {
-			l.breaksf("I6: %s orders %s away from %s, which no person asked for: %s", one, key, cluster, missing)
+		if missing := l.asked.missingIntent(l.newRemoval(one, cluster, key)); missing != "" {
+			l.violationf("I6: %s orders %s away from %s, which no person asked for: %s", one, key, cluster, missing)
 		}
 	}
 }
 
-// leave is what a write makes of an object that the last decision does not want in a cluster.
-func (l *ledger) leave(one write, cluster, key string) leave {
+// newRemoval is what a write makes of an object that the last decision does not want in a cluster.
+func (l *decisionState) newRemoval(one write, cluster, key string) removal {
 	last := l.last[key]
-	return leave{
-		at: one.Time, key: key, cluster: cluster, object: last.Object, now: last.Decision, before: last.Decision,
+	return removal{
+		at: one.Time, key: key, cluster: cluster, object: last.Object, current: last.Decision, previous: last.Decision,
 		everywhere: !slices.ContainsFunc(last.Targets, isWanted),
 	}
 }
 
-// decide notes where an Assignment wants its object now.
-func (l *ledger) decide(one write) {
+// recordDecision notes where an Assignment wants its object now.
+func (l *decisionState) recordDecision(one write) {
 	var is v1alpha1.Assignment
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object.Object, &is); err != nil {
-		l.breaksf("I6: %s cannot be read: %v", one, err)
+		l.violationf("I6: %s cannot be read: %v", one, err)
 		return
 	}
 	o := is.Spec.Object
@@ -91,7 +91,7 @@ func (l *ledger) decide(one write) {
 	wanted := map[string]bool{}
 	for _, t := range is.Spec.Targets {
 		wanted[string(t.Cluster)] = isWanted(t)
-		l.at(string(t.Cluster), key)
+		l.state(string(t.Cluster), key)
 	}
 	before := l.last[key]
 	same := l.uids[key] == is.UID && before.Decision.Number == is.Spec.Decision.Number
@@ -101,11 +101,11 @@ func (l *ledger) decide(one write) {
 			continue
 		}
 		if same {
-			l.breaksf("I3: %s changes whether %s is wanted in %s by no new decision", one, key, s.cluster)
+			l.violationf("I3: %s changes whether %s is wanted in %s by no new decision", one, key, s.cluster)
 		}
-		h.wanted, h.stays = wanted[s.cluster], false
+		h.wanted, h.keptUnreachable = wanted[s.cluster], false
 		if h.wanted {
-			h.mayCreate = one.Verb != seeded || h.uid == ""
+			h.mayCreate = one.Verb != verbInitial || h.uid == ""
 			continue
 		}
 		h.mayDelete = true
@@ -114,14 +114,14 @@ func (l *ledger) decide(one write) {
 		}) {
 			continue // it was never sent there
 		}
-		leaves := l.leave(one, s.cluster, key)
-		leaves.before = before.Decision
-		missing := l.asked.unasked(leaves)
-		if leaves.planned = missing != ""; leaves.planned {
-			missing, h.stays = l.asked.unasked(leaves), true
+		leaves := l.newRemoval(one, s.cluster, key)
+		leaves.previous = before.Decision
+		missing := l.asked.missingIntent(leaves)
+		if leaves.clusterDeleted = missing != ""; leaves.clusterDeleted {
+			missing, h.keptUnreachable = l.asked.missingIntent(leaves), true
 		}
 		if missing != "" {
-			l.breaksf("I6: %s leaves %s with %s, which no person asked for: %s", one, s.cluster, key, missing)
+			l.violationf("I6: %s leaves %s with %s, which no person asked for: %s", one, s.cluster, key, missing)
 		}
 	}
 }
@@ -131,22 +131,22 @@ func isWanted(t v1alpha1.Target) bool {
 	return t.State == v1alpha1.TargetActive || t.State == v1alpha1.TargetPending
 }
 
-func (l *ledger) created(one write) {
-	h := l.at(one.cluster, one.Key())
+func (l *decisionState) checkCreation(one write) {
+	h := l.state(one.cluster, one.Key())
 	if !h.mayCreate {
-		l.breaksf("I3: %s in %s is one creation more than decisions", one, one.cluster)
+		l.violationf("I3: %s in %s is one creation more than decisions", one, one.cluster)
 	}
 	h.mayCreate = false
 }
 
-func (l *ledger) removed(one write) {
-	h := l.at(one.cluster, one.Key())
+func (l *decisionState) checkDeletion(one write) {
+	h := l.state(one.cluster, one.Key())
 	if one.Verb != "delete" || one.Precondition == "" || one.Precondition != h.uid || !h.orders[h.source] {
-		l.breaksf("I2: %s in %s without an order for its UID (precondition %q, last seen %q of source %q, orders for %v)",
+		l.violationf("I2: %s in %s without an order for its UID (precondition %q, last seen %q of source %q, orders for %v)",
 			one, one.cluster, one.Precondition, h.uid, h.source, h.orders)
 	}
 	if !h.mayDelete {
-		l.breaksf("I3: %s in %s is one deletion more than decisions", one, one.cluster)
+		l.violationf("I3: %s in %s is one deletion more than decisions", one, one.cluster)
 	}
 	h.mayDelete = false
 }

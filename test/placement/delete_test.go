@@ -29,21 +29,21 @@ func TestKCPPolicyOnDelete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ns := w.namespace(t)
-			watch(t, w, ns)
+			checkInvariants(t, w, ns)
 			w.apply(t, w.Hub.Client, ns, fmt.Sprintf(`
 apiVersion: placement.patchbay.io/v1alpha1
 kind: Placement
 metadata: {name: p}
 spec: {clusters: {names: [east]}, onDelete: %s}
 ---
-%s`, tc.policy, plain("shop", 2)))
-			w.available(t, ns, "shop", 2)
+%s`, tc.policy, plainDeployment("shop", 2)))
+			w.awaitHubAvailable(t, ns, "shop", 2)
 			shop := object("apps/v1", "Deployment", ns, "shop")
 			if err := w.Hub.Client.Delete(t.Context(), shop); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the hub has forgotten it", func() error { return w.forgotten(t, shop) })
-			if got := w.where(t, shop); got != tc.want {
+			eventually(t, "the hub has forgotten it", func() error { return w.checkGoneFromHub(t, shop) })
+			if got := w.clustersWith(t, shop); got != tc.want {
 				t.Fatalf("%s\nis in %q, want %q", tc.reason, got, tc.want)
 			}
 			if tc.want != "" {
@@ -60,7 +60,7 @@ func checkLetGo(t *testing.T, o *unstructured.Unstructured) {
 		t.Errorf("let go: got labels %v, annotations %v, want none of ours", o.GetLabels(), o.GetAnnotations())
 	}
 	for _, entry := range o.GetManagedFields() {
-		if entry.Manager == v1alpha1.AgentManager {
+		if entry.Manager == v1alpha1.AgentFieldManager {
 			t.Errorf("let go: fields are still ours: %s", entry.FieldsV1)
 		}
 	}
@@ -73,7 +73,7 @@ func TestKCPControllersLostPods(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	const pod = `---
 apiVersion: v1
 kind: Pod
@@ -82,14 +82,14 @@ spec:
   containers: [{name: c, image: "registry.example/app:1"}]
 `
 	w.apply(t, w.Hub.Client, ns, placement("two", "east, west")+fmt.Sprintf(pod, "evicted")+fmt.Sprintf(pod, "deleted"))
-	evicted, deleted := w.running(t, ns, "evicted"), w.running(t, ns, "deleted")
-	at := w.where(t, evicted)
+	evicted, deleted := w.awaitPodRunning(t, ns, "evicted"), w.awaitPodRunning(t, ns, "deleted")
+	at := w.clustersWith(t, evicted)
 	before := evicted.GetUID()
 	failed := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed","reason":"Evicted","message":"no room"}}`))
 	if err := w.Clusters[at].Client.Status().Patch(t.Context(), evicted, failed); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Clusters[w.where(t, deleted)].Client.Delete(t.Context(), deleted); err != nil {
+	if err := w.Clusters[w.clustersWith(t, deleted)].Client.Delete(t.Context(), deleted); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the evicted Pod has failed at the hub", func() error {
@@ -107,17 +107,17 @@ spec:
 		}
 		return nil
 	})
-	if got := w.where(t, deleted); got != "" {
+	if got := w.clustersWith(t, deleted); got != "" {
 		t.Errorf("deleted Pod: is in %s, want it nowhere", got)
 	}
-	if got := w.where(t, evicted); got != at || evicted.GetUID() != before {
+	if got := w.clustersWith(t, evicted); got != at || evicted.GetUID() != before {
 		t.Errorf("evicted Pod: is in %s with UID %s, want %s in %s", got, evicted.GetUID(), before, at)
 	}
 }
 
-// running waits until a Pod is ready, as the hub sees it, and returns it as its cluster has
+// awaitPodRunning waits until a Pod is ready, as the hub sees it, and returns it as its cluster has
 // it. KWOK has no more to write then.
-func (w *world) running(t *testing.T, ns, name string) *unstructured.Unstructured {
+func (w *world) awaitPodRunning(t *testing.T, ns, name string) *unstructured.Unstructured {
 	t.Helper()
 	eventually(t, "Pod "+name+" is ready, as the hub sees it", func() error {
 		o := &corev1.Pod{}
@@ -125,9 +125,9 @@ func (w *world) running(t *testing.T, ns, name string) *unstructured.Unstructure
 			return err
 		}
 		ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
-		return unless(slices.ContainsFunc(o.Status.Conditions, ready), "status %+v", o.Status)
+		return errorUnless(slices.ContainsFunc(o.Status.Conditions, ready), "status %+v", o.Status)
 	})
 	o := object("v1", "Pod", ns, name)
-	w.where(t, o)
+	w.clustersWith(t, o)
 	return o
 }

@@ -27,9 +27,9 @@ import (
 	"github.com/patchbay-cni/patchbay/test/source"
 )
 
-// example are the facts of the Deployment ns/web: the Placement ns/p has put it into east, and it is
+// exampleSnapshot are the facts of the Deployment ns/web: the Placement ns/p has put it into east, and it is
 // ready there.
-func example(t *testing.T) *facts {
+func exampleSnapshot(t *testing.T) *snapshot {
 	t.Helper()
 	seconds, now := int32(40), metav1.NewMicroTime(time.Unix(1000, 0))
 	work := v1alpha1.WorkSpec{
@@ -38,8 +38,8 @@ func example(t *testing.T) *facts {
 			Raw: []byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"ns","name":"web"},"spec":{"replicas":2}}`),
 		}}},
 	}
-	f := &facts{
-		now: now.Time, namespaces: []string{"ns"}, objects: map[spot]*unstructured.Unstructured{},
+	f := &snapshot{
+		now: now.Time, namespaces: []string{"ns"}, objects: map[objectLocation]*unstructured.Unstructured{},
 		leases: map[string]coordinationv1.Lease{"east": {Spec: coordinationv1.LeaseSpec{RenewTime: &now, LeaseDurationSeconds: &seconds}}},
 		clusters: []v1alpha1.Cluster{
 			{ObjectMeta: metav1.ObjectMeta{Name: "east"}, Spec: v1alpha1.ClusterSpec{Accepted: true}},
@@ -51,13 +51,13 @@ func example(t *testing.T) *facts {
 		}},
 		assignments: []v1alpha1.Assignment{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w"}, Spec: v1alpha1.AssignmentSpec{
 			Object:  v1alpha1.ObjectReference{Group: "apps", Kind: "Deployment", Resource: "deployments", Namespace: "ns", Name: "web", UID: "s"},
-			Targets: []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetActive, Replicas: new(int32(2)), Asked: new(int32(2))}},
+			Targets: []v1alpha1.Target{{Cluster: "east", State: v1alpha1.TargetActive, Replicas: new(int32(2)), RequestedReplicas: new(int32(2))}},
 		}}},
 		works: []v1alpha1.Work{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-east", Name: "w"}, Spec: work,
 			Status: v1alpha1.WorkStatus{Revision: 3, Manifests: []v1alpha1.ManifestStatus{{UID: "u"}}},
 		}},
-		records: map[string][]v1alpha1.AppliedWork{"east": {{
+		appliedWorks: map[string][]v1alpha1.AppliedWork{"east": {{
 			ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: v1alpha1.AppliedWorkSpec{Work: *work.DeepCopy()}, Status: v1alpha1.AppliedWorkStatus{Revision: 3},
 		}}},
 	}
@@ -68,7 +68,7 @@ status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, readyReplicas: 
 	return f
 }
 
-func (f *facts) add(t *testing.T, cluster, key, text string) {
+func (f *snapshot) add(t *testing.T, cluster, key, text string) {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	raw, err := yaml.YAMLToJSON([]byte(text))
@@ -78,20 +78,20 @@ func (f *facts) add(t *testing.T, cluster, key, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.objects[spot{cluster, key}] = o
+	f.objects[objectLocation{cluster, key}] = o
 }
 
-// here is the Deployment at the hub, and there that in east.
-func (f *facts) here() *unstructured.Unstructured {
-	return f.objects[spot{"", "apps/deployments ns/web"}]
+// hubObject is the Deployment at the hub, and there that in east.
+func (f *snapshot) hubObject() *unstructured.Unstructured {
+	return f.objects[objectLocation{"", "apps/deployments ns/web"}]
 }
 
-func (f *facts) there() *unstructured.Unstructured {
-	return f.objects[spot{"east", "apps/deployments ns/web"}]
+func (f *snapshot) clusterObject() *unstructured.Unstructured {
+	return f.objects[objectLocation{"east", "apps/deployments ns/web"}]
 }
 
-// say puts a condition, as said.says writes it, where one of its type belongs.
-func (f *facts) say(t *testing.T, text, message string) {
+// setCondition puts a condition, as said.says writes it, where one of its type belongs.
+func (f *snapshot) setCondition(t *testing.T, text, message string) {
 	t.Helper()
 	kind, rest, _ := strings.Cut(text, "=")
 	status, reason, _ := strings.Cut(rest, ", ")
@@ -106,41 +106,41 @@ func (f *facts) say(t *testing.T, text, message string) {
 	case v1alpha1.ConditionApplied, v1alpha1.ConditionReady:
 		f.works[0].Status.Conditions = list
 	case v1alpha1.ConditionOrphaned:
-		f.records["east"][0].Status.Conditions = list
+		f.appliedWorks["east"][0].Status.Conditions = list
 	default:
 		t.Fatalf("%s is no type of conditions", kind)
 	}
 }
 
-// changes of the example, by what they are called in the test's cases.
-func changes(t *testing.T) map[string]func(*facts) {
+// exampleChanges of the example, by what they are called in the test's cases.
+func exampleChanges(t *testing.T) map[string]func(*snapshot) {
 	t.Helper()
-	annotate := func(text string) func(*facts) {
-		return func(f *facts) { f.here().SetAnnotations(map[string]string{v1alpha1.ClustersAnnotation: text}) }
+	annotate := func(text string) func(*snapshot) {
+		return func(f *snapshot) { f.hubObject().SetAnnotations(map[string]string{v1alpha1.ClustersAnnotation: text}) }
 	}
-	target := func(f *facts) *v1alpha1.Target { return &f.assignments[0].Spec.Targets[0] }
-	choice := func(f *facts) *v1alpha1.ClusterChoice { return &f.placements[0].Spec.Clusters }
-	work := func(f *facts) *v1alpha1.WorkSpec { return &f.works[0].Spec }
-	return map[string]func(*facts){
-		"unaccepted":   func(f *facts) { f.clusters[0].Spec.Accepted = false },
-		"no heartbeat": func(f *facts) { delete(f.leases, "east") },
-		"late":         func(f *facts) { f.now = f.now.Add(time.Minute) },
-		"counts": func(f *facts) {
+	target := func(f *snapshot) *v1alpha1.Target { return &f.assignments[0].Spec.Targets[0] }
+	choice := func(f *snapshot) *v1alpha1.ClusterChoice { return &f.placements[0].Spec.Clusters }
+	work := func(f *snapshot) *v1alpha1.WorkSpec { return &f.works[0].Spec }
+	return map[string]func(*snapshot){
+		"unaccepted":   func(f *snapshot) { f.clusters[0].Spec.Accepted = false },
+		"no heartbeat": func(f *snapshot) { delete(f.leases, "east") },
+		"late":         func(f *snapshot) { f.now = f.now.Add(time.Minute) },
+		"counts": func(f *snapshot) {
 			l := f.leases["east"]
 			l.Annotations = map[string]string{v1alpha1.AppliedWorksAnnotation: "1"}
 			f.leases["east"] = l
 		},
-		"drained":       func(f *facts) { f.clusters[0].Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainMove} },
-		"limited":       func(f *facts) { f.clusters[0].Spec.Limits = &v1alpha1.Limits{Pods: new(int32(1))} },
-		"many clusters": func(f *facts) { f.clusters = append(f.clusters, make([]v1alpha1.Cluster, v1alpha1.MaxTargets)...) },
-		"empty":         func(f *facts) { f.assignments, f.works = nil, nil },
-		"policy gone":   func(f *facts) { f.placements = nil },
-		"policy twice": func(f *facts) {
+		"drained":       func(f *snapshot) { f.clusters[0].Spec.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainMove} },
+		"limited":       func(f *snapshot) { f.clusters[0].Spec.Limits = &v1alpha1.Limits{Pods: new(int32(1))} },
+		"many clusters": func(f *snapshot) { f.clusters = append(f.clusters, make([]v1alpha1.Cluster, v1alpha1.MaxTargets)...) },
+		"empty":         func(f *snapshot) { f.assignments, f.works = nil, nil },
+		"policy gone":   func(f *snapshot) { f.placements = nil },
+		"policy twice": func(f *snapshot) {
 			f.placements = append(f.placements, *f.placements[0].DeepCopy())
 			f.placements[1].Name = "q"
 		},
-		"asks for gone": func(f *facts) { choice(f).Names[0] = "gone" },
-		"selects none": func(f *facts) {
+		"asks for gone": func(f *snapshot) { choice(f).Names[0] = "gone" },
+		"selects none": func(f *snapshot) {
 			*choice(f) = v1alpha1.ClusterChoice{Selector: metav1.SetAsLabelSelector(map[string]string{"a": "b"})}
 		},
 		"for gone":    annotate("gone"),
@@ -148,57 +148,61 @@ func changes(t *testing.T) map[string]func(*facts) {
 		"for nowhere": annotate(""),
 		"for both":    annotate("east=1, west=0"),
 		"for whom":    annotate("east=1,west"),
-		"deleted":     func(f *facts) { delete(f.objects, spot{"", "apps/deployments ns/web"}) },
-		"changed":     func(f *facts) { f.here().SetGeneration(2) },
-		"scaled":      func(f *facts) { f.here().Object["spec"] = map[string]any{"replicas": int64(3)} },
-		"large": func(f *facts) {
-			f.here().SetAnnotations(map[string]string{"a": strings.Repeat("a", v1alpha1.MaxManifestBytes)})
+		"deleted":     func(f *snapshot) { delete(f.objects, objectLocation{"", "apps/deployments ns/web"}) },
+		"changed":     func(f *snapshot) { f.hubObject().SetGeneration(2) },
+		"scaled":      func(f *snapshot) { f.hubObject().Object["spec"] = map[string]any{"replicas": int64(3)} },
+		"large": func(f *snapshot) {
+			f.hubObject().SetAnnotations(map[string]string{"a": strings.Repeat("a", v1alpha1.MaxManifestBytes)})
 		},
-		"token": func(f *facts) {
-			f.here().SetKind("Secret")
-			f.here().Object["type"] = "kubernetes.io/service-account-token"
+		"token": func(f *snapshot) {
+			f.hubObject().SetKind("Secret")
+			f.hubObject().Object["type"] = "kubernetes.io/service-account-token"
 		},
-		"customized": func(f *facts) {
+		"customized": func(f *snapshot) {
 			f.customizations = []v1alpha1.Customization{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "zones"}}}
 		},
-		"no target":      func(f *facts) { f.assignments[0].Spec.Targets = nil },
-		"leaves":         func(f *facts) { target(f).State = v1alpha1.TargetDraining },
-		"asked for less": func(f *facts) { *target(f).Asked = 1 },
-		"has a claim": func(f *facts) {
+		"no target":      func(f *snapshot) { f.assignments[0].Spec.Targets = nil },
+		"leaves":         func(f *snapshot) { target(f).State = v1alpha1.TargetDraining },
+		"asked for less": func(f *snapshot) { *target(f).RequestedReplicas = 1 },
+		"has a claim": func(f *snapshot) {
 			f.add(t, "east", "/persistentvolumeclaims ns/data-web-0", `{kind: PersistentVolumeClaim, metadata: {namespace: ns, name: data-web-0}}`)
 		},
-		"leader": func(f *facts) {
+		"leader": func(f *snapshot) {
 			f.assignments = append(f.assignments, *f.assignments[0].DeepCopy())
 			f.assignments[1].Status, f.assignments[1].Spec.Object.Name = v1alpha1.AssignmentStatus{}, "leader"
 		},
-		"older":    func(f *facts) { work(f).Revision = 2 },
-		"newer":    func(f *facts) { work(f).Revision = 4 },
-		"of a Pod": func(f *facts) { work(f).Manifests[0].Resource = "pods" },
-		"large Work": func(f *facts) {
+		"older":    func(f *snapshot) { work(f).Revision = 2 },
+		"newer":    func(f *snapshot) { work(f).Revision = 4 },
+		"of a Pod": func(f *snapshot) { work(f).Manifests[0].Resource = "pods" },
+		"large Work": func(f *snapshot) {
 			work(f).PodSecurity = map[string]v1alpha1.PodSecurityLevel{"a": v1alpha1.PodSecurityLevel(strings.Repeat("a", v1alpha1.MaxManifestBytes))}
 		},
-		"ordered":      func(f *facts) { work(f).Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: "s"} },
-		"no Work":      func(f *facts) { f.works = nil },
-		"no record":    func(f *facts) { f.records = nil },
-		"missing":      func(f *facts) { delete(f.objects, spot{"east", "apps/deployments ns/web"}) },
-		"another":      func(f *facts) { f.there().SetUID("v") },
-		"somebody's":   func(f *facts) { f.there().SetAnnotations(nil) },
-		"scaled there": func(f *facts) { f.there().Object["spec"] = map[string]any{"replicas": int64(1)} },
-		"unready":      func(f *facts) { delete(f.there().Object, "status") },
-		"kubectl's":    func(f *facts) { f.there().SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}}) },
-		"held": func(f *facts) {
-			f.there().SetDeletionTimestamp(new(metav1.Now()))
-			f.there().SetFinalizers([]string{"example.com/held"})
+		"ordered": func(f *snapshot) {
+			work(f).Removal = &v1alpha1.Removal{Policy: v1alpha1.OnDeleteDelete, SourceUID: "s"}
 		},
-		"labelled": func(f *facts) {
+		"no Work":      func(f *snapshot) { f.works = nil },
+		"no record":    func(f *snapshot) { f.appliedWorks = nil },
+		"missing":      func(f *snapshot) { delete(f.objects, objectLocation{"east", "apps/deployments ns/web"}) },
+		"another":      func(f *snapshot) { f.clusterObject().SetUID("v") },
+		"somebody's":   func(f *snapshot) { f.clusterObject().SetAnnotations(nil) },
+		"scaled there": func(f *snapshot) { f.clusterObject().Object["spec"] = map[string]any{"replicas": int64(1)} },
+		"unready":      func(f *snapshot) { delete(f.clusterObject().Object, "status") },
+		"kubectl's": func(f *snapshot) {
+			f.clusterObject().SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
+		},
+		"held": func(f *snapshot) {
+			f.clusterObject().SetDeletionTimestamp(new(metav1.Now()))
+			f.clusterObject().SetFinalizers([]string{"example.com/held"})
+		},
+		"labelled": func(f *snapshot) {
 			f.add(t, "east", "/namespaces /ns", `{kind: Namespace, metadata: {name: ns, labels: {placement.patchbay.io/access: create}}}`)
 		},
-		"unlabelled": func(f *facts) { f.add(t, "east", "/namespaces /ns", `{kind: Namespace, metadata: {name: ns}}`) },
+		"unlabelled": func(f *snapshot) { f.add(t, "east", "/namespaces /ns", `{kind: Namespace, metadata: {name: ns}}`) },
 	}
 }
 
 // What the watcher takes for true of conditions, and what not: it must not be blind.
-func TestWatcherSeesUntrueReasons(t *testing.T) {
+func TestCheckerFindsFalseConditions(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ reason, says, message, yes, no string }{ // yes and no are changes of the example
 		{"A person says so.", "Accepted=True, Accepted", "", "", "unaccepted"},
@@ -270,23 +274,23 @@ func TestWatcherSeesUntrueReasons(t *testing.T) {
 	for _, tc := range cases {
 		seen[tc.says] = true
 		for want, names := range map[bool]string{true: tc.yes, false: tc.no} {
-			f := example(t)
-			f.say(t, tc.says, tc.message)
+			f := exampleSnapshot(t)
+			f.setCondition(t, tc.says, tc.message)
 			for name := range strings.SplitSeq(names, ", ") {
-				if change := changes(t)[name]; change != nil {
+				if change := exampleChanges(t)[name]; change != nil {
 					change(f)
 				} else if name != "" {
 					t.Fatalf("there is no change %q", name)
 				}
 			}
-			got := strings.Join(lines(f.untrue()), "\n")
+			got := strings.Join(sortedLines(f.findFalseConditions()), "\n")
 			named := strings.HasPrefix(got, "I9: ") && strings.Contains(got, " says "+tc.says+": ")
 			if want != (got == "") || !want && !named {
 				t.Errorf("%s\n%s, after %q: got %q, want it true: %t", tc.reason, tc.says, names, got, want)
 			}
 		}
 	}
-	for says := range judged {
+	for says := range conditionChecks {
 		if !seen[says] {
 			t.Errorf("no case has %q", says)
 		}
@@ -295,7 +299,7 @@ func TestWatcherSeesUntrueReasons(t *testing.T) {
 
 // A condition may be behind what it is about for a while. It is broken when it was untrue each time
 // in that while, also when it has become true by the end of the test.
-func TestWatcherSeesLastingUntruths(t *testing.T) {
+func TestCheckerFindsLastingFalseConditions(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		reason, looks string // one each 5 s: whether the condition is untrue then
@@ -307,40 +311,40 @@ func TestWatcherSeesLastingUntruths(t *testing.T) {
 		{"Nobody could look for a while.", "uuuu?uuuu", false},
 	}
 	for _, tc := range cases {
-		u := untruths{}
+		u := falseConditions{}
 		for i, look := range tc.looks {
-			switch at := time.Unix(int64(i)*int64(lookEvery/time.Second), 0); look {
+			switch at := time.Unix(int64(i)*int64(checkInterval/time.Second), 0); look {
 			case 'u':
-				u.look(at, map[string]string{"web says Settled": "it is not"})
+				u.observe(at, map[string]string{"web says Settled": "it is not"})
 			case '-':
-				u.look(at, nil)
+				u.observe(at, nil)
 			default:
-				u.since = nil
+				u.firstSeen = nil
 			}
 		}
-		if got := len(lines(u.lasts)) > 0; got != tc.broken {
+		if got := len(sortedLines(u.lasting)) > 0; got != tc.broken {
 			t.Errorf("%s\n%s: got broken %t, want %t", tc.reason, tc.looks, got, tc.broken)
 		}
 	}
 }
 
 // A condition that nobody thought of is not passed over, and each reason of the API is thought of.
-func TestEachReasonIsThoughtOf(t *testing.T) {
+func TestEveryReasonIsCovered(t *testing.T) {
 	t.Parallel()
-	f := example(t)
-	f.say(t, "Placed=True, NoPolicy", "")
-	if got := lines(f.untrue()); len(got) != 1 {
+	f := exampleSnapshot(t)
+	f.setCondition(t, "Placed=True, NoPolicy", "")
+	if got := sortedLines(f.findFalseConditions()); len(got) != 1 {
 		t.Errorf("a condition that is in no table: got %q, want it reported", got)
 	}
 	reasons := map[string]bool{}
-	for _, says := range slices.Concat(slices.Collect(maps.Keys(judged)), slices.Collect(maps.Keys(unjudged))) {
+	for _, says := range slices.Concat(slices.Collect(maps.Keys(conditionChecks)), slices.Collect(maps.Keys(uncheckedConditions))) {
 		_, reason, _ := strings.Cut(says, ", ")
 		reasons[reason] = true
-		if judged[says] != nil && unjudged[says] != "" {
+		if conditionChecks[says] != nil && uncheckedConditions[says] != "" {
 			t.Errorf("%q is in both tables", says)
 		}
 	}
-	found := reasonsOf(t)
+	found := apiReasons(t)
 	for name, reason := range found {
 		if !reasons[reason] {
 			t.Errorf("%s is in no table: add how %q is judged, or why it cannot be", name, reason)
@@ -351,8 +355,8 @@ func TestEachReasonIsThoughtOf(t *testing.T) {
 	}
 }
 
-// reasonsOf are the constants of the API that are reasons, by name.
-func reasonsOf(t *testing.T) map[string]string {
+// apiReasons are the constants of the API that are reasons, by name.
+func apiReasons(t *testing.T) map[string]string {
 	t.Helper()
 	dir, err := source.Path("api", "placement", "v1alpha1")
 	if err != nil {

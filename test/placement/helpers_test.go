@@ -28,21 +28,21 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// patience is how long something may take on a busy machine; no test measures time.
-const patience = 4 * time.Minute
+// waitTimeout is how long something may take on a busy machine; no test measures time.
+const waitTimeout = 4 * time.Minute
 
-const poll = 100 * time.Millisecond
+const pollInterval = 100 * time.Millisecond
 
 // eventually polls until try succeeds.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; <-time.After(poll) {
+	for end := time.Now().Add(waitTimeout); ; <-time.After(pollInterval) {
 		err := try()
 		if err == nil {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s: %v", patience, what, err)
+			t.Fatalf("not within %s: %s: %v", waitTimeout, what, err)
 		}
 	}
 }
@@ -86,16 +86,16 @@ func (w *world) scale(t *testing.T, ns string, n int) {
 	}
 }
 
-// remove deletes an object at the hub, at the end of a test.
-func (w *world) remove(t *testing.T, o client.Object) {
+// deleteAtEnd deletes an object at the hub, at the end of a test.
+func (w *world) deleteAtEnd(t *testing.T, o client.Object) {
 	t.Helper()
 	if err := w.Hub.Client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
 		t.Error(err)
 	}
 }
 
-// where lists the clusters that have the object.
-func (w *world) where(t *testing.T, o client.Object) string {
+// clustersWith lists the clusters that have the object.
+func (w *world) clustersWith(t *testing.T, o client.Object) string {
 	t.Helper()
 	var found []string
 	for name, c := range w.Clusters {
@@ -110,10 +110,10 @@ func (w *world) where(t *testing.T, o client.Object) string {
 	return strings.Join(found, ",")
 }
 
-func (w *world) awaitWhere(t *testing.T, o client.Object, want string) {
+func (w *world) awaitClustersWith(t *testing.T, o client.Object, want string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s is in %q", o.GetName(), want), func() error {
-		if got := w.where(t, o); got != want {
+		if got := w.clustersWith(t, o); got != want {
 			return fmt.Errorf("is in %q", got)
 		}
 		return nil
@@ -152,8 +152,8 @@ func (w *world) awaitReplicas(t *testing.T, ns string, want map[string]int32) {
 	})
 }
 
-// available waits until the hub's Deployment has that many available replicas.
-func (w *world) available(t *testing.T, ns, name string, n int32) {
+// awaitHubAvailable waits until the hub's Deployment has that many available replicas.
+func (w *world) awaitHubAvailable(t *testing.T, ns, name string, n int32) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s has %d available at the hub", name, n), func() error {
 		d := &appsv1.Deployment{}
@@ -199,7 +199,7 @@ func (w *world) awaitState(t *testing.T, all []client.Object, want string) map[s
 			}
 			uids[name] = found.GetUID()
 			got, _, err := unstructured.NestedString(found.Object, stateField(o)...)
-			return unless(err == nil && got == want, "it is %q (%v)", got, err)
+			return errorUnless(err == nil && got == want, "it is %q (%v)", got, err)
 		})
 	}
 	return uids
@@ -210,13 +210,13 @@ func (w *world) awaitWorks(t *testing.T, all []client.Object, what string, wante
 	t.Helper()
 	for _, o := range all {
 		gvk := o.GetObjectKind().GroupVersionKind()
-		key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + "east", Name: render.Name(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
+		key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + "east", Name: render.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
 		eventually(t, "the Work of "+printedName(o)+" is "+what, func() error {
 			work := &v1alpha1.Work{}
 			if err := w.Hub.Client.Get(t.Context(), key, work); err != nil {
 				return err
 			}
-			return unless(wanted(&work.Status), "status %+v", work.Status)
+			return errorUnless(wanted(&work.Status), "status %+v", work.Status)
 		})
 	}
 }
@@ -235,18 +235,18 @@ func (w *world) assignment(ctx context.Context, ns, kind, name string) (*v1alpha
 	return nil, fmt.Errorf("no Assignment of %s %s", kind, name)
 }
 
-// placed waits until the condition Placed of an object's Assignment has a reason.
-func (w *world) placed(t *testing.T, o client.Object, reason string) {
+// awaitPlacedReason waits until the condition Placed of an object's Assignment has a reason.
+func (w *world) awaitPlacedReason(t *testing.T, o client.Object, reason string) {
 	t.Helper()
 	gvk := o.GetObjectKind().GroupVersionKind()
-	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: render.Name(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
+	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: render.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
 	eventually(t, fmt.Sprintf("%s says %s", o.GetName(), reason), func() error {
 		a := &v1alpha1.Assignment{}
 		if err := w.Hub.Client.Get(t.Context(), key, a); err != nil {
 			return err
 		}
 		c := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionPlaced)
-		return unless(c != nil && c.Reason == reason, "%+v", c)
+		return errorUnless(c != nil && c.Reason == reason, "%+v", c)
 	})
 }
 
@@ -284,8 +284,8 @@ func (w *world) podsInEast(t *testing.T, ns string) map[string]string {
 	return found
 }
 
-// midway waits until a move of web has begun and is not done.
-func (w *world) midway(t *testing.T, ns, from, to string) {
+// awaitMoveInProgress waits until a move of web has begun and is not done.
+func (w *world) awaitMoveInProgress(t *testing.T, ns, from, to string) {
 	t.Helper()
 	eventually(t, "web is in both clusters", func() error {
 		found, err := w.replicas(t.Context(), ns, "web")
@@ -296,18 +296,18 @@ func (w *world) midway(t *testing.T, ns, from, to string) {
 	})
 }
 
-// forgotten tells what of an object is left at the hub.
-func (w *world) forgotten(t *testing.T, o client.Object) error {
+// checkGoneFromHub tells what of an object is left at the hub.
+func (w *world) checkGoneFromHub(t *testing.T, o client.Object) error {
 	t.Helper()
-	err := w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o), fresh(o))
+	err := w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o), sameKey(o))
 	if err == nil {
 		return errors.New("it is there still")
 	}
-	return errors.Join(client.IgnoreNotFound(err), w.unworked(t, o.GetNamespace()))
+	return errors.Join(client.IgnoreNotFound(err), w.checkNoWorks(t, o.GetNamespace()))
 }
 
-// unworked tells which Work there still is of objects in a namespace.
-func (w *world) unworked(t *testing.T, ns string) error {
+// checkNoWorks tells which Work there still is of objects in a namespace.
+func (w *world) checkNoWorks(t *testing.T, ns string) error {
 	t.Helper()
 	works := &v1alpha1.WorkList{}
 	if err := w.Hub.Client.List(t.Context(), works); err != nil {
@@ -367,8 +367,8 @@ spec:
 `, name, replicas, clusters, bed.ReadyAfter, readyAfter)
 }
 
-// plain is a Deployment as its users know it: nothing of ours is in it.
-func plain(name string, replicas int) string {
+// plainDeployment is a Deployment as its users know it: nothing of ours is in it.
+func plainDeployment(name string, replicas int) string {
 	return strings.ReplaceAll(deployment(name, replicas, "", ""), `  annotations: {placement.patchbay.io/clusters: ""}`+"\n", "")
 }
 

@@ -16,36 +16,36 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// leave is an Assignment that no longer wants its object in a cluster.
-type leave struct {
-	at          time.Time
-	key         string // of the object
-	cluster     string
-	object      v1alpha1.ObjectReference
-	now, before v1alpha1.Decision
-	everywhere  bool // it leaves all clusters
-	planned     bool // without a Cluster that is deleted, which is no order to remove anything there
+// removal is an Assignment that no longer wants its object in a cluster.
+type removal struct {
+	at                time.Time
+	key               string // of the object
+	cluster           string
+	object            v1alpha1.ObjectReference
+	current, previous v1alpha1.Decision
+	everywhere        bool // it leaves all clusters
+	clusterDeleted    bool // without a Cluster that is deleted, which is no order to remove anything there
 }
 
-// unasked says what is missing for a leave to be what a person has asked for; "" when nothing is.
+// missingIntent says what is missing for a leave to be what a person has asked for; "" when nothing is.
 // What was said lately counts, too.
-func (a *asked) unasked(l leave) string {
-	objects, policies := a.objects[l.key].lately(l.at), a.policies[l.now.PolicyUID].lately(l.at)
-	if slices.ContainsFunc(objects, func(o wish) bool { return o.deleted }) {
+func (a *userIntent) missingIntent(l removal) string {
+	objects, policies := a.objects[l.key].recent(l.at), a.policies[l.current.PolicyUID].recent(l.at)
+	if slices.ContainsFunc(objects, func(o objectIntent) bool { return o.deleted }) {
 		return ""
 	}
-	if who := a.needed(l); who != "" {
+	if who := a.neededBy(l); who != "" {
 		return who + " is there, and takes it along"
 	}
-	follows := l.now.Source == "followed" || l.now.Source == ""
-	if (l.everywhere || follows) && slices.ContainsFunc(policies, policy.removes) {
+	follows := l.current.Source == "followed" || l.current.Source == ""
+	if (l.everywhere || follows) && slices.ContainsFunc(policies, policy.removesUnselected) {
 		return ""
 	}
 	switch {
 	case follows:
-		return a.unfollowed(l)
-	case l.now.Source == "annotation":
-		return first(objects, "the object is not known", func(o wish) string {
+		return a.missingDependencyIntent(l)
+	case l.current.Source == "annotation":
+		return firstReason(objects, "the object is not known", func(o objectIntent) string {
 			switch {
 			case o.clusters == nil:
 				return "the object has no annotation"
@@ -54,26 +54,26 @@ func (a *asked) unasked(l leave) string {
 			case l.everywhere:
 				return fmt.Sprintf("the annotation is %q, and not empty", *o.clusters)
 			}
-			return a.chosen(l, fmt.Sprintf("the annotation %q", *o.clusters), annotated(*o.clusters), o.replicas, false)
+			return a.stillChosen(l, fmt.Sprintf("the annotation %q", *o.clusters), parseAnnotation(*o.clusters), o.replicas, false)
 		})
 	}
 	if len(objects) == 0 {
-		objects = []wish{{}}
+		objects = []objectIntent{{}}
 	}
-	edited := len(policies) > 1 || l.before.Source != l.now.Source || l.before.PolicyUID != l.now.PolicyUID
-	return first(policies, l.now.Source+" is not known", func(p policy) string {
+	edited := len(policies) > 1 || l.previous.Source != l.current.Source || l.previous.PolicyUID != l.current.PolicyUID
+	return firstReason(policies, l.current.Source+" is not known", func(p policy) string {
 		switch {
 		case p.deleted:
-			return l.now.Source + " is deleted"
+			return l.current.Source + " is deleted"
 		case l.everywhere:
-			return l.now.Source + " exists, and does not say onUnselected: Remove"
+			return l.current.Source + " exists, and does not say onUnselected: Remove"
 		}
-		return first(objects, "", func(o wish) string { return a.chosen(l, l.now.Source, p.spec, o.replicas, edited) })
+		return firstReason(objects, "", func(o objectIntent) string { return a.stillChosen(l, l.current.Source, p.spec, o.replicas, edited) })
 	})
 }
 
-// first is "" if one of all is well, else what is wrong with the last; otherwise when there is none.
-func first[T any](all []T, otherwise string, wrong func(T) string) string {
+// firstReason is "" if one of all is well, else what is wrong with the last; otherwise when there is none.
+func firstReason[T any](all []T, otherwise string, wrong func(T) string) string {
 	for _, one := range all {
 		if otherwise = wrong(one); otherwise == "" {
 			return ""
@@ -82,46 +82,46 @@ func first[T any](all []T, otherwise string, wrong func(T) string) string {
 	return otherwise
 }
 
-// removes tells whether the policy orders the removal of what it no longer selects.
-func (p policy) removes() bool {
+// removesUnselected tells whether the policy orders the removal of what it no longer selects.
+func (p policy) removesUnselected() bool {
 	return !p.deleted && p.spec.OnUnselected == v1alpha1.OnUnselectedRemove
 }
 
-// needed names what takes the object along and has been in the cluster all the time.
-func (a *asked) needed(l leave) string {
-	for _, key := range slices.Sorted(maps.Keys(a.leaders)) {
-		lately := a.leaders[key].lately(l.at)
-		if !slices.ContainsFunc(lately, func(is leader) bool { return !is.takes(l) }) {
+// neededBy names what takes the object along and has been in the cluster all the time.
+func (a *userIntent) neededBy(l removal) string {
+	for _, key := range slices.Sorted(maps.Keys(a.dependents)) {
+		lately := a.dependents[key].recent(l.at)
+		if !slices.ContainsFunc(lately, func(is dependentState) bool { return !is.dependsOn(l) }) {
 			return lately[0].name
 		}
 	}
 	return ""
 }
 
-// takes tells whether the leader is in the cluster, and takes the object along.
-func (is leader) takes(l leave) bool {
-	f := v1alpha1.FollowReference{Group: l.object.Group, Kind: l.object.Kind, Name: l.object.Name}
-	return is.namespace == l.object.Namespace && slices.Contains(is.follows, f) && slices.Contains(is.clusters, l.cluster)
+// dependsOn tells whether the leader is in the cluster, and takes the object along.
+func (is dependentState) dependsOn(l removal) bool {
+	f := v1alpha1.DependencyReference{Group: l.object.Group, Kind: l.object.Kind, Name: l.object.Name}
+	return is.namespace == l.object.Namespace && slices.Contains(is.dependencies, f) && slices.Contains(is.clusters, l.cluster)
 }
 
-// unfollowed says what is missing for an object to leave that no policy and no annotation is for.
+// missingDependencyIntent says what is missing for an object to leave that no policy and no annotation is for.
 // Nothing that needs it is there any more.
-func (a *asked) unfollowed(l leave) string {
-	if l.before.Source != "followed" && l.before.Source != "" {
-		return "the object has lost " + l.before.Source
+func (a *userIntent) missingDependencyIntent(l removal) string {
+	if l.previous.Source != "followed" && l.previous.Source != "" {
+		return "the object has lost " + l.previous.Source
 	}
-	for _, past := range a.leaders {
-		if slices.ContainsFunc(past.is, func(is leader) bool { return is.takes(l) }) {
+	for _, past := range a.dependents {
+		if slices.ContainsFunc(past.values, func(is dependentState) bool { return is.dependsOn(l) }) {
 			return ""
 		}
 	}
 	return "nothing that took it along has left"
 }
 
-// chosen says why an object must stay in a cluster that people have chosen; "" when they have
+// stillChosen says why an object must stay in a cluster that people have chosen; "" when they have
 // not, when the cluster is to be left, or when there are more clusters than the object has
 // replicas. Edited tells that the policy is another one than before.
-func (a *asked) chosen(l leave, who string, spec v1alpha1.PlacementSpec, replicas *int64, edited bool) string {
+func (a *userIntent) stillChosen(l removal, who string, spec v1alpha1.PlacementSpec, replicas *int64, edited bool) string {
 	if len(spec.Clusters.Names) == 0 && spec.Clusters.Selector == nil {
 		return who + " selects no Cluster"
 	}
@@ -131,26 +131,26 @@ func (a *asked) chosen(l leave, who string, spec v1alpha1.PlacementSpec, replica
 	}
 	divides := mode == v1alpha1.ReplicasDivide && replicas != nil
 	some := mode == v1alpha1.ReplicasSingle || spec.Clusters.Count != nil // of those that are chosen
-	if some && edited || divides && a.shareOfZero(l, spec, *replicas) {
+	if some && edited || divides && a.mayGetNone(l, spec, *replicas) {
 		return ""
 	}
-	states := a.clusters[l.cluster].lately(l.at)
+	states := a.clusters[l.cluster].recent(l.at)
 	if len(states) == 0 {
 		states = []inventoryEntry{{}} // only its name is known
 	}
-	return first(states, "", func(c inventoryEntry) string {
+	return firstReason(states, "", func(c inventoryEntry) string {
 		switch {
-		case !choosesFrom(spec.Clusters, l.cluster, c.Labels), c.empties(spec.Clusters.Tolerations),
-			divides && c.Spec.Limits != nil, spec.Offline.AssumeLostAfter != nil && !c.reports(),
-			l.planned && c.deleted:
+		case !choiceMatches(spec.Clusters, l.cluster, c.Labels), c.drains(spec.Clusters.Tolerations),
+			divides && c.Spec.Limits != nil, spec.Offline.AssumeLostAfter != nil && !c.isReachable(),
+			l.clusterDeleted && c.deleted:
 			return ""
 		}
 		return who + " chooses the cluster, and nobody has asked to empty it"
 	})
 }
 
-// empties tells whether the Cluster's drain or a taint orders what is there to leave.
-func (c inventoryEntry) empties(tolerated []v1alpha1.Toleration) bool {
+// drains tells whether the Cluster's drain or a taint orders what is there to leave.
+func (c inventoryEntry) drains(tolerated []v1alpha1.Toleration) bool {
 	return c.Spec.Drain != nil && c.Spec.Drain.Mode == v1alpha1.DrainMove ||
 		slices.ContainsFunc(c.Spec.Taints, func(t v1alpha1.Taint) bool {
 			return t.Effect == v1alpha1.TaintNoExecute && !slices.ContainsFunc(tolerated, func(o v1alpha1.Toleration) bool {
@@ -159,13 +159,13 @@ func (c inventoryEntry) empties(tolerated []v1alpha1.Toleration) bool {
 		})
 }
 
-// reports tells whether the hub says that the Cluster is reachable.
-func (c inventoryEntry) reports() bool {
+// isReachable tells whether the hub says that the Cluster is reachable.
+func (c inventoryEntry) isReachable() bool {
 	return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionReachable)
 }
 
-// shareOfZero tells whether the division of replicas may give a cluster none.
-func (a *asked) shareOfZero(l leave, spec v1alpha1.PlacementSpec, replicas int64) bool {
+// mayGetNone tells whether the division of replicas may give a cluster none.
+func (a *userIntent) mayGetNone(l removal, spec v1alpha1.PlacementSpec, replicas int64) bool {
 	weight := func(name string) int64 {
 		if len(spec.Replicas.Weights) == 0 {
 			return 1
@@ -177,7 +177,7 @@ func (a *asked) shareOfZero(l leave, spec v1alpha1.PlacementSpec, replicas int64
 		names[string(name)] = true
 	}
 	for name, c := range a.clusters {
-		if is := c.last(); !is.deleted && choosesFrom(spec.Clusters, name, is.Labels) {
+		if is := c.latest(); !is.deleted && choiceMatches(spec.Clusters, name, is.Labels) {
 			names[name] = true
 		}
 	}

@@ -26,21 +26,21 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// broken judges all writes, and says what is against I1 to I4 and I6 to I8.
-func (x *watcher) broken() []string {
-	inOrder(x.all)
-	return slices.Concat(x.brokenOrders(), x.brokenAvailable(), x.brokenFields(), x.brokenInventory(), x.brokenBounds(), x.brokenSecrets())
+// violations judges all writes, and says what is against I1 to I4 and I6 to I8.
+func (x *invariantChecker) violations() []string {
+	inOrder(x.writes)
+	return slices.Concat(x.removalViolations(), x.availabilityViolations(), x.fieldViolations(), x.inventoryViolations(), x.sizeViolations(), x.secretViolations())
 }
 
-// level is how one Deployment stands in one cluster.
-type level struct{ asked, available int64 }
+// replicaCount is how one Deployment stands in one cluster.
+type replicaCount struct{ asked, available int64 }
 
-// brokenAvailable is I1: no write of ours takes available replicas away while fewer are
+// availabilityViolations is I1: no write of ours takes available replicas away while fewer are
 // available elsewhere than are desired.
-func (x *watcher) brokenAvailable() (broken []string) {
-	levels := map[string]map[string]level{} // by object, then cluster
-	desired := map[string]int64{}           // at the hub, by object
-	for _, one := range x.all {
+func (x *invariantChecker) availabilityViolations() (broken []string) {
+	levels := map[string]map[string]replicaCount{} // by object, then cluster
+	desired := map[string]int64{}                  // at the hub, by object
+	for _, one := range x.writes {
 		if one.Group != "apps" || one.Resource != "deployments" {
 			continue
 		}
@@ -55,7 +55,7 @@ func (x *watcher) brokenAvailable() (broken []string) {
 			continue
 		}
 		if levels[key] == nil {
-			levels[key] = map[string]level{}
+			levels[key] = map[string]replicaCount{}
 		}
 		before := levels[key][one.cluster]
 		now := before
@@ -66,9 +66,9 @@ func (x *watcher) brokenAvailable() (broken []string) {
 			now.available = 0
 		}
 		if one.Verb == "delete" {
-			now = level{}
+			now = replicaCount{}
 		}
-		if one.applied() && now.asked < before.asked && !x.loss {
+		if one.isApplied() && now.asked < before.asked && !x.allowUnavailable {
 			had := total(levels[key])
 			left := had - before.available + min(before.available, now.asked)
 			if left < had && left < desired[key] {
@@ -81,20 +81,20 @@ func (x *watcher) brokenAvailable() (broken []string) {
 	return broken
 }
 
-func total(levels map[string]level) (sum int64) {
+func total(levels map[string]replicaCount) (sum int64) {
 	for _, l := range levels {
 		sum += l.available
 	}
 	return sum
 }
 
-// brokenFields is I4: our writes in clusters are server-side apply without force, and
+// fieldViolations is I4: our writes in clusters are server-side apply without force, and
 // leave the fields of other managers as they were.
-func (x *watcher) brokenFields() (broken []string) {
+func (x *invariantChecker) fieldViolations() (broken []string) {
 	before := map[string]unstructured.Unstructured{}
-	for _, one := range x.all {
+	for _, one := range x.writes {
 		at := one.cluster + " " + one.Key()
-		if one.applied() && one.Verb == "patch" && !x.force {
+		if one.isApplied() && one.Verb == "patch" && !x.allowForce {
 			if strings.Contains(one.URI, "force=true") && !strings.Contains(one.URI, "-ceded") {
 				broken = append(broken, fmt.Sprintf("I4: %s in %s by force: %s", one, one.cluster, one.URI))
 			}
@@ -116,7 +116,7 @@ func (w write) foreignChanges(old unstructured.Unstructured) []string {
 	now := w.Object
 	var changed []string
 	for _, entry := range old.GetManagedFields() {
-		if strings.HasPrefix(entry.Manager, v1alpha1.AgentManager) || entry.FieldsV1 == nil || w.unlogged(entry.Manager) {
+		if strings.HasPrefix(entry.Manager, v1alpha1.AgentFieldManager) || entry.FieldsV1 == nil || w.isUnlogged(entry.Manager) {
 			continue
 		}
 		set := &fieldpath.Set{}
@@ -124,7 +124,7 @@ func (w write) foreignChanges(old unstructured.Unstructured) []string {
 			continue
 		}
 		set.Leaves().Iterate(func(path fieldpath.Path) {
-			if was, is := lookup(old.Object, path), lookup(now.Object, path); was != is {
+			if was, is := valueAt(old.Object, path), valueAt(now.Object, path); was != is {
 				changed = append(changed, fmt.Sprintf("%s of %s from %s to %s", path, entry.Manager, was, is))
 			}
 		})
@@ -132,15 +132,15 @@ func (w write) foreignChanges(old unstructured.Unstructured) []string {
 	return changed
 }
 
-// unlogged tells whether the audit log leaves out what a manager writes of such a resource
+// isUnlogged tells whether the audit log leaves out what a manager writes of such a resource
 // (audit.yaml): it may have done so between two writes of ours.
-func (w write) unlogged(manager string) bool {
+func (w write) isUnlogged(manager string) bool {
 	all := w.Group == "apps" && slices.Contains([]string{"deployments", "statefulsets"}, w.Resource)
 	return !all && slices.Contains([]string{"kube-controller-manager", "kube-scheduler", "kwok"}, manager)
 }
 
-// lookup is what stands at the path, as JSON.
-func lookup(value any, path fieldpath.Path) string {
+// valueAt is what stands at the path, as JSON.
+func valueAt(value any, path fieldpath.Path) string {
 	for _, element := range path {
 		value = step(value, element)
 	}
@@ -172,45 +172,45 @@ func step(value any, element fieldpath.PathElement) any {
 	return nil
 }
 
-// brokenOrders is I2, I3 and I6: whatever we delete has an order for its UID, no decision leaves
+// removalViolations is I2, I3 and I6: whatever we delete has an order for its UID, no decision leaves
 // a cluster that no person has asked for, and each makes at most one creation, where it newly
 // wants the object, and one deletion, where it no longer does. A creation more is for each time
 // that somebody else deletes the object, unless it is a Pod.
-func (x *watcher) brokenOrders() []string {
-	l := &ledger{
-		spots: map[spot]*held{}, last: map[string]v1alpha1.AssignmentSpec{}, uids: map[string]types.UID{}, asked: newAsked(),
+func (x *invariantChecker) removalViolations() []string {
+	l := &decisionState{
+		spots: map[objectLocation]*objectState{}, last: map[string]v1alpha1.AssignmentSpec{}, uids: map[string]types.UID{}, asked: newUserIntent(),
 	}
-	for _, one := range x.all {
+	for _, one := range x.writes {
 		if one.cluster == "" {
-			if err := l.asked.note(one); err != nil {
-				l.breaksf("I6: %s cannot be read: %v", one, err)
+			if err := l.asked.record(one); err != nil {
+				l.violationf("I6: %s cannot be read: %v", one, err)
 			}
 		}
 		deletes := strings.HasPrefix(one.Verb, "delete")
 		switch {
 		case one.cluster == "" && one.Resource == "works":
-			l.order(one)
+			l.recordOrder(one)
 		case one.cluster == "" && one.Resource == "assignments" && one.Subresource == "" && !deletes:
-			l.decide(one)
-		case one.applied() && deletes:
-			l.removed(one)
-		case one.applied() && one.Created:
-			l.created(one)
+			l.recordDecision(one)
+		case one.isApplied() && deletes:
+			l.checkDeletion(one)
+		case one.isApplied() && one.Created:
+			l.checkCreation(one)
 		case one.cluster != "" && deletes:
-			l.at(one.cluster, one.Key()).mayCreate = one.Resource != "pods" // these are never made again
+			l.state(one.cluster, one.Key()).mayCreate = one.Resource != "pods" // these are never made again
 		}
 		if uid := one.Object.GetUID(); one.cluster != "" && uid != "" {
-			h := l.at(one.cluster, one.Key())
+			h := l.state(one.cluster, one.Key())
 			h.uid, h.source = uid, types.UID(one.Object.GetAnnotations()[v1alpha1.SourceUIDAnnotation])
-			h.mayCreate = h.mayCreate && one.Verb != seeded // it is there already
+			h.mayCreate = h.mayCreate && one.Verb != verbInitial // it is there already
 		}
 	}
-	return l.broken
+	return l.violations
 }
 
-// brokenBounds is I7: no object of our kinds is too large.
-func (x *watcher) brokenBounds() (broken []string) {
-	for _, one := range x.all {
+// sizeViolations is I7: no object of our kinds is too large.
+func (x *invariantChecker) sizeViolations() (broken []string) {
+	for _, one := range x.writes {
 		if one.Group != v1alpha1.GroupName {
 			continue
 		}
@@ -222,9 +222,9 @@ func (x *watcher) brokenBounds() (broken []string) {
 }
 
 // secretValues are the values that the Secrets of the test's namespaces have had at the hub.
-func (x *watcher) secretValues() [][]byte {
+func (x *invariantChecker) secretValues() [][]byte {
 	found := map[string]bool{}
-	for _, one := range x.all {
+	for _, one := range x.writes {
 		if one.cluster != "" || one.Group != "" || one.Resource != "secrets" || !slices.Contains(x.namespaces, one.Namespace) {
 			continue
 		}
@@ -246,9 +246,9 @@ func (x *watcher) secretValues() [][]byte {
 // ones are in other things by chance.
 const minValue = 12
 
-// forms are how a value may be written somewhere: as it is, and in base64, alone or in the
+// encodings are how a value may be written somewhere: as it is, and in base64, alone or in the
 // middle of something longer, whatever stands before it.
-func forms(value []byte) [][]byte {
+func encodings(value []byte) [][]byte {
 	all := [][]byte{value}
 	for before := range 3 {
 		encoded := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), value...))
@@ -259,33 +259,33 @@ func forms(value []byte) [][]byte {
 	return all
 }
 
-// has returns what tells whether a text has one of the values.
-func (x *watcher) has() func(text []byte) bool {
+// secretMatcher returns what tells whether a text has one of the values.
+func (x *invariantChecker) secretMatcher() func(text []byte) bool {
 	var wanted [][]byte
 	for _, value := range x.secretValues() {
-		wanted = append(wanted, forms(value)...)
+		wanted = append(wanted, encodings(value)...)
 	}
 	return func(text []byte) bool {
 		return slices.ContainsFunc(wanted, func(form []byte) bool { return bytes.Contains(text, form) })
 	}
 }
 
-// brokenSecrets is I8, as far as writes tell: no value of a Secret is written into anything else.
-func (x *watcher) brokenSecrets() (broken []string) {
+// secretViolations is I8, as far as writes tell: no value of a Secret is written into anything else.
+func (x *invariantChecker) secretViolations() (broken []string) {
 	if len(x.secretValues()) == 0 {
 		return nil
 	}
-	has := x.has()
-	for _, one := range x.all {
-		if one.Resource != "secrets" && (has(one.Request) || has(encoded(one.Object)) || has([]byte(one.URI))) {
+	has := x.secretMatcher()
+	for _, one := range x.writes {
+		if one.Resource != "secrets" && (has(one.Request) || has(marshalObject(one.Object)) || has([]byte(one.URI))) {
 			broken = append(broken, fmt.Sprintf("I8: %s in %q has a Secret's value", one, one.cluster))
 		}
 	}
 	return broken
 }
 
-// encoded is an object as JSON; nothing for a write whose answer was none.
-func encoded(o unstructured.Unstructured) []byte {
+// marshalObject is an object as JSON; nothing for a write whose answer was none.
+func marshalObject(o unstructured.Unstructured) []byte {
 	if len(o.Object) == 0 {
 		return nil
 	}
@@ -296,23 +296,23 @@ func encoded(o unstructured.Unstructured) []byte {
 	return raw
 }
 
-// leaks is I8 in all that the hub and the clusters have in etcd, raw, and in the logs of our
+// secretLeaks is I8 in all that the hub and the clusters have in etcd, raw, and in the logs of our
 // programs: where values of Secrets are that is no Secret. Seen is how many Secrets in each etcd
 // have a value.
-func (x *watcher) leaks(ctx context.Context, w *world) (broken []string, seen map[string]int, err error) {
+func (x *invariantChecker) secretLeaks(ctx context.Context, w *world) (broken []string, seen map[string]int, err error) {
 	seen = map[string]int{}
 	if len(x.secretValues()) == 0 {
 		return nil, seen, nil
 	}
-	has, planes := x.has(), map[string]*bed.Plane{"hub": w.Hub}
+	has, planes := x.secretMatcher(), map[string]*bed.Plane{"hub": w.Hub}
 	for name, c := range w.Clusters {
 		planes[name] = c.Plane
 	}
 	for name, p := range planes {
-		if p.Control == nil {
+		if p.ControlPlane == nil {
 			continue // a hub that was made by patchbay-hub up: its etcd is its own
 		}
-		err = errors.Join(err, p.Stored(ctx, func(key string, value []byte) {
+		err = errors.Join(err, p.WalkEtcd(ctx, func(key string, value []byte) {
 			switch {
 			case !has(value) && !has([]byte(key)):
 			case strings.HasPrefix(key, "/secrets/"):
@@ -327,7 +327,7 @@ func (x *watcher) leaks(ctx context.Context, w *world) (broken []string, seen ma
 		err = errors.Join(err, errors.New("our programs have no logs"))
 	}
 	err = errors.Join(err, globErr)
-	for _, pattern := range x.logged {
+	for _, pattern := range x.logPatterns {
 		more, globErr := filepath.Glob(pattern)
 		logs, err = append(logs, more...), errors.Join(err, globErr)
 	}
@@ -341,34 +341,34 @@ func (x *watcher) leaks(ctx context.Context, w *world) (broken []string, seen ma
 	return broken, seen, err
 }
 
-// brokenReasons is I9 when a test has ended: the conditions that were untrue for a while in it,
+// conditionViolations is I9 when a test has ended: the conditions that were untrue for a while in it,
 // or that do not become true.
-func (x *watcher) brokenReasons(ctx context.Context, w *world) ([]string, error) {
+func (x *invariantChecker) conditionViolations(ctx context.Context, w *world) ([]string, error) {
 	for {
-		f, err := x.facts(ctx, w)
+		f, err := x.readSnapshot(ctx, w)
 		if err != nil {
 			return nil, err
 		}
-		x.untrue.look(f.now, f.untrue())
-		lasting := slices.ContainsFunc(slices.Collect(maps.Keys(x.untrue.since)), func(what string) bool { return x.untrue.lasts[what] == "" })
+		x.staleConditions.observe(f.now, f.findFalseConditions())
+		lasting := slices.ContainsFunc(slices.Collect(maps.Keys(x.staleConditions.firstSeen)), func(what string) bool { return x.staleConditions.lasting[what] == "" })
 		if !lasting {
-			return lines(x.untrue.lasts), nil
+			return sortedLines(x.staleConditions.lasting), nil
 		}
-		<-time.After(10 * poll)
+		<-time.After(10 * pollInterval)
 	}
 }
 
-func lines(broken map[string]string) (list []string) {
+func sortedLines(broken map[string]string) (list []string) {
 	for _, what := range slices.Sorted(maps.Keys(broken)) {
 		list = append(list, "I9: "+what+": "+broken[what])
 	}
 	return list
 }
 
-// brokenInventory: our programs write a Cluster's status and nothing else of it.
-func (x *watcher) brokenInventory() (broken []string) {
-	for _, one := range x.all {
-		if one.cluster == "" && one.ours() && one.Resource == "clusters" && one.Subresource != "status" {
+// inventoryViolations: our programs write a Cluster's status and nothing else of it.
+func (x *invariantChecker) inventoryViolations() (broken []string) {
+	for _, one := range x.writes {
+		if one.cluster == "" && one.isOurs() && one.Resource == "clusters" && one.Subresource != "status" {
 			broken = append(broken, fmt.Sprintf("inventory: %s", one))
 		}
 	}

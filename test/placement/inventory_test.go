@@ -26,10 +26,10 @@ func TestKubeStellarSeparation(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
-	infra := w.person(t, ns, "infra", "patchbay-infrastructure", "", "")
-	w.person(t, ns, "infra", "patchbay-join-tokens", metav1.NamespaceSystem, "")
-	dev := w.person(t, ns, "dev", "edit", ns, "east")
+	checkInvariants(t, w, ns)
+	infra := w.newUserClient(t, ns, "infra", "patchbay-infrastructure", "", "")
+	w.newUserClient(t, ns, "infra", "patchbay-join-tokens", metav1.NamespaceSystem, "")
+	dev := w.newUserClient(t, ns, "dev", "edit", ns, "east")
 	gold := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"tier-`+ns+`":"gold"}}}`))
 	own := object("placement.patchbay.io/v1alpha1", "Cluster", "", "of-"+ns)
 	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + ns[len(ns)-6:]}}
@@ -39,11 +39,11 @@ func TestKubeStellarSeparation(t *testing.T) {
 	own.Object["spec"], everybodys.Object["spec"] = map[string]any{"accepted": false}, map[string]any{"clusters": map[string]any{"names": []any{"east"}}}
 	eventually(t, "the rights are known", func() error {
 		return errors.Join(dev.List(t.Context(), &v1alpha1.PlacementList{}, client.InNamespace(ns)),
-			dev.Create(t.Context(), parsed(t, ns, "ConfigMap", "east"), client.DryRunAll),
+			dev.Create(t.Context(), annotatedObject(t, ns, "ConfigMap", "east"), client.DryRunAll),
 			infra.List(t.Context(), &v1alpha1.ClusterList{}), infra.Create(t.Context(), token.DeepCopy(), client.DryRunAll))
 	})
 
-	w.may(t, infra, map[string]func(client.Client) error{
+	w.checkPermissions(t, infra, map[string]func(client.Client) error{
 		"make a Cluster":      func(c client.Client) error { return c.Create(t.Context(), own.DeepCopy()) },
 		"label a Cluster":     func(c client.Client) error { return c.Patch(t.Context(), cluster("east"), gold) },
 		"see what runs where": func(c client.Client) error { return c.List(t.Context(), &v1alpha1.AssignmentList{}) },
@@ -51,7 +51,7 @@ func TestKubeStellarSeparation(t *testing.T) {
 		"make a join token":   func(c client.Client) error { return c.Create(t.Context(), token.DeepCopy()) },
 		"take a Cluster away": func(c client.Client) error { return client.IgnoreNotFound(c.Delete(t.Context(), own.DeepCopy())) },
 	}, dev)
-	w.may(t, dev, map[string]func(client.Client) error{
+	w.checkPermissions(t, dev, map[string]func(client.Client) error{
 		"say where": func(c client.Client) error { return c.Create(t.Context(), policy.DeepCopy()) },
 		"see the Deployments": func(c client.Client) error {
 			return c.List(t.Context(), &appsv1.DeploymentList{}, client.InNamespace(ns))
@@ -63,7 +63,7 @@ func TestKubeStellarSeparation(t *testing.T) {
 			return c.List(t.Context(), &v1alpha1.CustomizationList{}, client.InNamespace(ns))
 		},
 	}, infra)
-	w.may(t, nil, map[string]func(client.Client) error{
+	w.checkPermissions(t, nil, map[string]func(client.Client) error{
 		"place everybody's objects": func(c client.Client) error { return c.Create(t.Context(), everybodys.DeepCopy()) },
 		"write Works": func(c client.Client) error {
 			return c.DeleteAllOf(t.Context(), &v1alpha1.Work{}, client.InNamespace("cluster-east"))
@@ -76,9 +76,9 @@ func TestKubeStellarSeparation(t *testing.T) {
 		},
 	}, infra, dev)
 
-	w.apply(t, dev, ns, plain("web", 2))
+	w.apply(t, dev, ns, plainDeployment("web", 2))
 	w.awaitReplicas(t, ns, map[string]int32{"east": 2})
-	w.available(t, ns, "web", 2)
+	w.awaitHubAvailable(t, ns, "web", 2)
 }
 
 // KubeStellar, inventory: who places and who runs only reads it. That the hub and the
@@ -88,7 +88,7 @@ func TestKubeStellarInventory(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	x := watch(t, w, ns)
+	x := checkInvariants(t, w, ns)
 	config, err := w.Hub.AccountConfig(t.Context(), "patchbay-system", "patchbay-hub")
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestKubeStellarInventory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := w.as(t, v1alpha1.ClusterUserPrefix+"east", v1alpha1.ClusterGroup)
+	agent := w.clientAs(t, v1alpha1.ClusterUserPrefix+"east", v1alpha1.ClusterGroup)
 	patch := func(text string) client.Patch { return client.RawPatch("application/merge-patch+json", []byte(text)) }
 	for name, c := range map[string]client.Client{"the hub": hub, "east's agent": agent} {
 		for what, err := range map[string]error{
@@ -123,13 +123,13 @@ func TestKubeStellarInventory(t *testing.T) {
 	}
 
 	w.apply(t, w.Hub.Client, ns, deployment("web", 2, "east", ""))
-	w.available(t, ns, "web", 2)
+	w.awaitHubAvailable(t, ns, "web", 2)
 	w.annotate(t, object("apps/v1", "Deployment", ns, "web"), "west")
 	w.awaitReplicas(t, ns, map[string]int32{"west": 2})
 	x.read(t)
 	seen := 0
-	for _, one := range x.all {
-		if one.cluster == "" && one.Resource == "works" && one.ours() {
+	for _, one := range x.writes {
+		if one.cluster == "" && one.Resource == "works" && one.isOurs() {
 			seen++
 		}
 	}
@@ -138,8 +138,8 @@ func TestKubeStellarInventory(t *testing.T) {
 	}
 }
 
-// may checks that who may do something can, and that the others are forbidden to.
-func (w *world) may(t *testing.T, who client.Client, what map[string]func(client.Client) error, others ...client.Client) {
+// checkPermissions checks that who may do something can, and that the others are forbidden to.
+func (w *world) checkPermissions(t *testing.T, who client.Client, what map[string]func(client.Client) error, others ...client.Client) {
 	t.Helper()
 	for name, do := range what {
 		for _, other := range others {
@@ -156,8 +156,8 @@ func (w *world) may(t *testing.T, who client.Client, what map[string]func(client
 	}
 }
 
-// as is a client with a certificate for a user of these groups.
-func (w *world) as(t *testing.T, user string, groups ...string) client.Client {
+// clientAs is a client with a certificate for a user of these groups.
+func (w *world) clientAs(t *testing.T, user string, groups ...string) client.Client {
 	t.Helper()
 	file, err := w.Hub.UserKubeconfig(user, groups...)
 	if err != nil {

@@ -18,7 +18,7 @@ func TestKCP1ApplyUnchanged(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	w.apply(t, w.Hub.Client, ns, fmt.Sprintf(`
 apiVersion: placement.patchbay.io/v1alpha1
 kind: Placement
@@ -39,7 +39,7 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: settings}
 data: {a: b}
-`, plain("web", 4)))
+`, plainDeployment("web", 4)))
 	for _, args := range [][]string{
 		{"rollout", "status", "deployment/web", "--timeout=220s"},
 		{"wait", "--for=condition=Available", "deployment/web", "--timeout=220s"},
@@ -64,14 +64,14 @@ func TestKCP2MoveByOneAttribute(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	w.apply(t, w.Hub.Client, ns, deployment("web", 3, "east", "1s"))
 	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
-	w.available(t, ns, "web", 3)
+	w.awaitHubAvailable(t, ns, "web", 3)
 
 	w.annotate(t, object("apps/v1", "Deployment", ns, "web"), "west")
 	w.awaitReplicas(t, ns, map[string]int32{"west": 3})
-	w.available(t, ns, "web", 3)
+	w.awaitHubAvailable(t, ns, "web", 3)
 	eventually(t, "no Pod is left in east", func() error {
 		list := &corev1.PodList{}
 		if err := w.Clusters["east"].Client.List(t.Context(), list, client.InNamespace(ns)); err != nil {

@@ -18,23 +18,23 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// mortal is a program that dies of each of its writes, before it hears of it, and is
+// crashingProgram is a program that dies of each of its writes, before it hears of it, and is
 // started again: whatever it does it does in lives of one write.
-type mortal struct {
+type crashingProgram struct {
 	start func() (process.ID, error)
 
-	mu     sync.Mutex
-	id     process.ID
-	writes []string // that it died of
-	spared bool
-	err    error
+	mu      sync.Mutex
+	id      process.ID
+	writes  []string // that it died of
+	stopped bool
+	err     error
 }
 
-// wrote is called for each write.
-func (m *mortal) wrote(r *http.Request) {
+// onWrite is called for each write.
+func (m *crashingProgram) onWrite(r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.spared || m.err != nil || !m.id.Alive() {
+	if m.stopped || m.err != nil || !m.id.Alive() {
 		return // it has died of another write at the same time
 	}
 	m.writes = append(m.writes, r.Method+" "+r.URL.Path)
@@ -44,7 +44,7 @@ func (m *mortal) wrote(r *http.Request) {
 }
 
 // run starts the first life; the end of the test ends the last one.
-func (m *mortal) run(t *testing.T) {
+func (m *crashingProgram) run(t *testing.T) {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,7 +55,7 @@ func (m *mortal) run(t *testing.T) {
 	t.Cleanup(func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.spared = true
+		m.stopped = true
 		t.Logf("it died of %d writes", len(m.writes))
 		if t.Failed() {
 			t.Logf("the last ones: %q", m.writes[max(0, len(m.writes)-10):])
@@ -66,8 +66,8 @@ func (m *mortal) run(t *testing.T) {
 	})
 }
 
-// deaths tells how many writes there were.
-func (m *mortal) deaths(t *testing.T) int {
+// crashCount tells how many writes there were.
+func (m *crashingProgram) crashCount(t *testing.T) int {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,21 +83,21 @@ func (m *mortal) deaths(t *testing.T) int {
 func TestKCPPolicyHubKilledAtEveryWrite(t *testing.T) {
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns).behind.Store(true) // the hub has no time to say what is
+	checkInvariants(t, w, ns).allowStaleConditions.Store(true) // the hub has no time to say what is
 	if err := w.hub.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.restartHub(t) })
-	m := &mortal{}
-	gate, err := w.Hub.NewGate(m.wrote, bed.HubUser, bed.Groups()...)
+	m := &crashingProgram{}
+	gate, err := w.Hub.NewWriteInterceptor(m.onWrite, bed.HubUser, bed.Groups()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed(t, gate)
+	closeInterceptor(t, gate)
 	m.start = func() (process.ID, error) { return w.RunHub(gate.Kubeconfig) }
 	m.run(t)
 	w.roundTrip(t, ns)
-	if n := m.deaths(t); n < 20 {
+	if n := m.crashCount(t); n < 20 {
 		t.Errorf("the hub died of %d writes, want some for each step: %q", n, m.writes)
 	}
 }
@@ -107,7 +107,7 @@ func TestKCPPolicyHubKilledAtEveryWrite(t *testing.T) {
 func TestKCPPolicyAgentKilledAtEveryWrite(t *testing.T) {
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns).behind.Store(true) // the agent has no time to say what is
+	checkInvariants(t, w, ns).allowStaleConditions.Store(true) // the agent has no time to say what is
 	if err := w.agents["east"].Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -117,21 +117,21 @@ func TestKCPPolicyAgentKilledAtEveryWrite(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	m := &mortal{}
-	local, err := w.Clusters["east"].NewGate(m.wrote, bed.AgentUser, bed.Groups()...)
+	m := &crashingProgram{}
+	local, err := w.Clusters["east"].NewWriteInterceptor(m.onWrite, bed.AgentUser, bed.Groups()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed(t, local)
-	hub, err := w.Hub.NewGate(m.wrote, v1alpha1.ClusterUserPrefix+"east", v1alpha1.ClusterGroup)
+	closeInterceptor(t, local)
+	hub, err := w.Hub.NewWriteInterceptor(m.onWrite, v1alpha1.ClusterUserPrefix+"east", v1alpha1.ClusterGroup)
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed(t, hub)
+	closeInterceptor(t, hub)
 	m.start = func() (process.ID, error) { return w.RunAgent("east", local.Kubeconfig, hub.Kubeconfig, nil) }
 	m.run(t)
 	w.roundTrip(t, ns)
-	if n := m.deaths(t); n < 10 {
+	if n := m.crashCount(t); n < 10 {
 		t.Errorf("the agent died of %d writes, want some for each step: %q", n, m.writes)
 	}
 }
@@ -152,7 +152,7 @@ func (w *world) roundTrip(t *testing.T, ns string) {
 		w.annotate(t, object("apps/v1", "Deployment", ns, "web"), step.clusters)
 		w.awaitReplicas(t, ns, step.want)
 		if step.clusters != "" {
-			w.available(t, ns, "web", 4)
+			w.awaitHubAvailable(t, ns, "web", 4)
 		}
 	}
 	eventually(t, "no Work is left", func() error {
@@ -169,7 +169,7 @@ func (w *world) roundTrip(t *testing.T, ns string) {
 	})
 }
 
-func closed(t *testing.T, g *bed.Gate) {
+func closeInterceptor(t *testing.T, g *bed.WriteInterceptor) {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {

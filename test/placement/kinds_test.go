@@ -49,32 +49,32 @@ func TestKCPPolicyAnyKind(t *testing.T) {
 		"TenantNetwork": {reason: "Where nobody assigns devices it stays as it is.", apiVersion: "danm.io/v1", kind: "TenantNetwork", body: `spec: {NetworkID: x, NetworkType: ipvlan}`},
 	}
 	w := shared
-	w.define(t)
+	w.installWidgets(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ns := w.namespace(t)
-			watch(t, w, ns)
+			checkInvariants(t, w, ns)
 			o := object(tc.apiVersion, tc.kind, ns, "x")
 			if strings.HasPrefix(tc.kind, "Cluster") {
 				o = object(tc.apiVersion, tc.kind, "", ns)
-				t.Cleanup(func() { w.remove(t, object(tc.apiVersion, tc.kind, "", ns)) })
+				t.Cleanup(func() { w.deleteAtEnd(t, object(tc.apiVersion, tc.kind, "", ns)) })
 			}
 			w.apply(t, w.Hub.Client, ns, fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, annotations: {%s: east}}\n%s\n",
 				tc.apiVersion, tc.kind, o.GetName(), "placement.patchbay.io/clusters", tc.body))
-			w.awaitWhere(t, o, "east")
+			w.awaitClustersWith(t, o, "east")
 			if !tc.stays {
-				w.annotate(t, fresh(o), "west")
-				w.awaitWhere(t, o, "west")
+				w.annotate(t, sameKey(o), "west")
+				w.awaitClustersWith(t, o, "west")
 			}
-			w.annotate(t, fresh(o), "")
+			w.annotate(t, sameKey(o), "")
 			if tc.orphaned {
-				eventually(t, "no Work is left", func() error { return w.unworked(t, ns) })
-				w.awaitWhere(t, o, "east")
+				eventually(t, "no Work is left", func() error { return w.checkNoWorks(t, ns) })
+				w.awaitClustersWith(t, o, "east")
 				checkLetGo(t, o)
 				return
 			}
-			w.awaitWhere(t, o, "")
+			w.awaitClustersWith(t, o, "")
 			if err := w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 				t.Errorf("%s\nat the hub: %v", tc.reason, err)
 			}
@@ -82,8 +82,8 @@ func TestKCPPolicyAnyKind(t *testing.T) {
 	}
 }
 
-// fresh names the same object, without what was read of it.
-func fresh(o client.Object) client.Object {
+// sameKey names the same object, without what was read of it.
+func sameKey(o client.Object) client.Object {
 	apiVersion, kind := o.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
 	return object(apiVersion, kind, o.GetNamespace(), o.GetName())
 }

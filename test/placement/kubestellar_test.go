@@ -23,9 +23,9 @@ func TestKubeStellarCustomisation(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	for _, name := range []string{"east", "west"} {
-		w.cluster(t, name, fmt.Sprintf(`{"spec":{"properties":{"zone":"%s-1"}}}`, name))
+		w.patchCluster(t, name, fmt.Sprintf(`{"spec":{"properties":{"zone":"%s-1"}}}`, name))
 	}
 	w.apply(t, w.Hub.Client, ns, placement("two", "east, west")+`---
 apiVersion: placement.patchbay.io/v1alpha1
@@ -59,7 +59,7 @@ data: {a: b}
 	await("east", "east-1")
 	await("west", "west-1")
 	_, before := zone("west")
-	w.cluster(t, "east", `{"spec":{"properties":{"zone":"east-2"}}}`)
+	w.patchCluster(t, "east", `{"spec":{"properties":{"zone":"east-2"}}}`)
 	await("east", "east-2")
 	if _, after := zone("west"); after != before {
 		t.Errorf("west was written for a property of east: resourceVersion %s, then %s", before, after)
@@ -90,9 +90,9 @@ func TestKubeStellarExactAndSummary(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	w.apply(t, w.Hub.Client, ns, deployment("one", 2, "east", "1s")+"---\n"+deployment("two", 4, "east,west", "1s"))
-	w.available(t, ns, "one", 2)
+	w.awaitHubAvailable(t, ns, "one", 2)
 	w.awaitExact(t, ns, "one")
 	eventually(t, "the summary has 4 of all", func() error {
 		d := &appsv1.Deployment{}
@@ -104,6 +104,6 @@ func TestKubeStellarExactAndSummary(t *testing.T) {
 			return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
 		}
 		ok := s.Replicas == 4 && s.ReadyReplicas == 4 && s.UpdatedReplicas == 4 && s.AvailableReplicas == 4 && s.ObservedGeneration == d.Generation
-		return unless(ok && slices.ContainsFunc(s.Conditions, available), "status %+v", s)
+		return errorUnless(ok && slices.ContainsFunc(s.Conditions, available), "status %+v", s)
 	})
 }

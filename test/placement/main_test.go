@@ -21,20 +21,20 @@ import (
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
-// settled is how long nobody may write at the end of a test (I5).
-var settled = flag.Duration("settled", 5*time.Second, "how long nothing may be written once a test has settled; the contract says 60s")
+// quietPeriod is how long nobody may write at the end of a test (I5).
+var quietPeriod = flag.Duration("settled", 5*time.Second, "how long nothing may be written once a test has settled; the contract says 60s")
 
-// programs may be a folder of programs that were built with -race.
-var programs = flag.String("programs", "", "the `folder` with patchbay-hub and patchbay-agent; bin when empty")
+// programsDir may be a folder of programs that were built with -race.
+var programsDir = flag.String("programs", "", "the `folder` with patchbay-hub and patchbay-agent; bin when empty")
 
-// atOnce is how many tests share the bed at a time: they wait most of the time.
-const atOnce = "8"
+// parallelTests is how many tests share the bed at a time: they wait most of the time.
+const parallelTests = "8"
 
 // shared is the bed of all tests of this binary.
 var shared *world
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", atOnce); err != nil {
+	if err := flag.Set("test.parallel", parallelTests); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	ctx := context.Background()
-	b, err := bed.Launch(ctx, bed.Config{Clusters: []string{"east", "west", "south"}, Programs: *programs})
+	b, err := bed.Launch(ctx, bed.Config{Clusters: []string{"east", "west", "south"}, Programs: *programsDir})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -57,12 +57,12 @@ func run(m *testing.M) int {
 	} else {
 		code = m.Run()
 	}
-	if err := crashes(b.Dir); err != nil {
+	if err := findCrashes(b.Dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	if code != 0 {
-		b.Keep()
+		b.KeepDir()
 		fmt.Fprintln(os.Stderr, "logs are in", b.Dir)
 	}
 	if err := b.Close(ctx); err != nil {
@@ -72,8 +72,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// crashes looks in all logs for what no test waits for: reports of races, and panics.
-func crashes(dir string) error {
+// findCrashes looks in all logs for what no test waits for: reports of races, and panics.
+func findCrashes(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "patchbay-*.log"))
 	if err != nil {
 		return err

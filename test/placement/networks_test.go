@@ -30,12 +30,12 @@ import (
 func TestNetworksArePlaced(t *testing.T) {
 	w := shared
 	for _, name := range []string{"east", "west"} {
-		w.admission(t, name)
+		w.serveAdmission(t, name)
 	}
 	ns := w.namespace(t)
-	x := watch(t, w, ns)
+	x := checkInvariants(t, w, ns)
 	for name, nic := range map[string]string{"east": "ens1", "west": "ens2"} {
-		w.cluster(t, name, fmt.Sprintf(`{"spec":{"properties":{"nic":%q,"vlan":"%s"}}}`, nic, nic[3:]+"00"))
+		w.patchCluster(t, name, fmt.Sprintf(`{"spec":{"properties":{"nic":%q,"vlan":"%s"}}}`, nic, nic[3:]+"00"))
 		w.apply(t, w.Clusters[name].Client, "", fmt.Sprintf(`
 apiVersion: danm.io/v1
 kind: TenantConfig
@@ -44,7 +44,7 @@ namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
 hostDevices: [{name: %[2]s-tenants, vniType: vlan, vniRange: %[3]s00-%[3]s09}]
 `, ns, nic, nic[3:]))
 	}
-	w.customize(t, ns)
+	w.createCustomization(t, ns)
 	w.apply(t, w.Hub.Client, ns, fmt.Sprintf(`
 apiVersion: danm.io/v1
 kind: ClusterNetwork
@@ -56,22 +56,22 @@ kind: TenantNetwork
 metadata: {name: blue, annotations: {placement.patchbay.io/clusters: "east,west"}}
 spec: {NetworkID: blue, NetworkType: ipvlan, Options: {cidr: 10.60.0.0/24}}
 `, ns))
-	t.Cleanup(func() { w.remove(t, object("danm.io/v1", "ClusterNetwork", "", ns)) })
+	t.Cleanup(func() { w.deleteAtEnd(t, object("danm.io/v1", "ClusterNetwork", "", ns)) })
 	w.awaitDevice(t, "east", object("danm.io/v1", "ClusterNetwork", "", ns), "ens1 100")
 	w.awaitDevice(t, "west", object("danm.io/v1", "ClusterNetwork", "", ns), "ens2 200")
 	w.awaitDevice(t, "east", object("danm.io/v1", "TenantNetwork", ns, "blue"), "ens1-tenants 100")
 	w.awaitDevice(t, "west", object("danm.io/v1", "TenantNetwork", ns, "blue"), "ens2-tenants 200")
-	w.claimed(t, x, ns)
+	w.checkClaims(t, x, ns)
 }
 
-// claimed claims a thousand addresses in east as nodes do, and looks at what the hub
+// checkClaims claims a thousand addresses in east as nodes do, and looks at what the hub
 // hears of it.
-func (w *world) claimed(t *testing.T, x *watcher, ns string) {
+func (w *world) checkClaims(t *testing.T, x *invariantChecker, ns string) {
 	t.Helper()
 	x.settle(t)
 	const addresses, atOnce = 1000, 20
 	begin := time.Now()
-	w.claim(t, "east", ns, addresses, atOnce)
+	w.claimAddresses(t, "east", ns, addresses, atOnce)
 	net := &unstructured.Unstructured{}
 	net.SetAPIVersion("danm.io/v1")
 	net.SetKind("ClusterNetwork")
@@ -94,7 +94,7 @@ func (w *world) claimed(t *testing.T, x *watcher, ns string) {
 	writes, there := 0, 0
 	for _, one := range x.read(t) {
 		switch {
-		case one.cluster == "" && one.ours():
+		case one.cluster == "" && one.isOurs():
 			writes++
 		case one.cluster == "east" && one.Resource == "clusternetworks":
 			there++
@@ -107,15 +107,15 @@ func (w *world) claimed(t *testing.T, x *watcher, ns string) {
 	t.Logf("%d addresses in %s: %d writes of the network in east, %d at the hub", addresses, took.Round(time.Millisecond), there, writes)
 }
 
-// claim claims addresses of a ClusterNetwork, as nodes do.
-func (w *world) claim(t *testing.T, cluster, name string, addresses, atOnce int) {
+// claimAddresses claims addresses of a ClusterNetwork, as nodes do.
+func (w *world) claimAddresses(t *testing.T, cluster, name string, addresses, atOnce int) {
 	t.Helper()
 	c := w.Clusters[cluster].Client
 	o := &v1.ClusterNetwork{}
 	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, o); err != nil {
 		t.Fatal(err)
 	}
-	n, err := network.From(o)
+	n, err := network.FromObject(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +141,8 @@ func (w *world) claim(t *testing.T, cluster, name string, addresses, atOnce int)
 	}
 }
 
-// customize gives the test's ClusterNetwork each cluster's device and VLAN.
-func (w *world) customize(t *testing.T, ns string) {
+// createCustomization gives the test's ClusterNetwork each cluster's device and VLAN.
+func (w *world) createCustomization(t *testing.T, ns string) {
 	t.Helper()
 	w.apply(t, w.Hub.Client, "patchbay-system", fmt.Sprintf(`
 apiVersion: placement.patchbay.io/v1alpha1
@@ -155,7 +155,7 @@ spec:
   - {path: spec.Options.vlan, cel: 'cluster.properties.?vlan.optMap(v, int(v))'}
 `, ns))
 	t.Cleanup(func() {
-		w.remove(t, object("placement.patchbay.io/v1alpha1", "Customization", "patchbay-system", ns))
+		w.deleteAtEnd(t, object("placement.patchbay.io/v1alpha1", "Customization", "patchbay-system", ns))
 	})
 }
 
@@ -175,8 +175,8 @@ func (w *world) awaitDevice(t *testing.T, cluster string, o *unstructured.Unstru
 	})
 }
 
-// admission serves the networks' real admission in a cluster until the test ends.
-func (w *world) admission(t *testing.T, cluster string) {
+// serveAdmission serves the networks' real admission in a cluster until the test ends.
+func (w *world) serveAdmission(t *testing.T, cluster string) {
 	t.Helper()
 	c := w.Clusters[cluster]
 	for _, folder := range []string{"controller", "webhooks"} {

@@ -28,7 +28,7 @@ func TestSafetyRunsInOneClusterAtATime(t *testing.T) {
 			t.Parallel()
 			ns := w.namespace(t)
 			if kind == "StatefulSet" { // of a Deployment the watcher wants the replicas kept (I1)
-				watch(t, w, ns)
+				checkInvariants(t, w, ns)
 			}
 			w.apply(t, w.Hub.Client, ns, fmt.Sprintf(`
 apiVersion: placement.patchbay.io/v1alpha1
@@ -58,7 +58,7 @@ spec:
 				}
 				return len(list.Items)
 			}
-			eventually(t, "its Pods run in east", func() error { return unless(count("east") == 2, "%d Pods", count("east")) })
+			eventually(t, "its Pods run in east", func() error { return errorUnless(count("east") == 2, "%d Pods", count("east")) })
 			ordered := time.Now()
 			w.annotate(t, object("apps/v1", kind, ns, "x"), "west")
 			eventually(t, "its Pods run in west", func() error {
@@ -66,7 +66,7 @@ spec:
 				if east := count("east"); east > 0 && west > 0 {
 					t.Fatalf("Pods: %d in east and %d in west at a time", east, west)
 				}
-				return unless(west == 2, "%d Pods", west)
+				return errorUnless(west == 2, "%d Pods", west)
 			})
 			if took := time.Since(ordered); took < endsAfter {
 				t.Errorf("the move took %s: the Pods in east did not take %s to end", took, endsAfter)

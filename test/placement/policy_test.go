@@ -21,7 +21,7 @@ func TestKCPPolicy(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	settings := object("v1", "ConfigMap", ns, "settings")
 	w.apply(t, w.Hub.Client, ns, fmt.Sprintf(`
 apiVersion: placement.patchbay.io/v1alpha1
@@ -41,16 +41,16 @@ kind: Role
 metadata: {name: reader}
 rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]
 `, ns))
-	t.Cleanup(func() { w.remove(t, object("placement.patchbay.io/v1alpha1", "ClusterPlacement", "", ns)) })
-	w.awaitWhere(t, settings, "south") // the policy for all
+	t.Cleanup(func() { w.deleteAtEnd(t, object("placement.patchbay.io/v1alpha1", "ClusterPlacement", "", ns)) })
+	w.awaitClustersWith(t, settings, "south") // the policy for all
 	w.apply(t, w.Hub.Client, ns, placement("here", "west"))
-	w.awaitWhere(t, settings, "west") // the namespace's
+	w.awaitClustersWith(t, settings, "west") // the namespace's
 	w.annotate(t, object("v1", "ConfigMap", ns, "settings"), "east,west")
-	w.awaitWhere(t, settings, "east,west") // the object's own
+	w.awaitClustersWith(t, settings, "east,west") // the object's own
 	w.annotate(t, object("v1", "ConfigMap", ns, "settings"), "")
-	w.awaitWhere(t, settings, "") // nowhere
+	w.awaitClustersWith(t, settings, "") // nowhere
 	role := object("rbac.authorization.k8s.io/v1", "Role", ns, "reader")
-	if got := w.where(t, role); got != "" {
+	if got := w.clustersWith(t, role); got != "" {
 		t.Errorf("Role: is in %s, want it at the hub only", got)
 	}
 	clusters := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"placement.patchbay.io/clusters":"east"}}}`))
@@ -65,7 +65,7 @@ func TestKCPControllers(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	w.apply(t, w.Hub.Client, ns, placement("two", "east, west")+`---
 apiVersion: v1
 kind: Pod
@@ -93,7 +93,7 @@ spec:
 		}
 		return err
 	})
-	at := w.where(t, object("v1", "Pod", ns, "probe"))
+	at := w.clustersWith(t, object("v1", "Pod", ns, "probe"))
 	if strings.Contains(at, ",") || at == "" {
 		t.Fatalf("Pod: is in %q, want one cluster", at)
 	}
@@ -114,7 +114,7 @@ spec:
 		}
 		return nil
 	})
-	if at := w.where(t, object("apps/v1", "StatefulSet", ns, "db")); strings.Contains(at, ",") {
+	if at := w.clustersWith(t, object("apps/v1", "StatefulSet", ns, "db")); strings.Contains(at, ",") {
 		t.Errorf("StatefulSet: is in %s, want one cluster", at)
 	}
 }
@@ -124,7 +124,7 @@ func TestKubeStellarAssociatedObjects(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	text := strings.ReplaceAll(deployment("web", 25, "east", ""), bed.ReadyAfter, bed.Broken)
 	w.apply(t, w.Hub.Client, ns, text)
 	eventually(t, "25 Pods are broken, 20 of them by name", func() error {

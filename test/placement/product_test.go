@@ -40,9 +40,9 @@ func TestKubeStellarProduct(t *testing.T) {
 	}
 	t.Cleanup(func() { closeAll(t, store.Close) })
 	p := &product{terminal: &terminal{t: t, dir: t.TempDir()}, store: store}
-	p.tryingOut(t)
-	p.production(t)
-	p.refused(t)
+	p.testStandaloneHub(t)
+	p.testProduction(t)
+	p.testRejectedHub(t)
 }
 
 // product is a cluster that joins one hub after the other.
@@ -53,8 +53,8 @@ type product struct {
 	agent process.ID
 }
 
-// tryingOut is `patchbay-hub up`.
-func (p *product) tryingOut(t *testing.T) {
+// testStandaloneHub is `patchbay-hub up`.
+func (p *product) testStandaloneHub(t *testing.T) {
 	t.Helper()
 	port, err := controlplane.FreePort(netip.MustParseAddr("127.0.0.1"))
 	if err != nil {
@@ -64,68 +64,68 @@ func (p *product) tryingOut(t *testing.T) {
 		"up", "--bin-dir=" + p.path("bin/kubernetes"), "--data-dir=" + filepath.Join(p.dir, "hub"),
 		fmt.Sprint("--port=", port), "--http-address=127.0.0.1:0", "--cluster=store",
 	}
-	hub, printed := p.background("up", "patchbay-hub", up...)
+	hub, printed := p.startBackground("up", "patchbay-hub", up...)
 	var lines []string
 	eventually(t, "up says what to do", func() error {
-		if lines = commands(read(t, printed)); len(lines) != 3 {
-			return fmt.Errorf("printed %q", read(t, printed))
+		if lines = commands(readFile(t, printed)); len(lines) != 3 {
+			return fmt.Errorf("printed %q", readFile(t, printed))
 		}
 		return nil
 	})
 	kubeconfig := strings.TrimPrefix(lines[0], "export KUBECONFIG=")
-	p.sh(p.store.Control.AdminKubeconfig(), lines[1])
+	p.run(p.store.ControlPlane.AdminKubeconfig(), lines[1])
 	p.startAgent(t)
-	p.sh(kubeconfig, lines[2])
-	p.sh(kubeconfig, "kubectl wait --for=condition=Reachable cluster/store --timeout=220s")
-	p.fill(kubeconfig, "tried")
-	before := p.settled(t, "tried")
+	p.run(kubeconfig, lines[2])
+	p.run(kubeconfig, "kubectl wait --for=condition=Reachable cluster/store --timeout=220s")
+	p.applyApp(kubeconfig, "tried")
+	before := p.awaitStable(t, "tried")
 
-	p.end(t, hub)
-	p.same(t, "the hub has ended", "tried", before)
-	hub, printed = p.background("up-again", "patchbay-hub", up...)
+	p.stopProgram(t, hub)
+	p.checkUnchanged(t, "the hub has ended", "tried", before)
+	hub, printed = p.startBackground("up-again", "patchbay-hub", up...)
 	eventually(t, "the same command brings the hub back", func() error {
-		if n := len(commands(read(t, printed))); n != 3 {
+		if n := len(commands(readFile(t, printed))); n != 3 {
 			return fmt.Errorf("%d commands", n)
 		}
 		return nil
 	})
-	p.sh(kubeconfig, "kubectl -n tried rollout status deployment/web --timeout=220s")
-	p.judge(t, kubeconfig, "tried")
-	p.leave(t)
-	p.same(t, "the agent is gone", "tried", before)
-	p.end(t, hub)
+	p.run(kubeconfig, "kubectl -n tried rollout status deployment/web --timeout=220s")
+	p.checkInvariants(t, kubeconfig, "tried")
+	p.removeAgent(t)
+	p.checkUnchanged(t, "the agent is gone", "tried", before)
+	p.stopProgram(t, hub)
 	if err := os.RemoveAll(filepath.Join(p.dir, "hub")); err != nil {
 		t.Error(err)
 	}
-	p.same(t, "hub and agent are uninstalled", "tried", before)
+	p.checkUnchanged(t, "hub and agent are uninstalled", "tried", before)
 }
 
-// production is two replicas, installed in a cluster, for an API server that is there.
-func (p *product) production(t *testing.T) {
+// testProduction is two replicas, installed in a cluster, for an API server that is there.
+func (p *product) testProduction(t *testing.T) {
 	t.Helper()
 	server, err := shared.SpareHub(t.Context(), apitest.Name("office"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeAll(t, server.Close) })
-	admin, own := server.Control.AdminKubeconfig(), filepath.Join(p.dir, "hub.kubeconfig")
-	p.sh(admin, "kubectl apply -k deployments/placement/hub")
-	p.sh(admin, ownKubeconfig(own))
-	replicas := p.host(t, own)
-	join := commands(p.sh(admin, "kubectl patchbay hub token store"))
-	p.sh(p.store.Control.AdminKubeconfig(), join[0])
+	admin, own := server.ControlPlane.AdminKubeconfig(), filepath.Join(p.dir, "hub.kubeconfig")
+	p.run(admin, "kubectl apply -k deployments/placement/hub")
+	p.run(admin, ownKubeconfig(own))
+	replicas := p.installHub(t, own)
+	join := commands(p.run(admin, "kubectl patchbay hub token store"))
+	p.run(p.store.ControlPlane.AdminKubeconfig(), join[0])
 	p.startAgent(t)
-	p.sh(admin, join[1])
-	p.sh(admin, "kubectl wait --for=condition=Reachable cluster/store --timeout=220s")
+	p.run(admin, join[1])
+	p.run(admin, "kubectl wait --for=condition=Reachable cluster/store --timeout=220s")
 	w := p.world(server)
-	x := newWatcher(t, w, "made")
-	x.logged = []string{filepath.Join(p.dir, "*.log")}
-	p.fill(admin, "made")
-	before := p.settled(t, "made")
+	x := newInvariantChecker(t, w, "made")
+	x.logPatterns = []string{filepath.Join(p.dir, "*.log")}
+	p.applyApp(admin, "made")
+	before := p.awaitStable(t, "made")
 
-	p.takeOver(t, server, replicas)
-	p.same(t, "another replica leads", "made", before)
-	p.sh(admin, "kubectl -n made annotate deployment/web touched=yes")
+	p.killLeader(t, server, replicas)
+	p.checkUnchanged(t, "another replica leads", "made", before)
+	p.run(admin, "kubectl -n made annotate deployment/web touched=yes")
 	eventually(t, "the other replica works, and the cluster's controller has seen what it did", func() error {
 		var n int
 		list := &appsv1.ReplicaSetList{} // a Deployment's annotations are on its ReplicaSets, too
@@ -133,24 +133,24 @@ func (p *product) production(t *testing.T) {
 		for _, one := range list.Items {
 			n += len(one.Annotations["touched"])
 		}
-		return errors.Join(err, unless(n > 0, "no ReplicaSet of %d is touched", len(list.Items)))
+		return errors.Join(err, errorUnless(n > 0, "no ReplicaSet of %d is touched", len(list.Items)))
 	})
-	before = p.settled(t, "made")
-	x.judge(t, w)
-	if out, err := p.try(admin, "kubectl patchbay hub release"); err == nil || !strings.Contains(out, "end it first") {
+	before = p.awaitStable(t, "made")
+	x.report(t, w)
+	if out, err := p.tryRun(admin, "kubectl patchbay hub release"); err == nil || !strings.Contains(out, "end it first") {
 		t.Errorf("release while the hub runs: got %q, %v, want it refused", out, err)
 	}
-	p.sh(p.store.Control.AdminKubeconfig(), "kubectl -n patchbay-system delete deployment,secret patchbay-hub --timeout=220s")
+	p.run(p.store.ControlPlane.AdminKubeconfig(), "kubectl -n patchbay-system delete deployment,secret patchbay-hub --timeout=220s")
 	for _, id := range replicas {
-		p.end(t, id)
+		p.stopProgram(t, id)
 	}
-	p.sh(admin, "kubectl patchbay hub release")
-	p.sh(admin, "kubectl delete -k deployments/placement/hub --timeout=220s")
-	p.sh(admin, "kubectl delete namespaces,clusterroles,clusterrolebindings -l placement.patchbay.io/managed=true --timeout=220s")
-	p.same(t, "the hub's definitions are gone, and the agent works", "made", before)
-	p.sh(admin, "kubectl delete namespace made --timeout=220s") // nothing holds its objects
-	p.leave(t)
-	p.same(t, "hub and agent are uninstalled", "made", before)
+	p.run(admin, "kubectl patchbay hub release")
+	p.run(admin, "kubectl delete -k deployments/placement/hub --timeout=220s")
+	p.run(admin, "kubectl delete namespaces,clusterroles,clusterrolebindings -l placement.patchbay.io/managed=true --timeout=220s")
+	p.checkUnchanged(t, "the hub's definitions are gone, and the agent works", "made", before)
+	p.run(admin, "kubectl delete namespace made --timeout=220s") // nothing holds its objects
+	p.removeAgent(t)
+	p.checkUnchanged(t, "hub and agent are uninstalled", "made", before)
 }
 
 // world is the cluster and a hub of it, for a watcher.
@@ -158,8 +158,8 @@ func (p *product) world(hub *bed.Plane) *world {
 	return &world{Bed: &bed.Bed{Hub: hub, Clusters: map[string]*bed.Cluster{"store": p.store}, Dir: filepath.Dir(p.store.Dir())}}
 }
 
-// judge holds a hub that has no audit log to what its objects tell in the end: I7, I8 and I9.
-func (p *product) judge(t *testing.T, kubeconfig, ns string) {
+// checkInvariants holds a hub that has no audit log to what its objects tell in the end: I7, I8 and I9.
+func (p *product) checkInvariants(t *testing.T, kubeconfig, ns string) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -169,29 +169,29 @@ func (p *product) judge(t *testing.T, kubeconfig, ns string) {
 	if hub.Client, err = client.NewWithWatch(config, client.Options{Scheme: bed.Scheme()}); err != nil {
 		t.Fatal(err)
 	}
-	x, w := &watcher{namespaces: []string{ns}, logged: []string{filepath.Join(p.dir, "*.log")}}, p.world(hub)
-	if x.all = x.live(t, w); len(x.secretValues()) == 0 {
+	x, w := &invariantChecker{namespaces: []string{ns}, logPatterns: []string{filepath.Join(p.dir, "*.log")}}, p.world(hub)
+	if x.writes = x.liveObjects(t, w); len(x.secretValues()) == 0 {
 		t.Error("the hub has no Secret with a value: the search is blind")
 	}
-	x.judge(t, w)
+	x.report(t, w)
 }
 
-// host installs the hub's program in the cluster as docs/placement.md says. KWOK plays the
+// installHub installs the hub's program in the cluster as docs/placement.md says. KWOK plays the
 // Pods: for each it runs the container with its arguments and files, as kubelet would.
-func (p *product) host(t *testing.T, own string) map[string]process.ID {
+func (p *product) installHub(t *testing.T, own string) map[string]process.ID {
 	t.Helper()
-	admin := p.store.Control.AdminKubeconfig()
-	p.sh(admin, "kubectl get namespace patchbay-system || kubectl create namespace patchbay-system") // an agent was here
-	p.sh(admin, "kubectl -n patchbay-system create secret generic patchbay-hub --from-file=kubeconfig="+own)
-	p.sh(admin, "kubectl apply -k deployments/placement/host")
-	p.sh(admin, "kubectl -n patchbay-system rollout status deployment/patchbay-hub --timeout=220s")
+	admin := p.store.ControlPlane.AdminKubeconfig()
+	p.run(admin, "kubectl get namespace patchbay-system || kubectl create namespace patchbay-system") // an agent was here
+	p.run(admin, "kubectl -n patchbay-system create secret generic patchbay-hub --from-file=kubeconfig="+own)
+	p.run(admin, "kubectl apply -k deployments/placement/host")
+	p.run(admin, "kubectl -n patchbay-system rollout status deployment/patchbay-hub --timeout=220s")
 	d, secret := &appsv1.Deployment{}, &corev1.Secret{}
 	for _, o := range []client.Object{d, secret} {
 		if err := p.store.Client.Get(t.Context(), client.ObjectKey{Namespace: "patchbay-system", Name: "patchbay-hub"}, o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(read(t, own), string(secret.Data["kubeconfig"])); diff != "" {
+	if diff := cmp.Diff(readFile(t, own), string(secret.Data["kubeconfig"])); diff != "" {
 		t.Fatalf("kubeconfig in the Secret: -file +Secret\n%s", diff)
 	}
 	files := strings.NewReplacer("/etc/patchbay/hub/kubeconfig", own, "=:9643", "=127.0.0.1:0", "=:9646", "=127.0.0.1:0")
@@ -202,13 +202,13 @@ func (p *product) host(t *testing.T, own string) map[string]process.ID {
 	replicas := map[string]process.ID{}
 	for i := range *d.Spec.Replicas {
 		name := fmt.Sprintf("replica-%d", i)
-		replicas[name], _ = p.background(name, "patchbay-hub", args...)
+		replicas[name], _ = p.startBackground(name, "patchbay-hub", args...)
 	}
 	return replicas
 }
 
-// takeOver ends who leads.
-func (p *product) takeOver(t *testing.T, server *bed.Plane, replicas map[string]process.ID) {
+// killLeader ends who leads.
+func (p *product) killLeader(t *testing.T, server *bed.Plane, replicas map[string]process.ID) {
 	t.Helper()
 	leader := func() string {
 		lease := &coordinationv1.Lease{}
@@ -220,8 +220,8 @@ func (p *product) takeOver(t *testing.T, server *bed.Plane, replicas map[string]
 	}
 	was := leader()
 	for name, id := range replicas {
-		if strings.Contains(read(t, filepath.Join(p.dir, name+".log")), "Successfully acquired lease") {
-			p.end(t, id)
+		if strings.Contains(readFile(t, filepath.Join(p.dir, name+".log")), "Successfully acquired lease") {
+			p.stopProgram(t, id)
 			delete(replicas, name)
 			break
 		}
@@ -234,13 +234,13 @@ func (p *product) takeOver(t *testing.T, server *bed.Plane, replicas map[string]
 	})
 }
 
-// refused is a hub on an API server whose Deployments get ReplicaSets.
-func (p *product) refused(t *testing.T) {
+// testRejectedHub is a hub on an API server whose Deployments get ReplicaSets.
+func (p *product) testRejectedHub(t *testing.T) {
 	t.Helper()
-	admin, own := p.store.Control.AdminKubeconfig(), filepath.Join(p.dir, "store.kubeconfig")
-	p.sh(admin, "kubectl apply -k deployments/placement/hub")
-	p.sh(admin, ownKubeconfig(own))
-	out, err := p.try(admin, "timeout 200 patchbay-hub --http-address=127.0.0.1:0 --kubeconfig="+own)
+	admin, own := p.store.ControlPlane.AdminKubeconfig(), filepath.Join(p.dir, "store.kubeconfig")
+	p.run(admin, "kubectl apply -k deployments/placement/hub")
+	p.run(admin, ownKubeconfig(own))
+	out, err := p.tryRun(admin, "timeout 200 patchbay-hub --http-address=127.0.0.1:0 --kubeconfig="+own)
 	if err == nil || !strings.Contains(out, "Deployments get ReplicaSets of their own") {
 		t.Errorf("a hub beside workload controllers: got %q, %v, want it refused", out, err)
 	}
@@ -288,27 +288,27 @@ func (p *product) startAgent(t *testing.T) {
 	for _, arg := range container.Args {
 		args = append(args, files.Replace(arg))
 	}
-	if p.agent, err = p.store.Run("patchbay-agent", env, args...); err != nil {
+	if p.agent, err = p.store.StartProgram("patchbay-agent", env, args...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// leave takes the agent out while it runs; it ends later, as a Pod does.
-func (p *product) leave(t *testing.T) {
+// removeAgent takes the agent out while it runs; it ends later, as a Pod does.
+func (p *product) removeAgent(t *testing.T) {
 	t.Helper()
-	p.sh(p.store.Control.AdminKubeconfig(), "kubectl patchbay cluster leave")
+	p.run(p.store.ControlPlane.AdminKubeconfig(), "kubectl patchbay cluster leave")
 	for _, name := range []string{"deployment/patchbay-agent", "secret/patchbay-agent-hub", "secret/patchbay-agent-certificate", "clusterrole/patchbay-agent"} {
-		if out, err := p.try(p.store.Control.AdminKubeconfig(), "kubectl -n patchbay-system get "+name); err == nil || !strings.Contains(out, "NotFound") {
+		if out, err := p.tryRun(p.store.ControlPlane.AdminKubeconfig(), "kubectl -n patchbay-system get "+name); err == nil || !strings.Contains(out, "NotFound") {
 			t.Errorf("%s after leave: got %q, %v", name, out, err)
 		}
 	}
-	p.end(t, p.agent)
+	p.stopProgram(t, p.agent)
 }
 
-// fill applies an unchanged app to a hub and waits until it runs.
-func (p *product) fill(kubeconfig, ns string) {
+// applyApp applies an unchanged app to a hub and waits until it runs.
+func (p *product) applyApp(kubeconfig, ns string) {
 	file := filepath.Join(p.dir, ns+".yaml")
-	text := placement("store", "store") + "---\n" + plain("web", 3) + `
+	text := placement("store", "store") + "---\n" + plainDeployment("web", 3) + `
 ---
 apiVersion: v1
 kind: Service
@@ -328,19 +328,19 @@ stringData: {password: secret-of-` + ns + `}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
-	p.sh(kubeconfig, "kubectl create namespace "+ns)
-	p.sh(kubeconfig, "kubectl -n "+ns+" apply -f "+file)
-	p.sh(kubeconfig, "kubectl -n "+ns+" rollout status deployment/web --timeout=220s")
+	p.run(kubeconfig, "kubectl create namespace "+ns)
+	p.run(kubeconfig, "kubectl -n "+ns+" apply -f "+file)
+	p.run(kubeconfig, "kubectl -n "+ns+" rollout status deployment/web --timeout=220s")
 }
 
-// settled is all that a namespace of the cluster has, once nothing changes there.
-func (p *product) settled(t *testing.T, ns string) string {
+// awaitStable is all that a namespace of the cluster has, once nothing changes there.
+func (p *product) awaitStable(t *testing.T, ns string) string {
 	t.Helper()
 	const long, pause = 8 * time.Second, time.Second // controllers of a busy machine take their time
 	var last string
 	var since time.Time
 	eventually(t, "nothing changes in "+ns, func() error {
-		if now := p.all(ns); now != last || !strings.Contains(now, `"kind": "Pod"`) {
+		if now := p.listAll(ns); now != last || !strings.Contains(now, `"kind": "Pod"`) {
 			last, since = now, time.Now()
 		}
 		if time.Since(since) < long {
@@ -352,19 +352,19 @@ func (p *product) settled(t *testing.T, ns string) string {
 	return last
 }
 
-// same looks for a while whether the cluster has what it had, byte for byte.
-func (p *product) same(t *testing.T, when, ns, want string) {
+// checkUnchanged looks for a while whether the cluster has what it had, byte for byte.
+func (p *product) checkUnchanged(t *testing.T, when, ns, want string) {
 	t.Helper()
 	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); <-time.After(time.Second) {
-		if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(p.all(ns), "\n")); diff != "" {
+		if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(p.listAll(ns), "\n")); diff != "" {
 			t.Fatalf("%s: -before +now\n%s", when, diff)
 		}
 	}
 }
 
-// all is what a namespace of the cluster has, but Events.
-func (p *product) all(ns string) string {
-	return p.sh(p.store.Control.AdminKubeconfig(),
+// listAll is what a namespace of the cluster has, but Events.
+func (p *product) listAll(ns string) string {
+	return p.run(p.store.ControlPlane.AdminKubeconfig(),
 		"kubectl -n "+ns+" get deployments,replicasets,pods,services,endpointslices,configmaps,secrets,serviceaccounts -o json --show-managed-fields")
 }
 

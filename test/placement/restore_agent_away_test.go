@@ -25,37 +25,37 @@ import (
 // no Pod restarts.
 func TestSafetyAgentAwayMeanwhile(t *testing.T) {
 	t.Parallel()
-	w := another(t)
+	w := newWorld(t)
 	ns := w.namespace(t)
-	x := watch(t, w, ns)
+	x := checkInvariants(t, w, ns)
 	log, err := w.Clusters["east"].AuditLog()
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Replace(deployment("web", 2, "east", ""), "  name: web\n", "  name: web\n  labels: {state: early}\n", 1)
 	w.apply(t, w.Hub.Client, ns, text+"---\n"+settings("config", "east"))
-	w.available(t, ns, "web", 2)
+	w.awaitHubAvailable(t, ns, "web", 2)
 	web, config := object("apps/v1", "Deployment", ns, "web"), object("v1", "ConfigMap", ns, "config")
 	edit := func(state string) { // not of the replicas: a cluster that does not report gets no more of them
 		t.Helper()
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"state":"`+state+`"}}}`))
-		if err := w.Hub.Client.Patch(t.Context(), fresh(web), patch); err != nil {
+		if err := w.Hub.Client.Patch(t.Context(), sameKey(web), patch); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.awaitWhere(t, config, "east")
-	backup, then := filepath.Join(t.TempDir(), "etcd"), x.live(t, w)
-	w.offline(t, func() error { return os.CopyFS(backup, os.DirFS(w.Hub.Control.EtcdData())) })
+	w.awaitClustersWith(t, config, "east")
+	backup, then := filepath.Join(t.TempDir(), "etcd"), x.liveObjects(t, w)
+	w.whileHubStopped(t, func() error { return os.CopyFS(backup, os.DirFS(w.Hub.ControlPlane.EtcdData())) })
 	edit("late")
 	w.awaitState(t, []client.Object{web}, "late")
-	w.where(t, web)
+	w.clustersWith(t, web)
 	uids, pods := []any{web.GetUID(), config.GetUID()}, w.podsInEast(t, ns)
 
 	if err := w.agents["east"].Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.replace(t, x, then, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
-	w.awaitAway(t)
+	w.replaceEtcdData(t, x, then, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
+	w.awaitUnreachable(t)
 	for _, state := range []string{"restored", "again", "past"} {
 		edit(state)
 		w.awaitOrdered(t, web, `"state":"`+state+`"`)
@@ -64,8 +64,8 @@ func TestSafetyAgentAwayMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	hub, admin := &terminal{t: t, dir: t.TempDir()}, w.Hub.Control.AdminKubeconfig()
-	printed := hub.sh(admin, "kubectl patchbay hub resume --take=cluster --yes")
+	hub, admin := &terminal{t: t, dir: t.TempDir()}, w.Hub.ControlPlane.AdminKubeconfig()
+	printed := hub.run(admin, "kubectl patchbay hub resume --take=cluster --yes")
 	for _, want := range []string{
 		"east does not report: it has Works that may be halted when it is back (2): run the command again then\n",
 		"no Work is halted: there is nothing to answer. Clusters that do not report: 1\n",
@@ -80,26 +80,26 @@ func TestSafetyAgentAwayMeanwhile(t *testing.T) {
 	}
 	w.awaitMismatch(t, true)
 	eventually(t, "the Work of web is listed", func() error {
-		printed = hub.sh(admin, "kubectl patchbay hub resume --take=cluster")
-		return unless(strings.Contains(printed, "Deployment "+ns+"/web: stays as it is in east\n      metadata.labels.state: \"late\" in the cluster, \"past\" at the hub\n") &&
+		printed = hub.run(admin, "kubectl patchbay hub resume --take=cluster")
+		return errorUnless(strings.Contains(printed, "Deployment "+ns+"/web: stays as it is in east\n      metadata.labels.state: \"late\" in the cluster, \"past\" at the hub\n") &&
 			!strings.Contains(printed, "does not report"), "got %s", printed)
 	})
 	w.awaitState(t, []client.Object{web}, "late")
-	if got := w.where(t, config); got != "east" {
+	if got := w.clustersWith(t, config); got != "east" {
 		t.Errorf("config: is in %q, want it kept while a Work is halted", got)
 	}
 	checkNoDeletion(t, log)
-	w.where(t, web)
+	w.clustersWith(t, web)
 	if diff := cmp.Diff(uids, []any{web.GetUID(), config.GetUID()}); diff != "" {
 		t.Errorf("UIDs in east: -before +after\n%s", diff)
 	}
-	hub.sh(admin, "kubectl patchbay hub resume --take=cluster --yes")
+	hub.run(admin, "kubectl patchbay hub resume --take=cluster --yes")
 	w.awaitMismatch(t, false)
 	w.awaitState(t, []client.Object{web}, "late")
 	if diff := cmp.Diff(pods, w.podsInEast(t, ns)); diff != "" {
 		t.Errorf("Pods in east: -before +after\n%s", diff)
 	}
-	w.awaitWhere(t, config, "") // it was deleted at the hub after the restore: that order counts now
+	w.awaitClustersWith(t, config, "") // it was deleted at the hub after the restore: that order counts now
 	edit("next")
 	w.awaitState(t, []client.Object{web}, "next")
 }
@@ -108,25 +108,25 @@ func TestSafetyAgentAwayMeanwhile(t *testing.T) {
 func (w *world) awaitOrdered(t *testing.T, o client.Object, text string) {
 	t.Helper()
 	gvk := o.GetObjectKind().GroupVersionKind()
-	key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + "east", Name: render.Name(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
+	key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + "east", Name: render.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
 	eventually(t, "the Work of "+printedName(o)+" has "+text, func() error {
 		work := &v1alpha1.Work{}
 		if err := w.Hub.Client.Get(t.Context(), key, work); err != nil {
 			return err
 		}
 		raw := string(work.Spec.Manifests[0].Object.Raw)
-		return unless(strings.Contains(raw, text), "got %s", raw)
+		return errorUnless(strings.Contains(raw, text), "got %s", raw)
 	})
 }
 
-// awaitAway waits until the hub knows that east does not report.
-func (w *world) awaitAway(t *testing.T) {
+// awaitUnreachable waits until the hub knows that east does not report.
+func (w *world) awaitUnreachable(t *testing.T) {
 	t.Helper()
 	eventually(t, "east is not reachable", func() error {
 		c := &v1alpha1.Cluster{}
 		if err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Name: "east"}, c); err != nil {
 			return err
 		}
-		return unless(meta.IsStatusConditionFalse(c.Status.Conditions, v1alpha1.ConditionReachable), "conditions %+v", c.Status.Conditions)
+		return errorUnless(meta.IsStatusConditionFalse(c.Status.Conditions, v1alpha1.ConditionReachable), "conditions %+v", c.Status.Conditions)
 	})
 }

@@ -30,10 +30,10 @@ import (
 // Each Work costs some 20 writes, which keep two CPUs busy for about a minute. So no other test
 // runs beside it.
 func TestSafetyManyWorksGoOn(t *testing.T) {
-	w := another(t)
+	w := newWorld(t)
 	ns := w.namespace(t)
-	x := watch(t, w, ns)
-	x.behind.Store(true) // each condition waits for a thousand others
+	x := checkInvariants(t, w, ns)
+	x.allowStaleConditions.Store(true) // each condition waits for a thousand others
 	log, err := w.Clusters["east"].AuditLog()
 	if err != nil {
 		t.Fatal(err)
@@ -43,23 +43,23 @@ func TestSafetyManyWorksGoOn(t *testing.T) {
 	w.apply(t, w.Hub.Client, ns, strings.Replace(deployment("web", pods, "east", ""), "  name: web\n", "  name: web\n  labels: {state: early}\n", 1))
 	forEach(t, all[1:], func(o client.Object) error { return w.Hub.Client.Create(t.Context(), o) })
 	before := w.awaitState(t, all, "early")
-	w.available(t, ns, "web", pods)
+	w.awaitHubAvailable(t, ns, "web", pods)
 	podsBefore := w.podsInEast(t, ns)
 	if len(podsBefore) != pods {
 		t.Fatalf("Pods in east: got %v, want %d", podsBefore, pods)
 	}
 
-	backup, then := filepath.Join(t.TempDir(), "etcd"), x.live(t, w)
-	w.offline(t, func() error { return os.CopyFS(backup, os.DirFS(w.Hub.Control.EtcdData())) })
+	backup, then := filepath.Join(t.TempDir(), "etcd"), x.liveObjects(t, w)
+	w.whileHubStopped(t, func() error { return os.CopyFS(backup, os.DirFS(w.Hub.ControlPlane.EtcdData())) })
 	forEach(t, all, func(o client.Object) error {
-		return w.Hub.Client.Patch(t.Context(), fresh(o), client.RawPatch(types.MergePatchType, []byte(lateState(o))))
+		return w.Hub.Client.Patch(t.Context(), sameKey(o), client.RawPatch(types.MergePatchType, []byte(lateState(o))))
 	})
 	w.awaitState(t, all, "late")
-	w.replace(t, x, then, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
+	w.replaceEtcdData(t, x, then, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
 	w.awaitMismatch(t, true)
 	w.awaitWorks(t, all, "halted", func(s *v1alpha1.WorkStatus) bool { return s.Halted != nil && s.Halted.Record != "" })
 
-	hub, admin := &terminal{t: t, dir: t.TempDir()}, w.Hub.Control.AdminKubeconfig()
+	hub, admin := &terminal{t: t, dir: t.TempDir()}, w.Hub.ControlPlane.AdminKubeconfig()
 	hub.checkDryRun(admin, all)
 	w.awaitMismatch(t, true)
 	w.awaitState(t, all, "late")
@@ -72,11 +72,11 @@ func TestSafetyManyWorksGoOn(t *testing.T) {
 		return s.Halted == nil && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionApplied)
 	})
 	w.awaitMismatch(t, false)
-	t.Logf("%d Works went on within %s", len(all), time.Since(start).Round(poll))
+	t.Logf("%d Works went on within %s", len(all), time.Since(start).Round(pollInterval))
 	w.apply(t, w.Hub.Client, ns, settings("new", "east")) // while a Work is halted it would wait
-	w.awaitWhere(t, object("v1", "ConfigMap", ns, "new"), "east")
+	w.awaitClustersWith(t, object("v1", "ConfigMap", ns, "new"), "east")
 
-	w.available(t, ns, "web", pods)
+	w.awaitHubAvailable(t, ns, "web", pods)
 	if diff := cmp.Diff(before, w.awaitState(t, all, "early")); diff != "" {
 		t.Errorf("UIDs in east: -before +after\n%.2000s", diff)
 	}
@@ -130,13 +130,13 @@ func forEach(t *testing.T, all []client.Object, do func(client.Object) error) {
 func (s *terminal) resume(kubeconfig, flags string) (printed string) {
 	s.t.Helper()
 	eventually(s.t, "the command that the list proposes answers it", func() error {
-		_, proposed, ok := strings.Cut(s.sh(kubeconfig, "kubectl patchbay hub resume "+flags), "To answer them: ")
+		_, proposed, ok := strings.Cut(s.run(kubeconfig, "kubectl patchbay hub resume "+flags), "To answer them: ")
 		if !ok {
 			return errors.New("no command is proposed")
 		}
 		var err error
-		printed, err = s.try(kubeconfig, proposed)
-		return unless(err == nil, "%s: %s (%v)", proposed, printed, err)
+		printed, err = s.tryRun(kubeconfig, proposed)
+		return errorUnless(err == nil, "%s: %s (%v)", proposed, printed, err)
 	})
 	return printed
 }
@@ -147,9 +147,9 @@ func (s *terminal) checkDryRun(kubeconfig string, all []client.Object) {
 	s.t.Helper()
 	var printed string
 	eventually(s.t, "the dry run counts all Works", func() error {
-		printed = s.sh(kubeconfig, "kubectl patchbay hub resume --take=hub")
+		printed = s.run(kubeconfig, "kubectl patchbay hub resume --take=hub")
 		want := fmt.Sprintf("Works that are halted: %[1]d (changed: %[1]d). Works that wait for them: 0\n", len(all))
-		return unless(strings.Contains(printed, want), "got %s, want %q", printed[max(0, len(printed)-500):], want)
+		return errorUnless(strings.Contains(printed, want), "got %s, want %q", printed[max(0, len(printed)-500):], want)
 	})
 	for _, o := range all {
 		want := fmt.Sprintf("east  %s: becomes in east what the hub says\n      %s: \"late\" in the cluster, \"early\" at the hub\n",
@@ -166,7 +166,7 @@ func printedName(o client.Object) string {
 }
 
 // checkNoDeletion checks that the agent has deleted nothing in its cluster.
-func checkNoDeletion(t *testing.T, log *bed.Log) {
+func checkNoDeletion(t *testing.T, log *bed.AuditReader) {
 	t.Helper()
 	writes, err := log.Writes(`"verb":"delete`)
 	if err != nil {

@@ -25,44 +25,44 @@ import (
 // each time, and nothing is deleted or made again by that either.
 func TestKubeStellarHubRestored(t *testing.T) {
 	t.Parallel()
-	w := another(t)
+	w := newWorld(t)
 	ns := w.namespace(t)
-	x := watch(t, w, ns)
+	x := checkInvariants(t, w, ns)
 	log, err := w.Clusters["east"].AuditLog()
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.apply(t, w.Hub.Client, ns, deployment("web", 2, "east", "")+"---\n"+settings("early", "east"))
-	w.available(t, ns, "web", 2)
+	w.awaitHubAvailable(t, ns, "web", 2)
 	early, late := object("v1", "ConfigMap", ns, "early"), object("v1", "ConfigMap", ns, "late")
-	w.awaitWhere(t, early, "east")
+	w.awaitClustersWith(t, early, "east")
 
-	backup, then := filepath.Join(t.TempDir(), "etcd"), x.live(t, w)
-	w.offline(t, func() error { return os.CopyFS(backup, os.DirFS(w.Hub.Control.EtcdData())) })
+	backup, then := filepath.Join(t.TempDir(), "etcd"), x.liveObjects(t, w)
+	w.whileHubStopped(t, func() error { return os.CopyFS(backup, os.DirFS(w.Hub.ControlPlane.EtcdData())) })
 	w.scale(t, ns, 3)
 	w.apply(t, w.Hub.Client, ns, settings("late", "east"))
 	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
-	w.awaitWhere(t, late, "east")
+	w.awaitClustersWith(t, late, "east")
 	web := object("apps/v1", "Deployment", ns, "web")
-	w.where(t, web)
+	w.clustersWith(t, web)
 	uid := web.GetUID()
 
-	w.replace(t, x, then, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
+	w.replaceEtcdData(t, x, then, func(data string) error { return os.CopyFS(data, os.DirFS(backup)) })
 	w.awaitMismatch(t, true)
 	for n := range 4 { // its revisions overtake what the agent has seen
 		w.scale(t, ns, 4+n)
 	}
-	eventually(t, "the hub has sent the last edit", func() error { return w.asked(t, ns, 7) })
+	eventually(t, "the hub has sent the last edit", func() error { return w.checkHubReplicas(t, ns, 7) })
 	w.awaitMismatch(t, true)
 	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
 	hub := &terminal{t: t, dir: t.TempDir()}
-	admin := w.Hub.Control.AdminKubeconfig()
-	printed := hub.sh(admin, "kubectl patchbay hub resume --take=cluster")
+	admin := w.Hub.ControlPlane.AdminKubeconfig()
+	printed := hub.run(admin, "kubectl patchbay hub resume --take=cluster")
 	if !strings.Contains(printed, "Deployment "+ns+"/web: stays as it is in east") || !strings.Contains(printed, "spec.replicas: 3 in the cluster, 7 at the hub") {
 		t.Errorf("resume: got %s, want what differs", printed)
 	}
 	w.awaitMismatch(t, true) // that was a dry run
-	hub.sh(admin, "kubectl patchbay hub resume --take=cluster --yes")
+	hub.run(admin, "kubectl patchbay hub resume --take=cluster --yes")
 	w.awaitMismatch(t, false)
 	w.awaitReplicas(t, ns, map[string]int32{"east": 3})
 	w.scale(t, ns, 4) // and the hub goes on
@@ -71,9 +71,9 @@ func TestKubeStellarHubRestored(t *testing.T) {
 	if err := w.hub.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.replace(t, x, nil, func(data string) error { return os.Mkdir(data, 0o700) })
+	w.replaceEtcdData(t, x, nil, func(data string) error { return os.Mkdir(data, 0o700) })
 	w.restartHub(t)
-	if err := w.Accept(t.Context(), "east", v1alpha1.ClusterSpec{}); err != nil {
+	if err := w.CreateCluster(t.Context(), "east", v1alpha1.ClusterSpec{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Hub.Client.Create(t.Context(), object("v1", "Namespace", "", ns)); err != nil {
@@ -84,16 +84,16 @@ func TestKubeStellarHubRestored(t *testing.T) {
 	w.apply(t, w.Hub.Client, ns, settings("other", "east"))
 	hub.resume(admin, "--in=east --take=hub")
 	w.awaitMismatch(t, false)
-	w.awaitWhere(t, object("v1", "ConfigMap", ns, "other"), "east")
-	w.available(t, ns, "web", 4)
+	w.awaitClustersWith(t, object("v1", "ConfigMap", ns, "other"), "east")
+	w.awaitHubAvailable(t, ns, "web", 4)
 
 	w.awaitReplicas(t, ns, map[string]int32{"east": 4})
 	for _, o := range []client.Object{early, late} {
-		if got := w.where(t, o); got != "east" {
+		if got := w.clustersWith(t, o); got != "east" {
 			t.Errorf("%s: is in %q, want it kept", o.GetName(), got)
 		}
 	}
-	if w.where(t, web); web.GetUID() != uid {
+	if w.clustersWith(t, web); web.GetUID() != uid {
 		t.Errorf("web: got UID %s, want %s: it is the same object", web.GetUID(), uid)
 	}
 	writes, err := log.Writes()
@@ -107,8 +107,8 @@ func TestKubeStellarHubRestored(t *testing.T) {
 	}
 }
 
-// asked is an error until the hub asks east for so many replicas of web.
-func (w *world) asked(t *testing.T, ns string, n int64) error {
+// checkHubReplicas is an error until the hub asks east for so many replicas of web.
+func (w *world) checkHubReplicas(t *testing.T, ns string, n int64) error {
 	t.Helper()
 	works := &v1alpha1.WorkList{}
 	if err := w.Hub.Client.List(t.Context(), works); err != nil {

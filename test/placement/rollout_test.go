@@ -21,9 +21,9 @@ func TestKubeStellarExactThroughRollout(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	x := watch(t, w, ns)
+	x := checkInvariants(t, w, ns)
 	w.apply(t, w.Hub.Client, ns, deployment("web", 4, "east", "2s"))
-	w.available(t, ns, "web", 4)
+	w.awaitHubAvailable(t, ns, "web", 4)
 	w.patch(t, ns, "web", `{"spec":{"paused":true,"template":{"spec":{"containers":[{"name":"c","image":"registry.example/app:2"}]}}}}`)
 	w.awaitExact(t, ns, "web")
 	w.patch(t, ns, "web", `{"spec":{"paused":false}}`)
@@ -32,14 +32,14 @@ func TestKubeStellarExactThroughRollout(t *testing.T) {
 	}
 	w.awaitExact(t, ns, "web")
 	x.settle(t)
-	inOrder(x.all)
-	there, here := statuses(t, x.all, "east"), statuses(t, x.all, "")
+	inOrder(x.writes)
+	there, here := statuses(t, x.writes, "east"), statuses(t, x.writes, "")
 	if d := here[0].Status; d.Replicas == 0 && d.ObservedGeneration <= 1 {
 		here = here[1:] // before any cluster has reported there is nothing to be exact about
 	}
 	at := 0
 	for i, d := range here {
-		at = find(there, d, at)
+		at = indexOfStatus(there, d, at)
 		if at < 0 {
 			t.Fatalf("status %d of %d at the hub is none that east had, in this order: %+v", i+1, len(here), d.Status)
 		}
@@ -81,9 +81,9 @@ func statuses(t *testing.T, all []write, cluster string) []appsv1.Deployment {
 	return found
 }
 
-// find returns the first Deployment from that one on that has this status, apart from the
+// indexOfStatus returns the first Deployment from that one on that has this status, apart from the
 // generation; -1 for none.
-func find(all []appsv1.Deployment, d appsv1.Deployment, from int) int {
+func indexOfStatus(all []appsv1.Deployment, d appsv1.Deployment, from int) int {
 	for i := from; i < len(all); i++ {
 		status := all[i].Status
 		status.ObservedGeneration = d.Status.ObservedGeneration

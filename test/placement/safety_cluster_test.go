@@ -26,30 +26,30 @@ import (
 // each wants it whole.
 func TestSafetyOneCluster(t *testing.T) {
 	t.Parallel()
-	t.Run("Silent", silentCluster)
-	t.Run("LostRecords", lostRecords)
-	t.Run("Recreated", recreatedCluster)
-	t.Run("Drained", drainedCluster)
+	t.Run("Silent", testUnreachableCluster)
+	t.Run("LostRecords", testLostRecords)
+	t.Run("Recreated", testRecreatedCluster)
+	t.Run("Drained", testDrainedCluster)
 }
 
-// within is how long growth takes to be available elsewhere, beyond what the cluster itself
+// growthTimeout is how long growth takes to be available elsewhere, beyond what the cluster itself
 // takes for as many Pods.
-const within = 10 * time.Second
+const growthTimeout = 10 * time.Second
 
-// silentCluster is safety 2: a cluster that was accepted and has no agent gets nothing. One
+// testUnreachableCluster is safety 2: a cluster that was accepted and has no agent gets nothing. One
 // whose link is cut keeps what it has, and growth goes elsewhere; where its replicas count as
 // lost, all are available in the clusters that report.
-func silentCluster(t *testing.T) {
+func testUnreachableCluster(t *testing.T) {
 	w := shared
 	u := w.user(t)
 	never := "never-" + u.ns
-	t.Cleanup(func() { w.remove(t, cluster(never)) })
+	t.Cleanup(func() { w.deleteAtEnd(t, cluster(never)) })
 	everywhere := strings.NewReplacer("kind: Placement", "kind: ClusterPlacement", "spec: {", "spec: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: "+u.ns+"}}, ").
 		Replace(placement(u.ns, "south, west, "+never))
-	t.Cleanup(func() { w.remove(t, object("placement.patchbay.io/v1alpha1", "ClusterPlacement", "", u.ns)) })
+	t.Cleanup(func() { w.deleteAtEnd(t, object("placement.patchbay.io/v1alpha1", "ClusterPlacement", "", u.ns)) })
 	u.kubectl("apply -f " + u.file("never.yaml", "apiVersion: placement.patchbay.io/v1alpha1\nkind: Cluster\nmetadata: {name: "+never+"}\nspec: {accepted: true}\n"))
-	w.define(t)
-	u.kubectl("apply -f " + u.file("objects.yaml", everywhere+"---\n"+mixed+"---\n"+plain("replaced", 6)+`---
+	w.installWidgets(t)
+	u.kubectl("apply -f " + u.file("objects.yaml", everywhere+"---\n"+objectsOfAllKinds+"---\n"+plainDeployment("replaced", 6)+`---
 apiVersion: placement.patchbay.io/v1alpha1
 kind: Placement
 metadata: {name: replaced}
@@ -59,29 +59,29 @@ spec: {objects: [{group: apps, kind: Deployment, names: [replaced]}], clusters: 
 	u.kubectl("scale deployment web --replicas=6")
 	u.kubectl("wait --for=condition=Available deployment/replaced --timeout=200s")
 	w.awaitReplicas(t, u.ns, map[string]int32{"south": 3, "west": 3})
-	w.available(t, u.ns, "web", 6)
-	w.available(t, u.ns, "replaced", 6)
-	w.placed(t, object("apps/v1", "Deployment", u.ns, "alone"), v1alpha1.ReasonWaitingForCluster)
+	w.awaitHubAvailable(t, u.ns, "web", 6)
+	w.awaitHubAvailable(t, u.ns, "replaced", 6)
+	w.awaitPlacedReason(t, object("apps/v1", "Deployment", u.ns, "alone"), v1alpha1.ReasonWaitingForCluster)
 	for _, kind := range []string{"DaemonSet", "ConfigMap", "Service", "Widget"} { // each cluster is to have these
-		i := slices.IndexFunc(mixedIn(u.ns), func(o client.Object) bool { return o.GetObjectKind().GroupVersionKind().Kind == kind })
-		w.placed(t, mixedIn(u.ns)[i], v1alpha1.ReasonWaitingForCluster)
+		i := slices.IndexFunc(objectsIn(u.ns), func(o client.Object) bool { return o.GetObjectKind().GroupVersionKind().Kind == kind })
+		w.awaitPlacedReason(t, objectsIn(u.ns)[i], v1alpha1.ReasonWaitingForCluster)
 	}
-	if works := u.sh(w.Hub.Control.AdminKubeconfig(), "kubectl get works -o name -n cluster-"+never); strings.Contains(works, "work") {
+	if works := u.run(w.Hub.ControlPlane.AdminKubeconfig(), "kubectl get works -o name -n cluster-"+never); strings.Contains(works, "work") {
 		t.Errorf("%s has Works, want none before an agent has joined: %s", never, works)
 	}
-	before := w.uids(t, mixedIn(u.ns))
+	before := w.uids(t, objectsIn(u.ns))
 
 	w.Clusters["south"].Link.Cut()
-	t.Cleanup(func() { w.mend(t, "south") })
+	t.Cleanup(func() { w.restoreLink(t, "south") })
 	// The agent cannot renew its heartbeat any more: the rest of the 40 s is only waiting. Another
 	// time would be a sign of life, whatever that time is.
 	u.kubectl(`-n cluster-south patch lease ` + v1alpha1.HeartbeatLease + ` --type=merge -p '{"spec":{"leaseDurationSeconds":1}}'`)
 	u.kubectl("wait --for=condition=Reachable=false cluster/south --timeout=200s")
 	u.kubectl("scale deployment web replaced --replicas=9")
 	start := time.Now()
-	u.sh(w.Clusters["west"].Control.AdminKubeconfig(), "kubectl apply -n "+u.ns+" -f "+u.file("control.yaml", plain("control", 9)))
+	u.run(w.Clusters["west"].ControlPlane.AdminKubeconfig(), "kubectl apply -n "+u.ns+" -f "+u.file("control.yaml", plainDeployment("control", 9)))
 	took := w.awaitAvailable(t, u.ns, start, map[string]int32{"control": 9, "web": 6, "replaced": 9})
-	limit := max(within, 4*took["control"]) // on a machine that is busy with others all takes longer
+	limit := max(growthTimeout, 4*took["control"]) // on a machine that is busy with others all takes longer
 	for _, name := range []string{"web", "replaced"} {
 		if took[name] > took["control"]+limit {
 			t.Errorf("growth of %s was available after %s, want at most %s more than the %s that west takes by itself", name, took[name], limit, took["control"])
@@ -89,20 +89,20 @@ spec: {objects: [{group: apps, kind: Deployment, names: [replaced]}], clusters: 
 	}
 	t.Logf("available in west after: %v", took)
 	w.awaitReplicas(t, u.ns, map[string]int32{"south": 3, "west": 6}) // south has its own still
-	if after := w.uids(t, mixedIn(u.ns)); !maps.Equal(after, before) {
+	if after := w.uids(t, objectsIn(u.ns)); !maps.Equal(after, before) {
 		t.Errorf("UIDs: got %v, want %v", after, before)
 	}
-	w.mend(t, "south")
-	w.available(t, u.ns, "web", 9)
-	w.available(t, u.ns, "replaced", 9)
+	w.restoreLink(t, "south")
+	w.awaitHubAvailable(t, u.ns, "web", 9)
+	w.awaitHubAvailable(t, u.ns, "replaced", 9)
 	w.awaitReplicas(t, u.ns, map[string]int32{"south": 3, "west": 6})
-	u.sh(w.Clusters["west"].Control.AdminKubeconfig(), "kubectl delete deployment control -n "+u.ns)
+	u.run(w.Clusters["west"].ControlPlane.AdminKubeconfig(), "kubectl delete deployment control -n "+u.ns)
 }
 
-// mend lets a cluster's agent reach the hub again, and waits until the hub knows.
-func (w *world) mend(t *testing.T, name string) {
+// restoreLink lets a cluster's agent reach the hub again, and waits until the hub knows.
+func (w *world) restoreLink(t *testing.T, name string) {
 	t.Helper()
-	w.Clusters[name].Link.Mend()
+	w.Clusters[name].Link.Heal()
 	w.awaitReachable(t, name)
 }
 
@@ -119,30 +119,30 @@ func (w *world) awaitAvailable(t *testing.T, ns string, start time.Time, want ma
 		for i := range list.Items {
 			d := &list.Items[i]
 			if _, ok := took[d.Name]; !ok && want[d.Name] > 0 && d.Status.AvailableReplicas == want[d.Name] {
-				took[d.Name] = time.Since(start).Round(poll)
+				took[d.Name] = time.Since(start).Round(pollInterval)
 			}
 		}
-		return unless(len(took) == len(want), "only %v", took)
+		return errorUnless(len(took) == len(want), "only %v", took)
 	})
 	return took
 }
 
-// lostRecords is safety 5: the agent's records are lost while it does not run, and the objects
+// testLostRecords is safety 5: the agent's records are lost while it does not run, and the objects
 // are deleted at the hub. The hub reports no removal that did not happen.
-func lostRecords(t *testing.T) {
+func testLostRecords(t *testing.T) {
 	w := shared
 	u := w.user(t)
 	objects := u.place(placement("p", "south"))
 	if err := w.agents["south"].Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	south := w.Clusters["south"].Control.AdminKubeconfig()
-	records := u.sh(south, `kubectl get appliedworks -o jsonpath='{range .items[?(@.spec.work.source.namespace=="`+u.ns+`")]}{.metadata.name} {end}'`)
+	south := w.Clusters["south"].ControlPlane.AdminKubeconfig()
+	records := u.run(south, `kubectl get appliedworks -o jsonpath='{range .items[?(@.spec.work.source.namespace=="`+u.ns+`")]}{.metadata.name} {end}'`)
 	if n := len(strings.Fields(records)); n < len(objects) {
 		t.Errorf("AppliedWorks: got %d, want one for each of %d objects", n, len(objects))
 	}
-	u.sh(south, "kubectl delete appliedworks "+records)
-	u.kubectl("delete --wait=false -f " + u.file("objects.yaml", mixed))
+	u.run(south, "kubectl delete appliedworks "+records)
+	u.kubectl("delete --wait=false -f " + u.file("objects.yaml", objectsOfAllKinds))
 	var err error
 	if w.agents["south"], err = w.StartAgent(t.Context(), "south"); err != nil {
 		t.Fatal(err)
@@ -153,9 +153,9 @@ func lostRecords(t *testing.T) {
 			want = "south" // its data are kept
 		}
 		eventually(t, "the hub lets "+o.GetName()+" go", func() error {
-			return client.IgnoreNotFound(unlessGone(w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o), fresh(o))))
+			return client.IgnoreNotFound(unlessGone(w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o), sameKey(o))))
 		})
-		if got := w.where(t, o); got != want {
+		if got := w.clustersWith(t, o); got != want {
 			t.Errorf("%s %s: the hub has let it go, and it is in %q, want %q", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), got, want)
 		}
 	}
@@ -169,9 +169,9 @@ func unlessGone(err error) error {
 	return err
 }
 
-// recreatedCluster is safety 6: a Cluster that is deleted and made again, in whatever way, removes
+// testRecreatedCluster is safety 6: a Cluster that is deleted and made again, in whatever way, removes
 // nothing that is there, and the same objects go on.
-func recreatedCluster(t *testing.T) {
+func testRecreatedCluster(t *testing.T) {
 	w := shared
 	u := w.user(t)
 	policy := strings.Replace(placement("p", ""), "names: []", "selector: {matchExpressions: [{key: name, operator: In, values: [south, west]}]}", 1)
@@ -183,10 +183,10 @@ func recreatedCluster(t *testing.T) {
 	u.kubectl("replace --force -f " + file)
 	w.awaitReachable(t, "south")
 	for _, o := range objects {
-		w.placed(t, o, v1alpha1.ReasonSettled)
+		w.awaitPlacedReason(t, o, v1alpha1.ReasonAsExpected)
 	}
 	t.Cleanup(func() {
-		if err := w.Accept(context.Background(), "south", v1alpha1.ClusterSpec{}); err != nil {
+		if err := w.CreateCluster(context.Background(), "south", v1alpha1.ClusterSpec{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -197,32 +197,32 @@ func recreatedCluster(t *testing.T) {
 			return err
 		}
 		draining := func(t v1alpha1.Target) bool { return t.Cluster == "south" && t.State == v1alpha1.TargetDraining }
-		return unless(slices.ContainsFunc(a.Spec.Targets, draining), "targets %+v", a.Spec.Targets)
+		return errorUnless(slices.ContainsFunc(a.Spec.Targets, draining), "targets %+v", a.Spec.Targets)
 	})
 	u.kubectl("apply -f " + file)
 	w.awaitReachable(t, "south")
 	u.kubectl("apply -f " + u.file("later.yaml", settings("later", "south"))) // the hub has had time to do worse
-	w.awaitWhere(t, object("v1", "ConfigMap", u.ns, "later"), "south")
+	w.awaitClustersWith(t, object("v1", "ConfigMap", u.ns, "later"), "south")
 	for _, o := range objects {
-		w.placed(t, o, v1alpha1.ReasonSettled)
+		w.awaitPlacedReason(t, o, v1alpha1.ReasonAsExpected)
 	}
-	w.available(t, u.ns, "web", 4)
+	w.awaitHubAvailable(t, u.ns, "web", 4)
 	if after := w.uids(t, objects); !maps.Equal(after, before) {
 		t.Errorf("UIDs: got %v, want %v", after, before)
 	}
 }
 
-// drainedCluster is one object at a time that leaves a cluster, until none is left, without a
+// testDrainedCluster is one object at a time that leaves a cluster, until none is left, without a
 // Warning.
-func drainedCluster(t *testing.T) {
+func testDrainedCluster(t *testing.T) {
 	w := shared
 	u := &user{terminal: &terminal{t: t, dir: t.TempDir()}, w: w, ns: w.namespace(t)}
-	x := watch(t, w, u.ns)
-	text := placement("p", "south, west") + "---\n" + unclaimed
+	x := checkInvariants(t, w, u.ns)
+	text := placement("p", "south, west") + "---\n" + objectsWithoutClaims
 	for i := range 4 {
-		text += "---\n" + plain(fmt.Sprintf("web-%d", i), 2)
+		text += "---\n" + plainDeployment(fmt.Sprintf("web-%d", i), 2)
 	}
-	w.define(t)
+	w.installWidgets(t)
 	u.kubectl("apply -f " + u.file("objects.yaml", text))
 	eventually(t, "all is placed", func() error {
 		var list v1alpha1.AssignmentList
@@ -231,29 +231,29 @@ func drainedCluster(t *testing.T) {
 		}
 		for i := range list.Items {
 			a := &list.Items[i]
-			if !meta.IsStatusConditionTrue(a.Status.Conditions, v1alpha1.ConditionPlaced) || !has(a, "south") {
+			if !meta.IsStatusConditionTrue(a.Status.Conditions, v1alpha1.ConditionPlaced) || !hasTarget(a, "south") {
 				return fmt.Errorf("%s: targets %+v", a.Spec.Object.Name, a.Spec.Targets)
 			}
 		}
-		return unless(len(list.Items) == 10, "%d Assignments", len(list.Items))
+		return errorUnless(len(list.Items) == 10, "%d Assignments", len(list.Items))
 	})
 	u.kubectl("wait --for=condition=Available deployment --all --timeout=200s")
 	start := time.Now()
-	t.Cleanup(func() { w.cluster(t, "south", `{"spec":{"drain":null}}`) })
+	t.Cleanup(func() { w.patchCluster(t, "south", `{"spec":{"drain":null}}`) })
 	u.kubectl(`patch cluster south --type=merge -p '{"spec":{"drain":{"mode":"Move","maxConcurrentMoves":1}}}'`)
 	u.kubectl("wait --for=condition=Drained cluster/south --timeout=220s")
-	if left := u.sh(w.Clusters["south"].Control.AdminKubeconfig(), "kubectl get deployments,statefulsets,daemonsets,services,widgets -o name -n "+u.ns); strings.Contains(left, "/") {
+	if left := u.run(w.Clusters["south"].ControlPlane.AdminKubeconfig(), "kubectl get deployments,statefulsets,daemonsets,services,widgets -o name -n "+u.ns); strings.Contains(left, "/") {
 		t.Errorf("drained: south still has %s", left)
 	}
 	x.read(t)
-	if got := leavers(x.all, "south"); got != 1 {
+	if got := maxLeaving(x.writes, "south"); got != 1 {
 		t.Errorf("drain: %d objects left south at a time, want 1", got)
 	}
 	w.checkBlocked(t, u.ns, []time.Time{start})
 }
 
-// leavers counts, from the writes of Assignments, how many objects leave a cluster at a time.
-func leavers(all []write, cluster string) (most int) {
+// maxLeaving counts, from the writes of Assignments, how many objects leave a cluster at a time.
+func maxLeaving(all []write, cluster string) (most int) {
 	inOrder(all)
 	leaving := map[string]bool{}
 	for _, one := range all {
@@ -275,8 +275,8 @@ func leavers(all []write, cluster string) (most int) {
 	return most
 }
 
-// has says that an object is in a cluster, or on its way there.
-func has(a *v1alpha1.Assignment, cluster string) bool {
+// hasTarget says that an object is in a cluster, or on its way there.
+func hasTarget(a *v1alpha1.Assignment, cluster string) bool {
 	return slices.ContainsFunc(a.Spec.Targets, func(t v1alpha1.Target) bool { return string(t.Cluster) == cluster })
 }
 

@@ -21,9 +21,9 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// edits are what a person changes after the backup, in each of the mixed objects, and how the dry
+// afterBackupEdits are what a person changes after the backup, in each of the mixed objects, and how the dry
 // run names the difference. The new image makes new Pods, which the backup's would replace.
-var edits = []struct{ object, old, new, differs string }{
+var afterBackupEdits = []struct{ object, old, new, differs string }{
 	{"Deployment shop/web", "replicas: 4", "replicas: 5", "spec.replicas: 5 in the cluster, 4 at the hub"},
 	{"Deployment shop/web", "app:1", "app:2", "spec.template.spec.containers: another value in the cluster, another value at the hub"},
 	{"StatefulSet shop/db", "replicas: 2", "replicas: 3", "spec.replicas: 3 in the cluster, 2 at the hub"},
@@ -40,24 +40,24 @@ var edits = []struct{ object, old, new, differs string }{
 // in its cluster, and no Pod restarts.
 func TestSafetyHubRestored(t *testing.T) {
 	t.Parallel()
-	w := another(t)
+	w := newWorld(t)
 	u := &restorer{user: &user{terminal: &terminal{t: t, dir: t.TempDir()}, w: w, ns: "shop"}}
 	walk := u.commandsOf("docs/placement.md", "After the hub was restored from a backup")
-	w.define(t)
-	u.write("shop", mixed+"---\n"+unmarked("old")+"---\n"+unmarked("untouched"))
-	u.hub("kubectl apply -f manifests")
+	w.installWidgets(t)
+	u.write("shop", objectsOfAllKinds+"---\n"+plainConfigMap("old")+"---\n"+plainConfigMap("untouched"))
+	u.runAtHub("kubectl apply -f manifests")
 	u.settled("shop")
-	backup, data := filepath.Join(t.TempDir(), "etcd"), w.Hub.Control.EtcdData()
-	w.offline(t, func() error { return os.CopyFS(backup, os.DirFS(data)) })
+	backup, data := filepath.Join(t.TempDir(), "etcd"), w.Hub.ControlPlane.EtcdData()
+	w.whileHubStopped(t, func() error { return os.CopyFS(backup, os.DirFS(data)) })
 
-	edited := mixed
-	for _, e := range edits {
+	edited := objectsOfAllKinds
+	for _, e := range afterBackupEdits {
 		edited = strings.Replace(edited, e.old, e.new, 1)
 	}
-	u.write("shop", edited+"---\n"+unmarked("untouched"))
-	u.write("cart", mixed)
-	u.hub("kubectl apply -f manifests")
-	u.hub("kubectl delete configmap old -n shop")
+	u.write("shop", edited+"---\n"+plainConfigMap("untouched"))
+	u.write("cart", objectsOfAllKinds)
+	u.runAtHub("kubectl apply -f manifests")
+	u.runAtHub("kubectl delete configmap old -n shop")
 	u.settled("shop")
 	u.settled("cart")
 	before := u.state()
@@ -65,16 +65,16 @@ func TestSafetyHubRestored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.offline(t, func() error { return errors.Join(os.RemoveAll(data), os.CopyFS(data, os.DirFS(backup))) })
-	watch(t, w, "shop", "cart") // of the restored hub: what it had before is checked by its state and UIDs
+	w.whileHubStopped(t, func() error { return errors.Join(os.RemoveAll(data), os.CopyFS(data, os.DirFS(backup))) })
+	checkInvariants(t, w, "shop", "cart") // of the restored hub: what it had before is checked by its state and UIDs
 
 	w.awaitMismatch(t, true)
-	u.awaitOrphans(len(mixedIn("cart")))
-	u.hub(`kubectl patch configmap untouched -n shop --type=merge -p '{"data":{"a":"later"}}'`) // its Work is not halted
+	u.awaitOrphans(len(objectsIn("cart")))
+	u.runAtHub(`kubectl patch configmap untouched -n shop --type=merge -p '{"data":{"a":"later"}}'`) // its Work is not halted
 	u.awaitData("untouched", "later")
-	u.hub(`kubectl patch configmap untouched -n shop --type=merge -p '{"data":{"a":"b"}}'`) // as its manifest says
+	u.runAtHub(`kubectl patch configmap untouched -n shop --type=merge -p '{"data":{"a":"b"}}'`) // as its manifest says
 	u.awaitData("untouched", "b")
-	u.follow(walk, []instruction{
+	u.runPage(walk, []instruction{
 		{"kubectl patchbay hub resume --take=cluster", u.listsEdits},
 		{"kubectl delete configmap old -n shop --wait=false", func(string) {}},
 		{"kubectl patchbay hub resume --take=cluster", u.listsRemoval},
@@ -97,10 +97,10 @@ func TestSafetyHubRestored(t *testing.T) {
 		t.Errorf("objects in east: -before +after\n%s", diff)
 	}
 	checkNoDeletion(t, log)
-	u.hub("kubectl scale deployment web --replicas=6 -n shop")
-	u.hub("kubectl scale deployment web --replicas=6 -n cart")
-	w.available(t, "shop", "web", 6)
-	w.available(t, "cart", "web", 6)
+	u.runAtHub("kubectl scale deployment web --replicas=6 -n shop")
+	u.runAtHub("kubectl scale deployment web --replicas=6 -n cart")
+	w.awaitHubAvailable(t, "shop", "web", 6)
+	w.awaitHubAvailable(t, "cart", "web", 6)
 }
 
 // restorer is a person who keeps manifests in a folder, and restores the hub.
@@ -112,14 +112,14 @@ type restorer struct {
 // digest is how a command names the list that it answers: the page has one of its own.
 var digest = regexp.MustCompile(`--of=[0-9a-f]+`)
 
-// hub runs a command at the hub, in the folder that has the manifests.
-func (u *restorer) hub(command string) string {
+// runAtHub runs a command at the hub, in the folder that has the manifests.
+func (u *restorer) runAtHub(command string) string {
 	u.t.Helper()
-	return u.sh(u.w.Hub.Control.AdminKubeconfig(), "cd "+u.dir+" && "+command)
+	return u.run(u.w.Hub.ControlPlane.AdminKubeconfig(), "cd "+u.dir+" && "+command)
 }
 
-// unmarked is a ConfigMap as its users know it.
-func unmarked(name string) string {
+// plainConfigMap is a ConfigMap as its users know it.
+func plainConfigMap(name string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {a: b}\n"
 }
 
@@ -137,11 +137,11 @@ func (u *restorer) write(ns, objects string) {
 // settled waits until east has all of a namespace as the hub says, and its Pods are available.
 func (u *restorer) settled(ns string) {
 	u.t.Helper()
-	for _, o := range mixedIn(ns) {
-		u.w.placed(u.t, o, v1alpha1.ReasonSettled)
+	for _, o := range objectsIn(ns) {
+		u.w.awaitPlacedReason(u.t, o, v1alpha1.ReasonAsExpected)
 	}
 	for _, name := range []string{"deployment/web", "statefulset/db", "daemonset/node"} {
-		u.hub("kubectl rollout status " + name + " -n " + ns + " --timeout=220s")
+		u.runAtHub("kubectl rollout status " + name + " -n " + ns + " --timeout=220s")
 	}
 	eventually(u.t, "former Pods of "+ns+" are gone", func() error {
 		var list corev1.PodList
@@ -163,9 +163,9 @@ func (u *restorer) state() map[string]any {
 	found := map[string]any{}
 	for _, ns := range []string{"shop", "cart"} {
 		found["Pods of "+ns] = u.w.podsInEast(u.t, ns)
-		for _, o := range append(mixedIn(ns), object("v1", "ConfigMap", ns, "old")) {
-			live, ok := fresh(o).(*unstructured.Unstructured)
-			if u.w.where(u.t, live) == "" || !ok {
+		for _, o := range append(objectsIn(ns), object("v1", "ConfigMap", ns, "old")) {
+			live, ok := sameKey(o).(*unstructured.Unstructured)
+			if u.w.clustersWith(u.t, live) == "" || !ok {
 				continue
 			}
 			found[printedName(o)] = map[string]any{
@@ -181,7 +181,7 @@ func (u *restorer) awaitOrphans(n int) {
 	u.t.Helper()
 	eventually(u.t, fmt.Sprintf("%d AppliedWorks are orphaned", n), func() error {
 		found := 0
-		for line := range strings.Lines(u.sh(u.w.Clusters["east"].Control.AdminKubeconfig(), "kubectl get appliedworks --no-headers")) {
+		for line := range strings.Lines(u.run(u.w.Clusters["east"].ControlPlane.AdminKubeconfig(), "kubectl get appliedworks --no-headers")) {
 			// NAME KIND NAMESPACE OBJECT REVISION ORPHANED AGE; ORPHANED is empty for others.
 			if fields := strings.Fields(line); len(fields) == 7 && fields[2] == "cart" && fields[5] == "True" {
 				found++
@@ -189,7 +189,7 @@ func (u *restorer) awaitOrphans(n int) {
 				return fmt.Errorf("unexpected %s", line)
 			}
 		}
-		return unless(found == n, "%d are", found)
+		return errorUnless(found == n, "%d are", found)
 	})
 }
 
@@ -201,14 +201,14 @@ func (u *restorer) awaitData(name, want string) {
 		if err := u.w.Clusters["east"].Client.Get(u.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, o); err != nil {
 			return err
 		}
-		return unless(o.Data["a"] == want, "it is %q", o.Data["a"])
+		return errorUnless(o.Data["a"] == want, "it is %q", o.Data["a"])
 	})
 }
 
 // commandsOf reads the commands of the first block below a heading of a page, without comments.
 func (u *restorer) commandsOf(page, heading string) []string {
 	u.t.Helper()
-	_, section, _ := strings.Cut(read(u.t, u.path(page)), "\n## "+heading+"\n")
+	_, section, _ := strings.Cut(readFile(u.t, u.path(page)), "\n## "+heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	_, block, _ := strings.Cut(section, "\n```\n")
 	block, _, _ = strings.Cut(block, "\n```\n")
@@ -226,8 +226,8 @@ type instruction struct {
 	check   func(printed string)
 }
 
-// follow runs the commands of a page, one after the other, if they are those that the test knows.
-func (u *restorer) follow(page []string, steps []instruction) {
+// runPage runs the commands of a page, one after the other, if they are those that the test knows.
+func (u *restorer) runPage(page []string, steps []instruction) {
 	u.t.Helper()
 	var known []string
 	for _, s := range steps {
@@ -237,16 +237,16 @@ func (u *restorer) follow(page []string, steps []instruction) {
 		u.t.Fatalf("commands: -test +page\n%s", diff)
 	}
 	for i, command := range page {
-		steps[i].check(u.hub(digest.ReplaceAllString(command, u.digest)))
+		steps[i].check(u.runAtHub(digest.ReplaceAllString(command, u.digest)))
 	}
 }
 
 // listsEdits checks the dry run of --take=cluster: it lists each difference, and changes nothing.
 func (u *restorer) listsEdits(string) {
 	u.t.Helper()
-	n := len(mixedIn("shop"))
+	n := len(objectsIn("shop"))
 	printed := u.dryRun("cluster", fmt.Sprintf("Works that are halted: %[1]d (kept as they are: %[1]d). Works that wait for them: 1\n", n))
-	for _, e := range edits {
+	for _, e := range afterBackupEdits {
 		_, of, found := strings.Cut(printed, "east  "+e.object+": stays as it is in east\n")
 		of, _, _ = strings.Cut(of, "\neast  ")
 		if !found || !strings.Contains(of, "      "+e.differs+"\n") && !strings.HasSuffix(of, "      "+e.differs) {
@@ -267,7 +267,7 @@ func (u *restorer) listsRemoval(string) {
 // listsCart checks the dry run of --take=hub: of what was first placed after the backup nothing differs.
 func (u *restorer) listsCart(string) {
 	u.t.Helper()
-	all := mixedIn("cart")
+	all := objectsIn("cart")
 	printed := u.dryRun("hub", fmt.Sprintf("Works that are halted: %[1]d (the same: %[1]d). Works that wait for them: 0\n", len(all)))
 	for _, o := range all {
 		if want := "east  " + printedName(o) + ": is the same in east\n"; !strings.Contains(printed, want) {
@@ -281,11 +281,11 @@ func (u *restorer) listsCart(string) {
 func (u *restorer) dryRun(take, line string) (printed string) {
 	u.t.Helper()
 	eventually(u.t, "the dry run prints "+line, func() error {
-		printed = u.hub("kubectl patchbay hub resume --take=" + take)
+		printed = u.runAtHub("kubectl patchbay hub resume --take=" + take)
 		u.digest = digest.FindString(printed)
-		return unless(strings.Contains(printed, line), "got %s, want %q", printed, line)
+		return errorUnless(strings.Contains(printed, line), "got %s, want %q", printed, line)
 	})
-	if works := u.hub("kubectl get works -A -o yaml"); strings.Contains(works, v1alpha1.ResumeAnnotation+": "+take) {
+	if works := u.runAtHub("kubectl get works -A -o yaml"); strings.Contains(works, v1alpha1.ResumeAnnotation+": "+take) {
 		u.t.Errorf("the dry run has answered Works:\n%s", works)
 	}
 	u.w.awaitMismatch(u.t, true)

@@ -19,8 +19,8 @@ import (
 	"github.com/patchbay-cni/patchbay/placement/render"
 )
 
-// unclaimed is one object of each sort that people place and that moves.
-var unclaimed = plain("web", 4) + `---
+// objectsWithoutClaims is one object of each sort that people place and that moves.
+var objectsWithoutClaims = plainDeployment("web", 4) + `---
 apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: db}
@@ -61,16 +61,16 @@ metadata: {name: gear}
 spec: {size: 1}
 `
 
-// mixed are the same and a claim.
-var mixed = unclaimed + `---
+// objectsOfAllKinds are the same and a claim.
+var objectsOfAllKinds = objectsWithoutClaims + `---
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `
 
-// mixedIn names these objects in a namespace.
-func mixedIn(ns string) []client.Object {
+// objectsIn names these objects in a namespace.
+func objectsIn(ns string) []client.Object {
 	return []client.Object{
 		object("apps/v1", "Deployment", ns, "web"), object("apps/v1", "StatefulSet", ns, "db"), object("apps/v1", "DaemonSet", ns, "node"),
 		object("v1", "ConfigMap", ns, "config"), object("v1", "Service", ns, "web"), object("v1", "PersistentVolumeClaim", ns, "data"),
@@ -81,13 +81,13 @@ func mixedIn(ns string) []client.Object {
 // place applies a policy and the mixed objects with kubectl, and waits until all are settled.
 func (u *user) place(policy string) []client.Object {
 	u.t.Helper()
-	u.w.define(u.t)
-	u.kubectl("apply -f " + u.file("placed.yaml", policy+"---\n"+mixed))
-	all := mixedIn(u.ns)
+	u.w.installWidgets(u.t)
+	u.kubectl("apply -f " + u.file("placed.yaml", policy+"---\n"+objectsOfAllKinds))
+	all := objectsIn(u.ns)
 	for _, o := range all {
-		u.w.placed(u.t, o, v1alpha1.ReasonSettled)
+		u.w.awaitPlacedReason(u.t, o, v1alpha1.ReasonAsExpected)
 	}
-	u.w.available(u.t, u.ns, "web", 4)
+	u.w.awaitHubAvailable(u.t, u.ns, "web", 4)
 	return all
 }
 
@@ -102,13 +102,13 @@ type user struct {
 func (w *world) user(t *testing.T) *user {
 	t.Helper()
 	u := &user{terminal: &terminal{t: t, dir: t.TempDir()}, w: w, ns: w.namespace(t)}
-	watch(t, w, u.ns)
+	checkInvariants(t, w, u.ns)
 	return u
 }
 
 func (u *user) kubectl(args string) string {
 	u.t.Helper()
-	return u.sh(u.w.Hub.Control.AdminKubeconfig(), "kubectl -n "+u.ns+" "+args)
+	return u.run(u.w.Hub.ControlPlane.AdminKubeconfig(), "kubectl -n "+u.ns+" "+args)
 }
 
 // file writes a file and returns its path.
@@ -140,7 +140,7 @@ func TestSafetyLostPolicy(t *testing.T) {
 	gitops := func(name string) string {
 		return "KUBECTL_APPLYSET=true kubectl -n " + u.ns + " apply --server-side --prune --applyset=shop -f " + u.file(name+".yaml", placement(name, "east, west"))
 	}
-	admin := w.Hub.Control.AdminKubeconfig()
+	admin := w.Hub.ControlPlane.AdminKubeconfig()
 	for _, step := range []struct {
 		what string
 		do   func()
@@ -150,24 +150,24 @@ func TestSafetyLostPolicy(t *testing.T) {
 			for range 3 {
 				u.kubectl("replace --force -f " + file)
 			}
-		}, v1alpha1.ReasonSettled},
+		}, v1alpha1.ReasonAsExpected},
 		{"deleted", func() { u.kubectl("delete placement p") }, v1alpha1.ReasonNoPolicy},
-		{"made again", func() { u.kubectl("apply -f " + file) }, v1alpha1.ReasonSettled},
+		{"made again", func() { u.kubectl("apply -f " + file) }, v1alpha1.ReasonAsExpected},
 		{"a release of Helm, reinstalled", func() {
 			u.kubectl("apply -f " + helm)
 			u.kubectl("delete -f " + helm)
 			u.kubectl("apply -f " + helm)
-		}, v1alpha1.ReasonSettled},
+		}, v1alpha1.ReasonAsExpected},
 		{"a release of Helm, uninstalled", func() { u.kubectl("delete -f " + helm) }, v1alpha1.ReasonNoPolicy},
-		{"of GitOps", func() { u.sh(admin, gitops("first")) }, v1alpha1.ReasonSettled},
-		{"of GitOps, renamed", func() { u.sh(admin, gitops("second")) }, v1alpha1.ReasonSettled},
+		{"of GitOps", func() { u.run(admin, gitops("first")) }, v1alpha1.ReasonAsExpected},
+		{"of GitOps, renamed", func() { u.run(admin, gitops("second")) }, v1alpha1.ReasonAsExpected},
 		{"not of these objects", func() {
 			u.kubectl(`patch placement second --type=merge -p '{"spec":{"objects":[{"kind":"ConfigMap","names":["other"]}]}}'`)
 		}, v1alpha1.ReasonNoPolicy},
 	} {
 		step.do()
 		for _, o := range objects {
-			w.placed(t, o, step.want)
+			w.awaitPlacedReason(t, o, step.want)
 		}
 		if after := w.uids(t, objects); fmt.Sprint(after) != fmt.Sprint(before) {
 			t.Fatalf("policy %s: got UIDs %v, want %v", step.what, after, before)
@@ -177,9 +177,9 @@ func TestSafetyLostPolicy(t *testing.T) {
 		t.Errorf("placement kinds: got %s, want the second policy and not the first", left)
 	}
 	stop()
-	u.sh(admin, "kubectl patchbay remove configmap/config --yes -n "+u.ns)
-	w.awaitWhere(t, objects[3], "")
-	w.awaitWhere(t, objects[0], "east,west")
+	u.run(admin, "kubectl patchbay remove configmap/config --yes -n "+u.ns)
+	w.awaitClustersWith(t, objects[3], "")
+	w.awaitClustersWith(t, objects[0], "east,west")
 }
 
 // Safety 3: a workload with a volume claim, or with a template of one, does not leave its
@@ -219,17 +219,17 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 				made.SetName("data-web-0")
 			}
 			for _, o := range []client.Object{web, data, made} {
-				w.awaitWhere(t, o, "east")
+				w.awaitClustersWith(t, o, "east")
 			}
 			before := []types.UID{data.GetUID(), made.GetUID()}
 			u.kubectl("annotate --overwrite " + tc.kind + "/web placement.patchbay.io/clusters=west")
-			w.placed(t, web, v1alpha1.ReasonVolumesRefused)
+			w.awaitPlacedReason(t, web, v1alpha1.ReasonVolumesRefused)
 			u.kubectl("delete " + tc.kind + "/web")
-			w.awaitWhere(t, web, "")
+			w.awaitClustersWith(t, web, "")
 			u.kubectl("delete pvc/data")
-			eventually(t, "the hub has let the claim go", func() error { return w.forgotten(t, data) })
+			eventually(t, "the hub has let the claim go", func() error { return w.checkGoneFromHub(t, data) })
 			for i, o := range []client.Object{data, made} {
-				if got := w.where(t, o); got != "east" || o.GetUID() != before[i] {
+				if got := w.clustersWith(t, o); got != "east" || o.GetUID() != before[i] {
 					t.Errorf("%s\nclaim %s: is in %q with UID %s, want it kept in east with %s", tc.reason, o.GetName(), got, o.GetUID(), before[i])
 				}
 			}
@@ -244,11 +244,11 @@ func TestSafetyClaimsOfAnOperator(t *testing.T) {
 	t.Parallel()
 	w := shared
 	u := w.user(t)
-	w.define(t)
+	w.installWidgets(t)
 	u.kubectl("apply -f " + u.file("db.yaml", "apiVersion: test.example.com/v1\nkind: Widget\n"+
 		"metadata: {name: db, annotations: {placement.patchbay.io/clusters: east}}\nspec: {size: 1}\n"))
 	db, data := object("test.example.com/v1", "Widget", u.ns, "db"), object("v1", "PersistentVolumeClaim", u.ns, "data-db")
-	w.awaitWhere(t, db, "east")
+	w.awaitClustersWith(t, db, "east")
 	owner := fmt.Sprintf("[{apiVersion: test.example.com/v1, kind: Widget, name: db, uid: %s, controller: true}]", db.GetUID())
 	east := w.Clusters["east"]
 	pod := strings.NewReplacer("OWNER", owner).Replace(`
@@ -268,28 +268,28 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 	claims := func(want string) {
 		t.Helper()
 		eventually(t, "the Work of db reports its claims", func() error {
-			got := u.sh(w.Hub.Control.AdminKubeconfig(), "kubectl get works -n cluster-east -o jsonpath='{range .items[?(@.spec.source.namespace==\""+u.ns+"\")]}{.status.manifests[0].volumeClaims}{end}'")
-			return unless(strings.TrimSpace(got) == want, "got %s, want %s", got, want)
+			got := u.run(w.Hub.ControlPlane.AdminKubeconfig(), "kubectl get works -n cluster-east -o jsonpath='{range .items[?(@.spec.source.namespace==\""+u.ns+"\")]}{.status.manifests[0].volumeClaims}{end}'")
+			return errorUnless(strings.TrimSpace(got) == want, "got %s, want %s", got, want)
 		})
 	}
 	claims(`["` + u.ns + `/data-db"]`)
 	u.kubectl("annotate --overwrite widget/db placement.patchbay.io/clusters=west")
-	w.placed(t, db, v1alpha1.ReasonVolumesRefused)
+	w.awaitPlacedReason(t, db, v1alpha1.ReasonVolumesRefused)
 	if err := east.Client.Delete(t.Context(), object("v1", "Pod", u.ns, "db-0"), client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
 	u.kubectl("annotate widget/db touched=true")
-	w.placed(t, db, v1alpha1.ReasonVolumesRefused)
+	w.awaitPlacedReason(t, db, v1alpha1.ReasonVolumesRefused)
 	claims(`["` + u.ns + `/data-db"]`)
 	for _, o := range []client.Object{db, data} {
-		if got := w.where(t, o); got != "east" {
+		if got := w.clustersWith(t, o); got != "east" {
 			t.Errorf("%s: is in %q, want it kept in east", printedName(o), got)
 		}
 	}
 	if err := east.Client.Delete(t.Context(), object("v1", "PersistentVolumeClaim", u.ns, "data-db")); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitWhere(t, db, "west") // without data it moves
+	w.awaitClustersWith(t, db, "west") // without data it moves
 }
 
 // Safety 5: a removal that a finalizer holds is reported at the hub, with the finalizer.
@@ -297,10 +297,10 @@ func TestSafetyHeldRemoval(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
+	checkInvariants(t, w, ns)
 	w.apply(t, w.Hub.Client, ns, settings("held", "east"))
 	held := object("v1", "ConfigMap", ns, "held")
-	w.awaitWhere(t, held, "east")
+	w.awaitClustersWith(t, held, "east")
 	finalizers := func(list string) {
 		t.Helper()
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`))
@@ -312,14 +312,14 @@ func TestSafetyHeldRemoval(t *testing.T) {
 	w.annotate(t, object("v1", "ConfigMap", ns, "held"), "")
 	eventually(t, "the Assignment says what holds it", func() error {
 		a := &v1alpha1.Assignment{}
-		key := client.ObjectKey{Namespace: ns, Name: render.Name("", "ConfigMap", ns, "held")}
+		key := client.ObjectKey{Namespace: ns, Name: render.WorkName("", "ConfigMap", ns, "held")}
 		if err := w.Hub.Client.Get(t.Context(), key, a); err != nil {
 			return err
 		}
-		return unless(len(a.Status.Clusters) == 1 && strings.Contains(a.Status.Clusters[0].Message, "example.com/held"), "%+v", a.Status.Clusters)
+		return errorUnless(len(a.Status.Clusters) == 1 && strings.Contains(a.Status.Clusters[0].Message, "example.com/held"), "%+v", a.Status.Clusters)
 	})
 	finalizers("null")
-	w.awaitWhere(t, held, "")
+	w.awaitClustersWith(t, held, "")
 }
 
 // Safety 9: of 60 healthy moves none is a Warning.
@@ -339,7 +339,7 @@ func TestSafetyHealthyMoves(t *testing.T) {
 		edits = append(edits, time.Now())
 		u.kubectl("annotate --overwrite deployment --all placement.patchbay.io/clusters=" + to)
 		for i := range workloads {
-			w.awaitWhere(t, object("apps/v1", "Deployment", u.ns, fmt.Sprintf("web-%d", i)), to)
+			w.awaitClustersWith(t, object("apps/v1", "Deployment", u.ns, fmt.Sprintf("web-%d", i)), to)
 		}
 	}
 	w.checkBlocked(t, u.ns, edits)

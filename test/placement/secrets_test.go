@@ -27,7 +27,7 @@ import (
 func TestSafetySecrets(t *testing.T) {
 	w := shared
 	ns := w.namespace(t)
-	x := watch(t, w, ns)
+	x := checkInvariants(t, w, ns)
 	secret := object("v1", "Secret", ns, "db")
 	user := &terminal{t: t, dir: t.TempDir()}
 	file := filepath.Join(user.dir, "secret.yaml")
@@ -39,7 +39,7 @@ func TestSafetySecrets(t *testing.T) {
 		if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		user.sh(w.Hub.Control.AdminKubeconfig(), "kubectl -n "+ns+" apply -f "+file)
+		user.run(w.Hub.ControlPlane.AdminKubeconfig(), "kubectl -n "+ns+" apply -f "+file)
 		return text + data
 	}
 	await := func(cluster, want string) {
@@ -49,13 +49,13 @@ func TestSafetySecrets(t *testing.T) {
 			if err := w.Clusters[cluster].Client.Get(t.Context(), client.ObjectKeyFromObject(secret), o); err != nil {
 				return err
 			}
-			return unless(string(o.Data["password"])+string(o.Data["token"]) == want, "it has others")
+			return errorUnless(string(o.Data["password"])+string(o.Data["token"]) == want, "it has others")
 		})
 	}
 	check := func(step string, want ...string) {
 		t.Helper()
 		x.read(t)
-		broken, seen, err := x.leaks(t.Context(), w)
+		broken, seen, err := x.secretLeaks(t.Context(), w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestSafetySecrets(t *testing.T) {
 	values = apply("east")
 	w.annotate(t, object("v1", "Secret", ns, "db"), "west")
 	await("west", values)
-	w.awaitWhere(t, secret, "west")
+	w.awaitClustersWith(t, secret, "west")
 	check("moved", "west")
 	if err := w.agents["west"].Kill(t.Context()); err != nil {
 		t.Fatal(err)
@@ -95,13 +95,13 @@ func TestSafetySecrets(t *testing.T) {
 	await("west", values)
 	check("with another agent", "west")
 	w.annotate(t, object("v1", "Secret", ns, "db"), "")
-	w.awaitWhere(t, secret, "")
-	eventually(t, "no Work is left", func() error { return w.unworked(t, ns) })
+	w.awaitClustersWith(t, secret, "")
+	eventually(t, "no Work is left", func() error { return w.checkNoWorks(t, ns) })
 	check("removed")
 	beside := object("v1", "Secret", "", "")
 	for _, cluster := range []string{"east", "west"} {
 		beside.SetNamespace("cluster-" + cluster)
-		beside.SetName(render.Name("", "Secret", ns, "db"))
+		beside.SetName(render.WorkName("", "Secret", ns, "db"))
 		if err := w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(beside), beside); !apierrors.IsNotFound(err) {
 			t.Errorf("removed: the Secret beside the Work in %s: got %v, want it gone", beside.GetNamespace(), err)
 		}
@@ -109,11 +109,11 @@ func TestSafetySecrets(t *testing.T) {
 }
 
 // What the search for values finds, and what not.
-func TestForms(t *testing.T) {
+func TestEncodings(t *testing.T) {
 	t.Parallel()
 	value := []byte("a-secret-value-27")
 	found := func(text string) bool {
-		return slices.ContainsFunc(forms(value), func(form []byte) bool { return strings.Contains(text, string(form)) })
+		return slices.ContainsFunc(encodings(value), func(form []byte) bool { return strings.Contains(text, string(form)) })
 	}
 	for before := range 7 {
 		for after := range 7 {

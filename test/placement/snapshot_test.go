@@ -25,23 +25,23 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// facts are objects as the API servers of the hub and of the clusters have them.
-type facts struct {
-	now            time.Time
-	namespaces     []string // whose objects' conditions are judged
-	clusters       []v1alpha1.Cluster
-	leases         map[string]coordinationv1.Lease // heartbeats by cluster
-	placements     []v1alpha1.Placement
-	everywhere     []v1alpha1.ClusterPlacement
-	customizations []v1alpha1.Customization
-	assignments    []v1alpha1.Assignment
-	works          []v1alpha1.Work
-	records        map[string][]v1alpha1.AppliedWork   // by cluster
-	objects        map[spot]*unstructured.Unstructured // by keyOf
+// snapshot are objects as the API servers of the hub and of the clusters have them.
+type snapshot struct {
+	now               time.Time
+	namespaces        []string // whose objects' conditions are judged
+	clusters          []v1alpha1.Cluster
+	leases            map[string]coordinationv1.Lease // heartbeats by cluster
+	placements        []v1alpha1.Placement
+	clusterPlacements []v1alpha1.ClusterPlacement
+	customizations    []v1alpha1.Customization
+	assignments       []v1alpha1.Assignment
+	works             []v1alpha1.Work
+	appliedWorks      map[string][]v1alpha1.AppliedWork             // by cluster
+	objects           map[objectLocation]*unstructured.Unstructured // by keyOf
 }
 
 // concerns tells whether an object is in one of the namespaces, or is called as one of them.
-func (f *facts) concerns(namespace, name string) bool {
+func (f *snapshot) concerns(namespace, name string) bool {
 	return slices.Contains(f.namespaces, namespace) || namespace == "" && slices.Contains(f.namespaces, name)
 }
 
@@ -54,25 +54,25 @@ func keyOf(group, resource, namespace, name string) string {
 	return group + "/" + resource + " " + namespace + "/" + name
 }
 
-// place is where objects of one kind are.
-type place struct {
+// objectKind is where objects of one kind are.
+type objectKind struct {
 	cluster, resource, namespace string
 	gvk                          schema.GroupVersionKind
 }
 
 // readObjects reads what Assignments, Works and records name, and what refusals are about: all of
 // a kind in a namespace at once, as a test may have a thousand.
-func (f *facts) readObjects(ctx context.Context, w *world) error {
-	places := map[place]bool{}
+func (f *snapshot) readObjects(ctx context.Context, w *world) error {
+	places := map[objectKind]bool{}
 	add := func(cluster string, gvk schema.GroupVersionKind, resource, namespace string) {
-		places[place{cluster, resource, namespace, gvk}] = true
+		places[objectKind{cluster, resource, namespace, gvk}] = true
 	}
 	var errs []error
 	for _, ns := range f.namespaces {
 		for cluster, c := range f.clients(w) {
 			o := object("v1", "Namespace", "", ns)
 			if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err == nil {
-				f.objects[spot{cluster, keyOf("", "namespaces", "", ns)}] = o
+				f.objects[objectLocation{cluster, keyOf("", "namespaces", "", ns)}] = o
 			} else {
 				errs = append(errs, client.IgnoreNotFound(err))
 			}
@@ -82,15 +82,15 @@ func (f *facts) readObjects(ctx context.Context, w *world) error {
 			}
 		}
 	}
-	for _, s := range f.said() {
+	for _, s := range f.reportedConditions() {
 		if s.assignment != nil {
 			o := s.assignment.Spec.Object
 			add("", schema.GroupVersionKind{Group: o.Group, Version: o.Version, Kind: o.Kind}, o.Resource, o.Namespace)
 		}
-		if s.work != nil && w.Clusters[s.work.cluster] != nil {
-			for _, m := range s.work.manifests {
+		if s.workState != nil && w.Clusters[s.workState.cluster] != nil {
+			for _, m := range s.workState.manifests {
 				o := manifest(m)
-				add(s.work.cluster, o.GroupVersionKind(), m.Resource, o.GetNamespace())
+				add(s.workState.cluster, o.GroupVersionKind(), m.Resource, o.GetNamespace())
 			}
 		}
 	}
@@ -102,14 +102,14 @@ func (f *facts) readObjects(ctx context.Context, w *world) error {
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			f.objects[spot{p.cluster, keyOf(p.gvk.Group, p.resource, o.GetNamespace(), o.GetName())}] = o
+			f.objects[objectLocation{p.cluster, keyOf(p.gvk.Group, p.resource, o.GetNamespace(), o.GetName())}] = o
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // clients are those of the hub and the clusters.
-func (*facts) clients(w *world) map[string]client.Client {
+func (*snapshot) clients(w *world) map[string]client.Client {
 	all := map[string]client.Client{"": w.Hub.Client}
 	for name, c := range w.Clusters {
 		all[name] = c.Client
@@ -117,65 +117,65 @@ func (*facts) clients(w *world) map[string]client.Client {
 	return all
 }
 
-// untrue judges all conditions, and says why one is not true.
-func (f *facts) untrue() map[string]string {
+// findFalseConditions judges all conditions, and says why one is not true.
+func (f *snapshot) findFalseConditions() map[string]string {
 	found := map[string]string{}
-	for _, s := range f.said() {
+	for _, s := range f.reportedConditions() {
 		why := "nobody has said how to judge that"
-		if is := judged[s.says()]; is != nil {
+		if is := conditionChecks[s.key()]; is != nil {
 			why = is(f, &s)
-		} else if unjudged[s.says()] != "" {
+		} else if uncheckedConditions[s.key()] != "" {
 			why = ""
 		}
 		if why != "" {
-			found[s.of+" says "+s.says()] = why
+			found[s.subject+" says "+s.key()] = why
 		}
 	}
 	return found
 }
 
-// said are the conditions of all Clusters, and of what concerns the namespaces. What an agent says
+// reportedConditions are the conditions of all Clusters, and of what concerns the namespaces. What an agent says
 // that does not report is left out: it cannot take it back.
-func (f *facts) said() (all []said) {
-	add := func(s said, conditions []metav1.Condition) {
+func (f *snapshot) reportedConditions() (all []reportedCondition) {
+	add := func(s reportedCondition, conditions []metav1.Condition) {
 		for _, s.Condition = range conditions {
-			if s.cluster == nil || s.Type != v1alpha1.ConditionHubMismatch || f.alive(s.cluster.Name) {
+			if s.cluster == nil || s.Type != v1alpha1.ConditionHubMismatch || f.isAlive(s.cluster.Name) {
 				all = append(all, s)
 			}
 		}
 	}
 	for i := range f.clusters {
-		add(said{of: "Cluster " + f.clusters[i].Name, cluster: &f.clusters[i]}, f.clusters[i].Status.Conditions)
+		add(reportedCondition{subject: "Cluster " + f.clusters[i].Name, cluster: &f.clusters[i]}, f.clusters[i].Status.Conditions)
 	}
 	for i := range f.placements {
 		p := &f.placements[i]
-		add(said{of: "Placement " + p.Namespace + "/" + p.Name, choice: &p.Spec.Clusters}, p.Status.Conditions)
+		add(reportedCondition{subject: "Placement " + p.Namespace + "/" + p.Name, choice: &p.Spec.Clusters}, p.Status.Conditions)
 	}
-	for i := range f.everywhere {
-		if p := &f.everywhere[i]; f.concerns("", p.Name) {
-			add(said{of: "ClusterPlacement " + p.Name, choice: &p.Spec.Clusters}, p.Status.Conditions)
+	for i := range f.clusterPlacements {
+		if p := &f.clusterPlacements[i]; f.concerns("", p.Name) {
+			add(reportedCondition{subject: "ClusterPlacement " + p.Name, choice: &p.Spec.Clusters}, p.Status.Conditions)
 		}
 	}
 	for i := range f.customizations {
 		if c := &f.customizations[i]; f.concerns(c.Namespace, c.Name) || f.concerns("", c.Name) {
-			add(said{of: "Customization " + c.Namespace + "/" + c.Name, choice: &v1alpha1.ClusterChoice{}}, c.Status.Conditions)
+			add(reportedCondition{subject: "Customization " + c.Namespace + "/" + c.Name, choice: &v1alpha1.ClusterChoice{}}, c.Status.Conditions)
 		}
 	}
 	for i := range f.assignments {
 		if a := &f.assignments[i]; f.concerns(a.Spec.Object.Namespace, a.Spec.Object.Name) {
-			add(said{of: "Assignment " + a.Namespace + "/" + a.Name, assignment: a}, a.Status.Conditions)
+			add(reportedCondition{subject: "Assignment " + a.Namespace + "/" + a.Name, assignment: a}, a.Status.Conditions)
 		}
 	}
 	for i := range f.works {
-		if w := &f.works[i]; f.concerns(w.Spec.Source.Namespace, w.Spec.Source.Name) && f.alive(clusterOf(w)) {
-			f.saidOfWork(w, add)
+		if w := &f.works[i]; f.concerns(w.Spec.Source.Namespace, w.Spec.Source.Name) && f.isAlive(clusterOf(w)) {
+			f.reportedWorkConditions(w, add)
 		}
 	}
-	for cluster, records := range f.records {
+	for cluster, records := range f.appliedWorks {
 		for i := range records {
 			r, spec := &records[i], &records[i].Spec.Work
 			if f.concerns(spec.Source.Namespace, spec.Source.Name) && spec.Removal == nil { // an order is answered in the Work
-				add(said{of: "AppliedWork " + r.Name + " in " + cluster, work: &carried{
+				add(reportedCondition{subject: "AppliedWork " + r.Name + " in " + cluster, workState: &workState{
 					cluster: cluster, name: r.Name, spec: spec, revision: r.Status.Revision, manifests: spec.Manifests,
 				}}, r.Status.Conditions)
 			}
@@ -184,35 +184,35 @@ func (f *facts) said() (all []said) {
 	return all
 }
 
-// saidOfWork adds the conditions of a Work and of its manifests. Those of manifests are what was
+// reportedWorkConditions adds the conditions of a Work and of its manifests. Those of manifests are what was
 // said before while the Work orders a removal, or is not carried out.
-func (f *facts) saidOfWork(w *v1alpha1.Work, add func(said, []metav1.Condition)) {
-	c := carried{cluster: clusterOf(w), name: w.Name, spec: &w.Spec, revision: w.Status.Revision, manifests: w.Spec.Manifests}
+func (f *snapshot) reportedWorkConditions(w *v1alpha1.Work, add func(reportedCondition, []metav1.Condition)) {
+	c := workState{cluster: clusterOf(w), name: w.Name, spec: &w.Spec, revision: w.Status.Revision, manifests: w.Spec.Manifests}
 	for i := range w.Status.Manifests {
 		c.uids = append(c.uids, w.Status.Manifests[i].UID)
 	}
-	add(said{of: "Work " + w.Namespace + "/" + w.Name, work: &c}, w.Status.Conditions)
+	add(reportedCondition{subject: "Work " + w.Namespace + "/" + w.Name, workState: &c}, w.Status.Conditions)
 	if w.Spec.Removal != nil || w.Status.Halted != nil || c.revision != w.Spec.Revision || len(c.uids) != len(c.manifests) {
 		return
 	}
 	for i := range c.uids {
 		one := c
 		one.manifests, one.uids = c.manifests[i:i+1], c.uids[i:i+1]
-		add(said{of: fmt.Sprintf("manifest %d of Work %s/%s", i, w.Namespace, w.Name), work: &one}, w.Status.Manifests[i].Conditions)
+		add(reportedCondition{subject: fmt.Sprintf("manifest %d of Work %s/%s", i, w.Namespace, w.Name), workState: &one}, w.Status.Manifests[i].Conditions)
 	}
 }
 
-// alive tells whether a cluster's heartbeat holds.
-func (f *facts) alive(cluster string) bool {
+// isAlive tells whether a cluster's heartbeat holds.
+func (f *snapshot) isAlive(cluster string) bool {
 	l := f.leases[cluster].Spec
 	return l.RenewTime != nil && l.LeaseDurationSeconds != nil &&
 		f.now.Before(l.RenewTime.Add(time.Duration(*l.LeaseDurationSeconds)*time.Second))
 }
 
-// left counts the Assignments and Works of a cluster, and the records that its heartbeat tells of.
-func (f *facts) left(cluster string) (n int) {
+// countRemaining counts the Assignments and Works of a cluster, and the records that its heartbeat tells of.
+func (f *snapshot) countRemaining(cluster string) (n int) {
 	for i := range f.assignments {
-		if has(&f.assignments[i], cluster) {
+		if hasTarget(&f.assignments[i], cluster) {
 			n++
 		}
 	}
@@ -221,26 +221,26 @@ func (f *facts) left(cluster string) (n int) {
 			n++
 		}
 	}
-	recorded, _ := strconv.Atoi(f.recorded(cluster))
+	recorded, _ := strconv.Atoi(f.remainingRecords(cluster))
 	return n + recorded
 }
 
-func (f *facts) recorded(cluster string) string {
+func (f *snapshot) remainingRecords(cluster string) string {
 	lease := f.leases[cluster]
 	return lease.Annotations[v1alpha1.AppliedWorksAnnotation]
 }
 
-// missing are the clusters of a choice that do not exist.
-func (f *facts) missing(names ...v1alpha1.ClusterName) []v1alpha1.ClusterName {
+// missingClusters are the clusters of a choice that do not exist.
+func (f *snapshot) missingClusters(names ...v1alpha1.ClusterName) []v1alpha1.ClusterName {
 	return slices.DeleteFunc(slices.Clone(names), func(name v1alpha1.ClusterName) bool {
 		return slices.ContainsFunc(f.clusters, func(c v1alpha1.Cluster) bool { return c.Name == string(name) })
 	})
 }
 
-// source is an Assignment's object at the hub; nil when it is not there any more, or is on its way out.
-func (f *facts) source(a *v1alpha1.Assignment) *unstructured.Unstructured {
+// sourceObject is an Assignment's object at the hub; nil when it is not there any more, or is on its way out.
+func (f *snapshot) sourceObject(a *v1alpha1.Assignment) *unstructured.Unstructured {
 	r := a.Spec.Object
-	o := f.objects[spot{"", keyOf(r.Group, r.Resource, r.Namespace, r.Name)}]
+	o := f.objects[objectLocation{"", keyOf(r.Group, r.Resource, r.Namespace, r.Name)}]
 	if o == nil || o.GetDeletionTimestamp() != nil || o.GetUID() != r.UID {
 		return nil
 	}
@@ -255,8 +255,8 @@ func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	return err == nil && s.Matches(labels.Set(set))
 }
 
-// policies are those of the highest rank that select an object, by what messages call them.
-func (f *facts) policies(o *unstructured.Unstructured) map[string]*v1alpha1.PlacementSpec {
+// policiesFor are those of the highest rank that select an object, by what messages call them.
+func (f *snapshot) policiesFor(o *unstructured.Unstructured) map[string]*v1alpha1.PlacementSpec {
 	gvk, namespaced, found := o.GroupVersionKind(), o.GetNamespace() != "", map[string]*v1alpha1.PlacementSpec{}
 	add := func(name string, m *metav1.ObjectMeta, spec *v1alpha1.PlacementSpec) {
 		if m.DeletionTimestamp == nil && (len(spec.Objects) == 0 && namespaced || slices.ContainsFunc(spec.Objects, func(s v1alpha1.ObjectSelector) bool {
@@ -274,17 +274,17 @@ func (f *facts) policies(o *unstructured.Unstructured) map[string]*v1alpha1.Plac
 	if len(found) > 0 {
 		return found
 	}
-	namespace := f.objects[spot{"", keyOf("", "namespaces", "", o.GetNamespace())}]
-	for i := range f.everywhere {
-		if p := &f.everywhere[i]; !namespaced || namespace != nil && selects(p.Spec.NamespaceSelector, namespace.GetLabels()) {
+	namespace := f.objects[objectLocation{"", keyOf("", "namespaces", "", o.GetNamespace())}]
+	for i := range f.clusterPlacements {
+		if p := &f.clusterPlacements[i]; !namespaced || namespace != nil && selects(p.Spec.NamespaceSelector, namespace.GetLabels()) {
 			add("ClusterPlacement "+p.Name, &p.ObjectMeta, &p.Spec.PlacementSpec)
 		}
 	}
 	return found
 }
 
-// choice is where people want an object, by its annotation or a policy; nil when nobody says.
-func (f *facts) choice(o *unstructured.Unstructured) *v1alpha1.ClusterChoice {
+// clusterChoice is where people want an object, by its annotation or a policy; nil when nobody says.
+func (f *snapshot) clusterChoice(o *unstructured.Unstructured) *v1alpha1.ClusterChoice {
 	if o == nil {
 		return nil
 	}
@@ -297,15 +297,15 @@ func (f *facts) choice(o *unstructured.Unstructured) *v1alpha1.ClusterChoice {
 		}
 		return c
 	}
-	for _, spec := range f.policies(o) {
+	for _, spec := range f.policiesFor(o) {
 		return &spec.Clusters
 	}
 	return nil
 }
 
-// chosen are the Clusters of an object's choice.
-func (f *facts) chosen(o *unstructured.Unstructured) (found []v1alpha1.Cluster) {
-	c := f.choice(o)
+// chosenClusters are the Clusters of an object's choice.
+func (f *snapshot) chosenClusters(o *unstructured.Unstructured) (found []v1alpha1.Cluster) {
+	c := f.clusterChoice(o)
 	if c == nil || len(c.Names) == 0 && c.Selector == nil {
 		return nil
 	}
@@ -318,50 +318,50 @@ func (f *facts) chosen(o *unstructured.Unstructured) (found []v1alpha1.Cluster) 
 	return found
 }
 
-// live is what a cluster has of a manifest; nil for nothing.
-func (f *facts) live(c *carried, m v1alpha1.Manifest) *unstructured.Unstructured {
+// liveObject is what a cluster has of a manifest; nil for nothing.
+func (f *snapshot) liveObject(c *workState, m v1alpha1.Manifest) *unstructured.Unstructured {
 	o := manifest(m)
-	return f.objects[spot{c.cluster, keyOf(o.GroupVersionKind().Group, m.Resource, o.GetNamespace(), o.GetName())}]
+	return f.objects[objectLocation{c.cluster, keyOf(o.GroupVersionKind().Group, m.Resource, o.GetNamespace(), o.GetName())}]
 }
 
-// some tells whether what a cluster has of some manifest is so.
-func (f *facts) some(c *carried, so func(live *unstructured.Unstructured) bool) bool {
+// anyLive tells whether what a cluster has of some manifest is so.
+func (f *snapshot) anyLive(c *workState, so func(live *unstructured.Unstructured) bool) bool {
 	return slices.ContainsFunc(c.manifests, func(m v1alpha1.Manifest) bool {
-		o := f.live(c, m)
+		o := f.liveObject(c, m)
 		return o != nil && so(o)
 	})
 }
 
-// record is what a cluster has of a Work; nil for nothing.
-func (f *facts) record(cluster, name string) *v1alpha1.AppliedWork {
-	all := f.records[cluster]
+// appliedWork is what a cluster has of a Work; nil for nothing.
+func (f *snapshot) appliedWork(cluster, name string) *v1alpha1.AppliedWork {
+	all := f.appliedWorks[cluster]
 	if i := slices.IndexFunc(all, func(r v1alpha1.AppliedWork) bool { return r.Name == name }); i >= 0 {
 		return &all[i]
 	}
 	return nil
 }
 
-// mismatched names a Work of a cluster that is behind its record, or just differs from it.
-func (f *facts) mismatched(s *said, differs bool) string {
+// mismatchedWork names a Work of a cluster that is behind its record, or just differs from it.
+func (f *snapshot) mismatchedWork(s *reportedCondition, differs bool) string {
 	var in string
 	if s.cluster != nil {
 		in = s.cluster.Name
 	} else {
-		in = s.work.cluster
+		in = s.workState.cluster
 	}
 	for i := range f.works {
-		w, r := &f.works[i], f.record(in, f.works[i].Name)
-		if clusterOf(w) == in && r != nil && (behind(&w.Spec, &r.Spec.Work) || differs && asJSON(w.Spec) != asJSON(r.Spec.Work)) {
+		w, r := &f.works[i], f.appliedWork(in, f.works[i].Name)
+		if clusterOf(w) == in && r != nil && (isOlderThanRecord(&w.Spec, &r.Spec.Work) || differs && asJSON(w.Spec) != asJSON(r.Spec.Work)) {
 			return w.Name
 		}
 	}
 	return ""
 }
 
-// unreadyOf names an object of a Work that is not ready, as kstatus computes it; "" when all are.
-func (f *facts) unreadyOf(c *carried) string {
+// unreadyObject names an object of a Work that is not ready, as kstatus computes it; "" when all are.
+func (f *snapshot) unreadyObject(c *workState) string {
 	for _, m := range c.manifests {
-		o := f.live(c, m)
+		o := f.liveObject(c, m)
 		if o == nil {
 			return m.Resource + " " + manifest(m).GetName() + " is not there"
 		}

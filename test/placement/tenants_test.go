@@ -26,11 +26,11 @@ func TestKCPPolicyTenants(t *testing.T) {
 	t.Parallel()
 	w := shared
 	ns := w.namespace(t)
-	watch(t, w, ns)
-	tenant := w.person(t, ns, "tenant", "edit", ns, "east,south")
-	w.everything(t, ns, "tenant")
+	checkInvariants(t, w, ns)
+	tenant := w.newUserClient(t, ns, "tenant", "edit", ns, "east,south")
+	w.grantAll(t, ns, "tenant")
 	eventually(t, "the rights are known", func() error {
-		return errors.Join(tenant.Create(t.Context(), parsed(t, ns, "ConfigMap", "east"), client.DryRunAll),
+		return errors.Join(tenant.Create(t.Context(), annotatedObject(t, ns, "ConfigMap", "east"), client.DryRunAll),
 			tenant.List(t.Context(), &rbacv1.RoleList{}, client.InNamespace(ns)))
 	})
 
@@ -40,13 +40,13 @@ func TestKCPPolicyTenants(t *testing.T) {
 			"west": "west", "east,west": "west", "west=1,east": "west", "nowhere": "nowhere",
 			strings.Repeat("east,", 8) + "east": "more than 8",
 		} {
-			err := tenant.Create(t.Context(), parsed(t, ns, kind, clusters), client.DryRunAll)
-			judge(t, kind+" created on "+clusters, err, refused)
+			err := tenant.Create(t.Context(), annotatedObject(t, ns, kind, clusters), client.DryRunAll)
+			checkRefusal(t, kind+" created on "+clusters, err, refused)
 		}
 	}
 
 	// Objects stay where nobody sees them: this is about who may write what.
-	o := parsed(t, ns, "Deployment", "")
+	o := annotatedObject(t, ns, "Deployment", "")
 	if err := tenant.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +54,14 @@ func TestKCPPolicyTenants(t *testing.T) {
 		return client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ClustersAnnotation, clusters))
 	}
 	for clusters, refused := range map[string]string{"south": "", "west": "west"} {
-		judge(t, "patched to "+clusters, tenant.Patch(t.Context(), o.DeepCopy(), merge(clusters), client.DryRunAll), refused)
-		judge(t, "patched in the status to "+clusters, tenant.Status().Patch(t.Context(), o.DeepCopy(), merge(clusters), client.DryRunAll), refused)
+		checkRefusal(t, "patched to "+clusters, tenant.Patch(t.Context(), o.DeepCopy(), merge(clusters), client.DryRunAll), refused)
+		checkRefusal(t, "patched in the status to "+clusters, tenant.Status().Patch(t.Context(), o.DeepCopy(), merge(clusters), client.DryRunAll), refused)
 		next := o.DeepCopy()
 		next.SetResourceVersion("") // the hub writes, too
 		next.SetAnnotations(map[string]string{v1alpha1.ClustersAnnotation: clusters})
-		judge(t, "updated to "+clusters, tenant.Update(t.Context(), next, client.DryRunAll), refused)
-		apply := client.ApplyConfigurationFromUnstructured(parsed(t, ns, "Deployment", clusters))
-		judge(t, "applied on "+clusters, tenant.Apply(t.Context(), apply, client.DryRunAll, client.ForceOwnership, client.FieldOwner("tenant")), refused)
+		checkRefusal(t, "updated to "+clusters, tenant.Update(t.Context(), next, client.DryRunAll), refused)
+		apply := client.ApplyConfigurationFromUnstructured(annotatedObject(t, ns, "Deployment", clusters))
+		checkRefusal(t, "applied on "+clusters, tenant.Apply(t.Context(), apply, client.DryRunAll, client.ForceOwnership, client.FieldOwner("tenant")), refused)
 	}
 
 	w.tenantPlacements(t, tenant, ns)
@@ -71,9 +71,9 @@ func TestKCPPolicyTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`))
-	judge(t, "another edit", tenant.Patch(t.Context(), o.DeepCopy(), other), "")
-	judge(t, "a change of its place", tenant.Patch(t.Context(), o.DeepCopy(), merge("west,east"), client.DryRunAll), "west")
-	judge(t, "nowhere", tenant.Patch(t.Context(), o.DeepCopy(), merge("")), "")
+	checkRefusal(t, "another edit", tenant.Patch(t.Context(), o.DeepCopy(), other), "")
+	checkRefusal(t, "a change of its place", tenant.Patch(t.Context(), o.DeepCopy(), merge("west,east"), client.DryRunAll), "west")
+	checkRefusal(t, "nowhere", tenant.Patch(t.Context(), o.DeepCopy(), merge("")), "")
 }
 
 // tenantPlacements tries to say in a Placement what the annotation may not say.
@@ -90,7 +90,7 @@ func (w *world) tenantPlacements(t *testing.T, tenant client.Client, ns string) 
 	for refused, clusters := range map[string][]v1alpha1.ClusterName{
 		"": {"east", "south"}, "west": {"east", "west"}, "all Clusters": nil,
 	} {
-		judgeField(t, "a Placement, "+refused, tenant.Create(t.Context(), placement("new", clusters...), client.DryRunAll), "spec.clusters.names", refused)
+		checkFieldRefusal(t, "a Placement, "+refused, tenant.Create(t.Context(), placement("new", clusters...), client.DryRunAll), "spec.clusters.names", refused)
 	}
 	admins := placement("admins", "west")
 	if err := w.Hub.Client.Create(t.Context(), admins); err != nil {
@@ -104,18 +104,18 @@ func (w *world) tenantPlacements(t *testing.T, tenant client.Client, ns string) 
 		`{"spec":{"objects":[{"kind":"Secret"}]}}`:        "west",
 	} {
 		err := tenant.Patch(t.Context(), admins.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch)), client.DryRunAll)
-		judgeField(t, "an admin's Placement: "+patch, err, "spec.clusters.names", refused)
+		checkFieldRefusal(t, "an admin's Placement: "+patch, err, "spec.clusters.names", refused)
 	}
 }
 
-// judge compares what became of a request with what is to: a refusal says who is refused
+// checkRefusal compares what became of a request with what is to: a refusal says who is refused
 // what, and why.
-func judge(t *testing.T, what string, err error, refused string) {
+func checkRefusal(t *testing.T, what string, err error, refused string) {
 	t.Helper()
-	judgeField(t, what, err, "metadata.annotations[placement.patchbay.io/clusters]", refused)
+	checkFieldRefusal(t, what, err, "metadata.annotations[placement.patchbay.io/clusters]", refused)
 }
 
-func judgeField(t *testing.T, what string, err error, field, refused string) {
+func checkFieldRefusal(t *testing.T, what string, err error, field, refused string) {
 	t.Helper()
 	if refused == "" {
 		if err != nil {
@@ -134,9 +134,9 @@ func judgeField(t *testing.T, what string, err error, field, refused string) {
 	}
 }
 
-// everything lets somebody write all kinds of a namespace, and statuses: what stands in
+// grantAll lets somebody write all kinds of a namespace, and statuses: what stands in
 // the way is the policy alone.
-func (w *world) everything(t *testing.T, ns, name string) {
+func (w *world) grantAll(t *testing.T, ns, name string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: ns, Name: "everything"}
 	for _, o := range []client.Object{
@@ -152,8 +152,8 @@ func (w *world) everything(t *testing.T, ns, name string) {
 	}
 }
 
-// parsed is an object of a kind with the annotation.
-func parsed(t *testing.T, ns, kind, clusters string) *unstructured.Unstructured {
+// annotatedObject is an object of a kind with the annotation.
+func annotatedObject(t *testing.T, ns, kind, clusters string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(tenantKinds()[kind]), &o.Object); err != nil {

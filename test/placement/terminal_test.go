@@ -35,32 +35,32 @@ func (s *terminal) path(name string) string {
 // program is where a program of ours is.
 func (s *terminal) program(name string) string {
 	s.t.Helper()
-	if *programs != "" {
-		return filepath.Join(*programs, name)
+	if *programsDir != "" {
+		return filepath.Join(*programsDir, name)
 	}
 	return s.path(filepath.Join("bin", name))
 }
 
 func (s *terminal) env(kubeconfig string) []string {
 	return []string{
-		"PATH=" + *programs + ":" + s.path("bin") + ":" + s.path("bin/kubernetes") + ":" + os.Getenv("PATH"),
+		"PATH=" + *programsDir + ":" + s.path("bin") + ":" + s.path("bin/kubernetes") + ":" + os.Getenv("PATH"),
 		"HOME=" + filepath.Join(s.dir, filepath.Base(filepath.Dir(kubeconfig))), "KUBECONFIG=" + kubeconfig,
 	}
 }
 
-// sh runs what somebody pastes, with a kubeconfig, and returns what it prints.
-func (s *terminal) sh(kubeconfig, text string) string {
+// run runs what somebody pastes, with a kubeconfig, and returns what it prints.
+func (s *terminal) run(kubeconfig, text string) string {
 	s.t.Helper()
-	out, err := s.try(kubeconfig, text)
+	out, err := s.tryRun(kubeconfig, text)
 	if err != nil {
 		s.t.Fatalf("%s: %v\n%s", text, err, out)
 	}
 	return out
 }
 
-// try does so, and it may fail.
-func (s *terminal) try(kubeconfig, text string) (string, error) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+// tryRun does so, and it may fail.
+func (s *terminal) tryRun(kubeconfig, text string) (string, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", text)
 	cmd.Dir, cmd.Env = s.path("."), append(os.Environ(), s.env(kubeconfig)...)
@@ -68,11 +68,11 @@ func (s *terminal) try(kubeconfig, text string) (string, error) {
 	return string(out), err
 }
 
-// background starts a program that goes on; what it prints is in the file.
-func (s *terminal) background(name, program string, args ...string) (process.ID, string) {
+// startBackground starts a program that goes on; what it prints is in the file.
+func (s *terminal) startBackground(name, program string, args ...string) (process.ID, string) {
 	s.t.Helper()
 	log := filepath.Join(s.dir, name+".log")
-	id, err := process.Start(process.Spec{Args: append([]string{s.program(program)}, args...), Dir: s.dir, Log: log, Tied: true})
+	id, err := process.Start(process.Spec{Args: append([]string{s.program(program)}, args...), Dir: s.dir, Log: log, DieWithParent: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -80,10 +80,10 @@ func (s *terminal) background(name, program string, args ...string) (process.ID,
 	return id, log
 }
 
-// end asks a program to end, and waits until it has.
-func (s *terminal) end(t *testing.T, id process.ID) {
+// stopProgram asks a program to end, and waits until it has.
+func (s *terminal) stopProgram(t *testing.T, id process.ID) {
 	t.Helper()
-	if err := id.Stop(t.Context(), patience); err != nil {
+	if err := id.Stop(t.Context(), waitTimeout); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -100,7 +100,7 @@ func commands(text string) []string {
 	return found
 }
 
-func read(t *testing.T, file string) string {
+func readFile(t *testing.T, file string) string {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {

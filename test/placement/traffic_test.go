@@ -64,7 +64,7 @@ func (w *world) traffic(t *testing.T, ns, service string, n int) (stop func()) {
 		for _, e := range all {
 			err = errors.Join(err, x.request(e))
 		}
-		return errors.Join(err, unless(len(all) == n, "it has %v", all))
+		return errors.Join(err, errorUnless(len(all) == n, "it has %v", all))
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -134,5 +134,5 @@ func (x *traffic) request(e endpoint) error {
 		return fmt.Errorf("request to %s: %w", e.cluster, err)
 	}
 	ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
-	return unless(pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, ready), "Pod %s in %s does not answer", e.pod, e.cluster)
+	return errorUnless(pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, ready), "Pod %s in %s does not answer", e.pod, e.cluster)
 }

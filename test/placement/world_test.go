@@ -35,12 +35,12 @@ type world struct {
 	hub    process.ID
 	agents map[string]process.ID
 
-	defining sync.Once // of widgets
+	widgetsOnce sync.Once // of widgets
 }
 
 // start runs hub and agents, and waits until all clusters are reachable.
 func (w *world) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	err := bed.Install(ctx, w.Hub.Config, "crds", "CustomResourceDefinition") // our networks are placeable
 	if err != nil {
@@ -56,7 +56,7 @@ func (w *world) start(ctx context.Context) error {
 	}
 	for name, id := range ids {
 		g.Go(func() error {
-			if err := w.Accept(ctx, name, v1alpha1.ClusterSpec{}); err != nil {
+			if err := w.CreateCluster(ctx, name, v1alpha1.ClusterSpec{}); err != nil {
 				return err
 			}
 			err := bed.Install(ctx, w.Clusters[name].Config, "crds", "CustomResourceDefinition")
@@ -90,7 +90,7 @@ func (w *world) awaitClusters(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-time.After(poll):
+		case <-time.After(pollInterval):
 		case <-ctx.Done():
 			return fmt.Errorf("await clusters: %d of %d are reachable: %w (last: %w)", reached, len(w.Clusters), ctx.Err(), err)
 		}
@@ -100,7 +100,7 @@ func (w *world) awaitClusters(ctx context.Context) error {
 // restartHub brings back the hub that all tests share.
 func (w *world) restartHub(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	var err error
 	if w.hub, err = w.StartHub(ctx); err != nil {
@@ -108,10 +108,10 @@ func (w *world) restartHub(t *testing.T) {
 	}
 }
 
-// offline does something while neither the hub's API server nor its etcd runs.
-func (w *world) offline(t *testing.T, do func() error) {
+// whileHubStopped does something while neither the hub's API server nor its etcd runs.
+func (w *world) whileHubStopped(t *testing.T, do func() error) {
 	t.Helper()
-	c := w.Hub.Control
+	c := w.Hub.ControlPlane
 	for _, part := range []controlplane.Part{controlplane.APIServer, controlplane.Etcd} {
 		if err := c.StopPart(t.Context(), part); err != nil {
 			t.Fatal(err)
@@ -127,12 +127,12 @@ func (w *world) offline(t *testing.T, do func() error) {
 	}
 }
 
-// replace puts other data into the hub's etcd. A hub that has them is what it was then.
-func (w *world) replace(t *testing.T, x *watcher, then []write, fill func(data string) error) {
+// replaceEtcdData puts other data into the hub's etcd. A hub that has them is what it was then.
+func (w *world) replaceEtcdData(t *testing.T, x *invariantChecker, then []write, fill func(data string) error) {
 	t.Helper()
-	data, now := w.Hub.Control.EtcdData(), x.live(t, w)
-	w.offline(t, func() error {
-		x.anew(t, then, now)
+	data, now := w.Hub.ControlPlane.EtcdData(), x.liveObjects(t, w)
+	w.whileHubStopped(t, func() error {
+		x.restartFrom(t, then, now)
 		if err := os.RemoveAll(data); err != nil {
 			return err
 		}
@@ -140,16 +140,16 @@ func (w *world) replace(t *testing.T, x *watcher, then []write, fill func(data s
 	})
 }
 
-// another is a world of its own, with the cluster east.
-func another(t *testing.T) *world {
+// newWorld is a world of its own, with the cluster east.
+func newWorld(t *testing.T) *world {
 	t.Helper()
-	b, err := bed.Launch(t.Context(), bed.Config{Clusters: []string{"east"}, Programs: *programs})
+	b, err := bed.Launch(t.Context(), bed.Config{Clusters: []string{"east"}, Programs: *programsDir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			b.Keep()
+			b.KeepDir()
 			t.Log("logs are in", b.Dir)
 		}
 		if err := b.Close(context.Background()); err != nil {
@@ -163,8 +163,8 @@ func another(t *testing.T) *world {
 	return w
 }
 
-// cluster patches a Cluster, as an infrastructure person does.
-func (w *world) cluster(t *testing.T, name, patch string) {
+// patchCluster patches a Cluster, as an infrastructure person does.
+func (w *world) patchCluster(t *testing.T, name, patch string) {
 	t.Helper()
 	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := w.Hub.Client.Patch(context.Background(), c, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
@@ -180,12 +180,12 @@ func (w *world) awaitReachable(t *testing.T, name string) {
 		if err := w.Hub.Client.Get(context.Background(), client.ObjectKeyFromObject(c), c); err != nil {
 			return err
 		}
-		return unless(meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionReachable), "conditions %+v", c.Status.Conditions)
+		return errorUnless(meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionReachable), "conditions %+v", c.Status.Conditions)
 	})
 }
 
-// reachable fails when the hub takes the cluster for unreachable.
-func (w *world) reachable(t *testing.T, cluster string) {
+// checkReachable fails when the hub takes the cluster for unreachable.
+func (w *world) checkReachable(t *testing.T, cluster string) {
 	t.Helper()
 	c := &v1alpha1.Cluster{}
 	if err := w.Hub.Client.Get(t.Context(), client.ObjectKey{Name: cluster}, c); err != nil {
@@ -212,8 +212,8 @@ func (w *world) awaitMismatch(t *testing.T, want bool) {
 	})
 }
 
-// agentBy has the agent of a cluster join anew by a way, until the test ends.
-func (w *world) agentBy(t *testing.T, cluster string, way bed.Way) {
+// joinAgent has the agent of a cluster join anew by a way, until the test ends.
+func (w *world) joinAgent(t *testing.T, cluster string, way bed.HubRoute) {
 	t.Helper()
 	w.rejoin(t, cluster, way)
 	t.Cleanup(func() {
@@ -225,15 +225,15 @@ func (w *world) agentBy(t *testing.T, cluster string, way bed.Way) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.awaitBeat(t, cluster, cluster)
+		w.awaitHeartbeat(t, cluster, cluster)
 	})
 }
 
-func (w *world) rejoin(t *testing.T, cluster string, way bed.Way) {
+func (w *world) rejoin(t *testing.T, cluster string, way bed.HubRoute) {
 	t.Helper()
 	err := w.agents[cluster].Kill(t.Context())
 	if err == nil {
-		w.agents[cluster], err = w.StartAgentBy(t.Context(), cluster, apitest.Name(cluster), way)
+		w.agents[cluster], err = w.StartAgentVia(t.Context(), cluster, apitest.Name(cluster), way)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -250,9 +250,9 @@ func (w *world) namespace(t *testing.T) string {
 	return name
 }
 
-// person is a service account of the test's namespace with a token of its own and one of
+// newUserClient is a service account of the test's namespace with a token of its own and one of
 // the roles there are, in a namespace or everywhere, that may use these clusters.
-func (w *world) person(t *testing.T, ns, name, role, where, clusters string) client.Client {
+func (w *world) newUserClient(t *testing.T, ns, name, role, where, clusters string) client.Client {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 	meta := metav1.ObjectMeta{Name: name + "-" + ns, Namespace: where}
@@ -320,11 +320,11 @@ rules:
   - {apiGroups: [test.example.com], resources: [widgets], verbs: [get, list, watch, create, patch, delete]}
 `
 
-// define installs widgets at the hub and in all clusters, once, and waits until the hub's
+// installWidgets installs widgets at the hub and in all clusters, once, and waits until the hub's
 // client knows them.
-func (w *world) define(t *testing.T) {
+func (w *world) installWidgets(t *testing.T) {
 	t.Helper()
-	w.defining.Do(func() {
+	w.widgetsOnce.Do(func() {
 		w.apply(t, w.Hub.Client, "", widgets)
 		for _, c := range w.Clusters {
 			w.apply(t, c.Client, "", widgets)

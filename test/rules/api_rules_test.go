@@ -6,8 +6,8 @@ package rules
 
 // apiRules are kept by what is asked of the API server, which only a real one
 // can tell: TestAPIRules tries them.
-func apiRules() []row {
-	return []row{
+func apiRules() []mutation {
+	return []mutation{
 		{
 			name: "WritesCarryTheResourceVersion",
 			rule: "one write of status with the resourceVersion",

@@ -12,7 +12,7 @@ func TestAPIRules(t *testing.T) {
 	switchOff(t, apiRules())
 }
 
-func TestAPIRulesKept(t *testing.T) {
+func TestAPIRulesPassUnmodified(t *testing.T) {
 	t.Parallel()
-	keep(t, apiRules())
+	runUnmodified(t, apiRules())
 }

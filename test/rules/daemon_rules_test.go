@@ -5,8 +5,8 @@
 package rules
 
 // daemonRules are what the daemon does around its claims.
-func daemonRules() []row {
-	return []row{
+func daemonRules() []mutation {
+	return []mutation{
 		{
 			name: "JournalFirst",
 			rule: "Use: journal, then the interface, then the DanmEp",

@@ -4,9 +4,9 @@
 
 package rules
 
-// goneRules are about nodes that are cut off, and those that are gone for good.
-func goneRules() []row {
-	return []row{
+// deletedNodeRules are about nodes that are cut off, and those that are gone for good.
+func deletedNodeRules() []mutation {
+	return []mutation{
 		{
 			name: "CutOffAfterTenMinutes",
 			rule: "a daemon without a successful API exchange for 10 minutes hands out nothing from holds",

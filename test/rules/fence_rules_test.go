@@ -5,8 +5,8 @@
 package rules
 
 // fenceRules are about the two lives of one node, and about one that is cut off.
-func fenceRules() []row {
-	return []row{
+func fenceRules() []mutation {
+	return []mutation{
 		{
 			name: "SeqIsRaised",
 			rule: "raises seq in its entry: a real change, so delayed writes of its former life fail",
@@ -33,8 +33,8 @@ func fenceRules() []row {
 			rule: "an address named in a give-back leaves the in-memory hold before the write is sent",
 			file: claimsDir + "tend.go",
 			old:  "s := d.shelf.Swap(nil)", new: "s := d.shelf.Load()",
-			and:  change{"for a, ok := h.Take(); ok; a, ok = h.Take() {", "for a := range h.All() {"},
-			test: "^TestGiveBackLeavesTheHoldFirst$",
+			andChange: textChange{"for a, ok := h.Take(); ok; a, ok = h.Take() {", "for a := range h.All() {"},
+			test:      "^TestGiveBackLeavesTheHoldFirst$",
 		},
 		{
 			name: "ThinnedBeforeTheWrite",

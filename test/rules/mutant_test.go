@@ -32,32 +32,32 @@ const (
 
 // What try finds wrong with a row.
 var (
-	errMoved    = errors.New("the code moved on: update this row")
-	errBuild    = errors.New("the mutant does not compile: its tests prove nothing")
-	errSurvived = errors.New("the rule is switched off and no test failed: write one")
-	errNoTest   = errors.New("the pattern matches no test")
-	errDied     = errors.New("the tests ended without a verdict")
+	errTextNotFound = errors.New("the code moved on: update this row")
+	errBuild        = errors.New("the mutant does not compile: its tests prove nothing")
+	errSurvived     = errors.New("the rule is switched off and no test failed: write one")
+	errNoTest       = errors.New("the pattern matches no test")
+	errDied         = errors.New("the tests ended without a verdict")
 )
 
 // suite is a package's tests, with build tags.
 type suite struct{ pkg, tags string }
 
-// try switches a row's rule off and returns nil if a test fails of it.
-func try(t *testing.T, r row) error {
+// runMutant switches a row's rule off and returns nil if a test fails of it.
+func runMutant(t *testing.T, r mutation) error {
 	t.Helper()
 	overlay, err := mutate(t, r)
 	if err != nil {
 		return err
 	}
-	binary, err := build(t, r.suite(), overlay)
+	binary, err := build(t, r.testSuite(), overlay)
 	if err != nil {
 		return err
 	}
-	return judge(run(t, r.suite(), binary, r.test, mutantBound))
+	return checkMutantOutcome(run(t, r.testSuite(), binary, r.test, mutantBound))
 }
 
 // mutate writes the changed file and the overlay that puts it into its place.
-func mutate(t *testing.T, r row) (string, error) {
+func mutate(t *testing.T, r mutation) (string, error) {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(root, r.file))
 	if err != nil {
@@ -65,9 +65,9 @@ func mutate(t *testing.T, r row) (string, error) {
 	}
 	source, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", errMoved, err)
+		return "", fmt.Errorf("%w: %w", errTextNotFound, err)
 	}
-	for _, c := range []change{{r.old, r.new}, r.and} {
+	for _, c := range []textChange{{r.old, r.new}, r.andChange} {
 		if source, err = c.apply(source); err != nil {
 			return "", fmt.Errorf("%s: %w", r.file, err)
 		}
@@ -85,12 +85,12 @@ func mutate(t *testing.T, r row) (string, error) {
 }
 
 // apply makes a change, unless it is none.
-func (c change) apply(source []byte) ([]byte, error) {
+func (c textChange) apply(source []byte) ([]byte, error) {
 	if c.old == "" {
 		return source, nil
 	}
 	if n := bytes.Count(source, []byte(c.old)); n != 1 {
-		return nil, fmt.Errorf("%w: the text is there %d times, want once:\n%s", errMoved, n, c.old)
+		return nil, fmt.Errorf("%w: the text is there %d times, want once:\n%s", errTextNotFound, n, c.old)
 	}
 	return bytes.Replace(source, []byte(c.old), []byte(c.new), 1), nil
 }
@@ -140,9 +140,9 @@ func usesRapid(t *testing.T, binary string) bool {
 	return false
 }
 
-// judge says what the end of a mutant's tests means. A test that hangs has
+// checkMutantOutcome says what the end of a mutant's tests means. A test that hangs has
 // noticed, too.
-func judge(out string, err error) error {
+func checkMutantOutcome(out string, err error) error {
 	switch {
 	case strings.Contains(out, "testing: warning: no tests to run"):
 		return errNoTest

@@ -7,9 +7,9 @@ package rules
 // claimsDir is where most rules are kept.
 const claimsDir = "ipam/claims/"
 
-// coverRules are about who covers a bit, and in which order that changes.
-func coverRules() []row {
-	return []row{
+// ownershipRules are about who covers a bit, and in which order that changes.
+func ownershipRules() []mutation {
+	return []mutation{
 		{
 			name: "ClaimIsCovered",
 			rule: "Claim: set the bit and add the address to the own entry, in one write",
@@ -29,8 +29,8 @@ func coverRules() []row {
 			rule: "the address leaves the entry only in a write sent after its DanmEp exists",
 			file: claimsDir + "cover.go",
 			old:  "case u.state == published:", new: "case u.state == published, u.state == claimed:",
-			and:  change{"if u.state == published || u", "if u.state == published || u.state == claimed || u"},
-			test: "^(TestFirstClaimSettles|TestSettle)$",
+			andChange: textChange{"if u.state == published || u", "if u.state == published || u.state == claimed || u"},
+			test:      "^(TestFirstClaimSettles|TestSettle)$",
 		},
 		{
 			name: "ReturnsToTheEntry",

@@ -5,8 +5,8 @@
 package rules
 
 // poolRules are about subnets, and which addresses are handed out when.
-func poolRules() []row {
-	return []row{
+func poolRules() []mutation {
+	return []mutation{
 		{
 			name: "SubnetStaysWhileHeld",
 			rule: "a subnet changes only when no entry and no DanmEp has an address outside of it",
@@ -80,11 +80,11 @@ func poolRules() []row {
 			test: "^TestClaim$",
 		},
 		{
-			name: "NextFit",
-			rule: "next-fit from cursor, so a freed address rests as long as possible",
-			file: "ipam/take.go",
-			old:  "\t\tp.cursor = off.inc()\n",
-			in:   "ipam/claims", test: "^TestNextFitAcrossRestarts$",
+			name:        "NextFit",
+			rule:        "next-fit from cursor, so a freed address rests as long as possible",
+			file:        "ipam/take.go",
+			old:         "\t\tp.cursor = off.inc()\n",
+			testPackage: "ipam/claims", test: "^TestNextFitAcrossRestarts$",
 		},
 		{
 			name: "CursorIsKept",

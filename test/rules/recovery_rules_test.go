@@ -5,8 +5,8 @@
 package rules
 
 // recoveryRules are about state that was lost, or is older than it was.
-func recoveryRules() []row {
-	return []row{
+func recoveryRules() []mutation {
+	return []mutation{
 		{
 			name: "AbsentIsUnknown",
 			rule: "status.ipam absent means unknown, not empty: its first writer builds it from a list of DanmEps",

@@ -4,10 +4,10 @@
 
 package rules
 
-// attemptRules are about writes that fail or whose answers are lost, and about
+// retryRules are about writes that fail or whose answers are lost, and about
 // collecting what nobody covers.
-func attemptRules() []row {
-	return []row{
+func retryRules() []mutation {
+	return []mutation{
 		{
 			name: "LostReplyIsDecidedFromTheEntry",
 			rule: "any answer but success or Conflict: read with quorum and decide from the own entry",
@@ -73,7 +73,7 @@ func attemptRules() []row {
 			old:  "\tobj, err := ask(ctx, a, func(ctx context.Context) (*Object, error) { return s.store.Get(ctx, key.Ref) })\n",
 			new: "\tearly, err := s.store.Endpoints(ctx, key.Ref)\n\tif err != nil {\n\t\treturn err\n\t}\n" +
 				"\tobj, err := ask(ctx, a, func(ctx context.Context) (*Object, error) { return s.store.Get(ctx, key.Ref) })\n",
-			and: change{
+			andChange: textChange{
 				"\tendpoints, err := ask(ctx, a, func(ctx context.Context) ([]Endpoint, error) {\n\t\treturn s.store.Endpoints(ctx, key.Ref)\n\t})\n",
 				"\tendpoints := early\n",
 			},

@@ -4,9 +4,9 @@
 
 package rules
 
-// olderRules are about what an older state brings back beside what it lost.
-func olderRules() []row {
-	return []row{
+// rollbackRules are about what an older state brings back beside what it lost.
+func rollbackRules() []mutation {
+	return []mutation{
 		{
 			name: "DeadDanmEpsAreAwaited",
 			rule: "until every Node has re-asserted its live endpoints, and only these",

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// row is a rule and how it is switched off.
-type row struct {
+// mutation is a rule and how it is switched off.
+type mutation struct {
 	// name is the subtest's.
 	name string
 	// rule is what the design says.
@@ -21,36 +21,36 @@ type row struct {
 	// file is where it is kept, below the module's folder; old is the text there
 	// that does, once, and new what stands there without the rule.
 	file, old, new string
-	// and is a second change to the same file, for a rule that is kept twice.
-	and change
-	// in is the package whose tests notice; the file's own when empty. tags are
+	// andChange is a second change to the same file, for a rule that is kept twice.
+	andChange textChange
+	// testPackage is the package whose tests notice; the file's own when empty. tags are
 	// the build tags of the test.
-	in, tags string
+	testPackage, tags string
 	// test matches the test that has to fail.
 	test string
 }
 
-// change is one text in place of another.
-type change struct{ old, new string }
+// textChange is one text in place of another.
+type textChange struct{ old, new string }
 
-// suite is where a row's test is.
-func (r row) suite() suite {
-	if r.in != "" {
-		return suite{r.in, r.tags}
+// testSuite is where a row's test is.
+func (r mutation) testSuite() suite {
+	if r.testPackage != "" {
+		return suite{r.testPackage, r.tags}
 	}
 	return suite{path.Dir(r.file), r.tags}
 }
 
-// rules are all rows that need no API server.
-func rules() []row {
-	return slices.Concat(coverRules(), attemptRules(), fenceRules(), holdRules(), recoveryRules(), olderRules(), poolRules(), goneRules(), daemonRules())
+// allMutations are all rows that need no API server.
+func allMutations() []mutation {
+	return slices.Concat(ownershipRules(), retryRules(), fenceRules(), warmPoolRules(), recoveryRules(), rollbackRules(), poolRules(), deletedNodeRules(), daemonRules())
 }
 
 // Each row finds its place in the source: a second's look before the long one.
-func TestRowsAreUpToDate(t *testing.T) {
+func TestMutationsApply(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
-	for _, r := range slices.Concat(rules(), apiRules()) {
+	for _, r := range slices.Concat(allMutations(), apiRules()) {
 		if _, err := mutate(t, r); err != nil {
 			t.Errorf("%s: %v", r.name, err)
 		}
@@ -64,30 +64,30 @@ func TestRowsAreUpToDate(t *testing.T) {
 // Each rule, switched off, makes a test fail.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	switchOff(t, rules())
+	switchOff(t, allMutations())
 }
 
-func switchOff(t *testing.T, rows []row) {
+func switchOff(t *testing.T, rows []mutation) {
 	t.Helper()
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			if err := try(t, r); err != nil {
-				t.Errorf("%s\n%s (%s): %v", r.rule, r.suite().pkg, r.test, err)
+			if err := runMutant(t, r); err != nil {
+				t.Errorf("%s\n%s (%s): %v", r.rule, r.testSuite().pkg, r.test, err)
 			}
 		})
 	}
 }
 
 // With nothing switched off, the same tests pass.
-func TestRulesKept(t *testing.T) {
+func TestRulesPassUnmodified(t *testing.T) {
 	t.Parallel()
-	keep(t, rules())
+	runUnmodified(t, allMutations())
 }
 
-func keep(t *testing.T, rows []row) {
+func runUnmodified(t *testing.T, rows []mutation) {
 	t.Helper()
-	for s, patterns := range patterns(rows) {
+	for s, patterns := range testPatterns(rows) {
 		t.Run(s.pkg, func(t *testing.T) {
 			t.Parallel()
 			binary, err := build(t, s, "")
@@ -101,11 +101,11 @@ func keep(t *testing.T, rows []row) {
 	}
 }
 
-// patterns are the tests that the rows name, by suite.
-func patterns(rows []row) map[suite][]string {
+// testPatterns are the tests that the rows name, by suite.
+func testPatterns(rows []mutation) map[suite][]string {
 	by := map[suite][]string{}
 	for _, r := range rows {
-		if s := r.suite(); !slices.Contains(by[s], r.test) {
+		if s := r.testSuite(); !slices.Contains(by[s], r.test) {
 			by[s] = append(by[s], r.test)
 		}
 	}
@@ -113,26 +113,26 @@ func patterns(rows []row) map[suite][]string {
 }
 
 // A row that proves nothing is told apart from one that does.
-func TestRowsThatProveNothing(t *testing.T) {
+func TestUselessMutationsAreReported(t *testing.T) {
 	t.Parallel()
 	const file, text = "ipam/hold.go", "if !a.IsValid() || a.Zone() != \"\" {"
 	cases := map[string]struct {
 		reason string
-		row    row
+		row    mutation
 		want   error
 	}{
-		"Noticed":  {"the rule is off and a test says so", row{old: text, new: "if !a.IsValid() {", test: "^TestHold$"}, nil},
-		"Survived": {"nothing is switched off", row{old: text, new: "if a.Zone() != \"\" || !a.IsValid() {", test: "^TestHold$"}, errSurvived},
-		"Moved":    {"the place is gone", row{old: "no such text", test: "^TestHold$"}, errMoved},
-		"Twice":    {"the place is not unique", row{old: "netip.Addr", test: "^TestHold$"}, errMoved},
-		"Broken":   {"no test ran", row{old: text, new: "if nonsense {", test: "^TestHold$"}, errBuild},
-		"NoTest":   {"no test ran", row{old: text, new: "if !a.IsValid() {", test: "^TestNone$"}, errNoTest},
+		"Noticed":  {"the rule is off and a test says so", mutation{old: text, new: "if !a.IsValid() {", test: "^TestHold$"}, nil},
+		"Survived": {"nothing is switched off", mutation{old: text, new: "if a.Zone() != \"\" || !a.IsValid() {", test: "^TestHold$"}, errSurvived},
+		"Moved":    {"the place is gone", mutation{old: "no such text", test: "^TestHold$"}, errTextNotFound},
+		"Twice":    {"the place is not unique", mutation{old: "netip.Addr", test: "^TestHold$"}, errTextNotFound},
+		"Broken":   {"no test ran", mutation{old: text, new: "if nonsense {", test: "^TestHold$"}, errBuild},
+		"NoTest":   {"no test ran", mutation{old: text, new: "if !a.IsValid() {", test: "^TestNone$"}, errNoTest},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tc.row.file = file
-			if err := try(t, tc.row); !errors.Is(err, tc.want) {
+			if err := runMutant(t, tc.row); !errors.Is(err, tc.want) {
 				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
 			}
 		})

@@ -4,9 +4,9 @@
 
 package rules
 
-// holdRules are about what a node keeps ready, and what it gives back when.
-func holdRules() []row {
-	return []row{
+// warmPoolRules are about what a node keeps ready, and what it gives back when.
+func warmPoolRules() []mutation {
+	return []mutation{
 		{
 			name: "HoldNeedsNoRequest",
 			rule: "the hold is taken from lock-free, with no API call",

@@ -27,8 +27,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/services/scene"
 )
 
-// patience is how long anything may take on a machine with everything on two cores.
-const patience = time.Minute
+// waitTimeout is how long anything may take on a machine with everything on two cores.
+const waitTimeout = time.Minute
 
 // program is the controller, built once.
 var program = sync.OnceValues(func() (string, error) {
@@ -63,8 +63,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// stage is a namespace with a network of its own.
-type stage struct {
+// fixture is a namespace with a network of its own.
+type fixture struct {
 	*testing.T
 
 	env *apitest.Env
@@ -73,41 +73,41 @@ type stage struct {
 	net *v1.ClusterNetwork
 }
 
-var starting sync.Mutex
+var startingMu sync.Mutex
 
-// start returns a stage that the shared controller looks after.
-func start(t *testing.T) *stage {
+// startFixture returns a stage that the shared controller looks after.
+func startFixture(t *testing.T) *fixture {
 	t.Helper()
-	starting.Lock()
-	defer starting.Unlock()
+	startingMu.Lock()
+	defer startingMu.Unlock()
 	sharedEnv = apitest.Start(t)
 	if _, err := leader(); err != nil {
 		t.Fatal(err)
 	}
-	return newStage(t, sharedEnv)
+	return newFixture(t, sharedEnv)
 }
 
-func newStage(t *testing.T, env *apitest.Env) *stage {
+func newFixture(t *testing.T, env *apitest.Env) *fixture {
 	t.Helper()
-	s := &stage{T: t, env: env, c: env.Client, ns: env.Namespace(t), net: scene.Network(apitest.Name("net"))}
+	s := &fixture{T: t, env: env, c: env.Client, ns: env.Namespace(t), net: scene.Network(apitest.Name("net"))}
 	s.create(s.net)
 	return s
 }
 
-func (s *stage) must(err error) {
+func (s *fixture) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *stage) create(obj client.Object) {
+func (s *fixture) create(obj client.Object) {
 	s.Helper()
 	s.must(s.c.Create(s.Context(), obj))
 }
 
-// add makes a Pod behind app with one address of each family.
-func (s *stage) add(name, app, address, address6 string, ready bool) *corev1.Pod {
+// addPod makes a Pod behind app with one address of each family.
+func (s *fixture) addPod(name, app, address, address6 string, ready bool) *corev1.Pod {
 	s.Helper()
 	pod := scene.Pod(s.ns, name, app)
 	s.must(scene.Add(s.Context(), s.c, pod, s.net, address, address6, ready))
@@ -115,7 +115,7 @@ func (s *stage) add(name, app, address, address6 string, ready bool) *corev1.Pod
 }
 
 // service makes a Service for app.
-func (s *stage) service(app string, edit ...func(*corev1.Service)) *corev1.Service {
+func (s *fixture) service(app string, edit ...func(*corev1.Service)) *corev1.Service {
 	s.Helper()
 	svc := scene.Service(s.ns, app, app, s.net.Name)
 	for _, e := range edit {
@@ -126,7 +126,7 @@ func (s *stage) service(app string, edit ...func(*corev1.Service)) *corev1.Servi
 }
 
 // edit changes an object as a user does.
-func edit[T client.Object](s *stage, obj T, change func(T)) {
+func edit[T client.Object](s *fixture, obj T, change func(T)) {
 	s.Helper()
 	s.eventually("the change is accepted", func(ctx context.Context) string {
 		if err := s.c.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -141,9 +141,9 @@ func edit[T client.Object](s *stage, obj T, change func(T)) {
 }
 
 // eventually polls until check returns "".
-func (s *stage) eventually(what string, check func(context.Context) string) {
+func (s *fixture) eventually(what string, check func(context.Context) string) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), waitTimeout)
 	defer cancel()
 	for {
 		said := check(ctx)
@@ -152,21 +152,21 @@ func (s *stage) eventually(what string, check func(context.Context) string) {
 		}
 		select {
 		case <-ctx.Done():
-			s.Fatalf("waited %s until %s: %s", patience, what, said)
+			s.Fatalf("waited %s until %s: %s", waitTimeout, what, said)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
 // slices returns the slices of a Service, of whoever.
-func (s *stage) slices(ctx context.Context, service string) ([]discoveryv1.EndpointSlice, error) {
+func (s *fixture) slices(ctx context.Context, service string) ([]discoveryv1.EndpointSlice, error) {
 	var list discoveryv1.EndpointSliceList
 	err := s.c.List(ctx, &list, client.InNamespace(s.ns), client.MatchingLabels{discoveryv1.LabelServiceName: service})
 	return list.Items, err
 }
 
-// want waits until a Service's slices have exactly these endpoints.
-func (s *stage) want(why, service string, lines ...string) {
+// awaitEndpoints waits until a Service's slices have exactly these endpoints.
+func (s *fixture) awaitEndpoints(why, service string, lines ...string) {
 	s.Helper()
 	slices.Sort(lines)
 	s.eventually(why, func(ctx context.Context) string {
@@ -174,15 +174,15 @@ func (s *stage) want(why, service string, lines ...string) {
 		if err != nil {
 			return err.Error()
 		}
-		if diff := cmp.Diff(lines, scene.Lines(there, service)); diff != "" {
+		if diff := cmp.Diff(lines, scene.EndpointLines(there, service)); diff != "" {
 			return "endpoints (-want +got):\n" + diff
 		}
 		return ""
 	})
 }
 
-// wantNone waits until nothing of ours is left of a Service.
-func (s *stage) wantNone(why, service string) {
+// awaitNoEndpoints waits until nothing of ours is left of a Service.
+func (s *fixture) awaitNoEndpoints(why, service string) {
 	s.Helper()
 	s.eventually(why, func(ctx context.Context) string {
 		there, err := s.slices(ctx, service)
@@ -198,8 +198,8 @@ func (s *stage) wantNone(why, service string) {
 	})
 }
 
-// wantEvent waits for an Event on a Service.
-func (s *stage) wantEvent(svc *corev1.Service, reason string, parts ...string) {
+// awaitEvent waits for an Event on a Service.
+func (s *fixture) awaitEvent(svc *corev1.Service, reason string, parts ...string) {
 	s.Helper()
 	s.eventually("Event "+reason+" on Service "+svc.Name, func(ctx context.Context) string {
 		var list corev1.EventList

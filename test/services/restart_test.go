@@ -20,7 +20,7 @@ import (
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	env := apitest.New(t) // a leader of its own
-	s := newStage(t, env)
+	s := newFixture(t, env)
 	path, err := program()
 	s.must(err)
 	first, err := scene.Run(t.Context(), env, path)
@@ -31,33 +31,33 @@ func TestRestart(t *testing.T) {
 	plain := s.service("plain", func(svc *corev1.Service) { svc.Annotations[selector] = `{"app":"web"}` })
 	var pods []*corev1.Pod
 	for i := range 4 {
-		pods = append(pods, s.add(fmt.Sprint("p", i), "web", fmt.Sprintf("10.0.0.%d/8", i+1), "", true))
+		pods = append(pods, s.addPod(fmt.Sprint("p", i), "web", fmt.Sprintf("10.0.0.%d/8", i+1), "", true))
 	}
 	all := []string{"10.0.0.1" + ready + "p0", "10.0.0.2" + ready + "p1", "10.0.0.3" + ready + "p2", "10.0.0.4" + ready + "p3"}
 	for _, name := range []string{"web", "gone", "plain"} {
-		s.want("the first leads", name, all...)
+		s.awaitEndpoints("the first leads", name, all...)
 	}
 
 	s.must(first.Kill(t.Context()))
 	s.must(scene.SetReady(t.Context(), s.c, pods[0], false))
 	s.must(scene.Kill(t.Context(), s.c, pods[1]))
 	edit(s, pods[2], func(p *corev1.Pod) { p.Labels["app"] = "other" })
-	s.add("p1", "web", "10.0.0.9/8", "", true)
+	s.addPod("p1", "web", "10.0.0.9/8", "", true)
 	edit(s, plain, func(svc *corev1.Service) { svc.Annotations = nil })
 	s.must(s.c.Delete(t.Context(), gone))
 	second, err := scene.Run(t.Context(), env, path)
 	s.must(err)
 	t.Cleanup(func() { _ = second.Kill(context.WithoutCancel(t.Context())) })
-	s.want("the second made up for it", "web", "10.0.0.1"+tcp+" p0", "10.0.0.9"+ready+"p1", "10.0.0.4"+ready+"p3")
-	s.wantNone("its annotations went meanwhile", "plain")
-	s.wantNone("it was deleted meanwhile", "gone")
+	s.awaitEndpoints("the second made up for it", "web", "10.0.0.1"+tcp+" p0", "10.0.0.9"+ready+"p1", "10.0.0.4"+ready+"p3")
+	s.awaitNoEndpoints("its annotations went meanwhile", "plain")
+	s.awaitNoEndpoints("it was deleted meanwhile", "gone")
 
 	third, err := scene.Run(t.Context(), env, path)
 	s.must(err)
 	t.Cleanup(func() { _ = third.Kill(context.WithoutCancel(t.Context())) })
-	s.must(second.Stop(t.Context(), patience))
+	s.must(second.Stop(t.Context(), waitTimeout))
 	s.must(scene.SetReady(t.Context(), s.c, pods[0], true))
-	s.want("the third took over", "web", "10.0.0.1"+ready+"p0", "10.0.0.9"+ready+"p1", "10.0.0.4"+ready+"p3")
+	s.awaitEndpoints("the third took over", "web", "10.0.0.1"+ready+"p0", "10.0.0.9"+ready+"p1", "10.0.0.4"+ready+"p3")
 	writes, err := third.Writes(t.Context())
 	s.must(err)
 	if writes != 1 {

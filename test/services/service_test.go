@@ -25,28 +25,28 @@ import (
 const selector = "danm.io/selector"
 
 // Whatever a user does to a Service.
-func TestEdits(t *testing.T) {
+func TestServiceEdits(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := startFixture(t)
 	svc := s.service("web")
-	a := s.add("a", "web", "10.0.0.1/8", "", true)
-	b := s.add("b", "db", "10.0.0.2/8", "", true)
-	s.want("made", "web", "10.0.0.1"+ready+"a")
+	a := s.addPod("a", "web", "10.0.0.1/8", "", true)
+	b := s.addPod("b", "db", "10.0.0.2/8", "", true)
+	s.awaitEndpoints("made", "web", "10.0.0.1"+ready+"a")
 	edit(s, svc, func(svc *corev1.Service) { svc.Annotations[selector] = `{"app":"db"}` })
-	s.want("another selector", "web", "10.0.0.2"+ready+"b")
+	s.awaitEndpoints("another selector", "web", "10.0.0.2"+ready+"b")
 
 	edit(s, svc, func(svc *corev1.Service) { svc.Annotations[selector] = "app=web" })
-	s.wantEvent(svc, "InvalidAnnotations", selector, "app=web", "stay as they were")
-	s.want("kept", "web", "10.0.0.2"+ready+"b")
+	s.awaitEvent(svc, "InvalidAnnotations", selector, "app=web", "stay as they were")
+	s.awaitEndpoints("kept", "web", "10.0.0.2"+ready+"b")
 	s.must(scene.SetReady(t.Context(), s.c, b, false))
-	s.want("kept, with what the Pod is", "web", "10.0.0.2"+tcp+" b")
+	s.awaitEndpoints("kept, with what the Pod is", "web", "10.0.0.2"+tcp+" b")
 	s.must(scene.Kill(t.Context(), s.c, b))
-	s.want("a Pod that is gone is not kept", "web")
+	s.awaitEndpoints("a Pod that is gone is not kept", "web")
 
 	edit(s, svc, func(svc *corev1.Service) {
 		svc.Annotations = map[string]string{"danm.k8s.io/selector": `{"app":"web"}`, "danm.k8s.io/clusterNetwork": s.net.Name}
 	})
-	s.want("mended, with the older prefix", "web", "10.0.0.1"+ready+"a")
+	s.awaitEndpoints("mended, with the older prefix", "web", "10.0.0.1"+ready+"a")
 	edit(s, svc, func(svc *corev1.Service) { svc.Labels = map[string]string{"team": "t"} })
 	s.eventually("the slices have the Service's labels", func(ctx context.Context) string {
 		there, err := s.slices(ctx, "web")
@@ -57,22 +57,22 @@ func TestEdits(t *testing.T) {
 	})
 	edit(s, svc, func(svc *corev1.Service) { svc.Spec.PublishNotReadyAddresses = true })
 	s.must(scene.SetReady(t.Context(), s.c, a, false))
-	s.want("published in any state", "web", "10.0.0.1"+tcp+"ready a")
+	s.awaitEndpoints("published in any state", "web", "10.0.0.1"+tcp+"ready a")
 	edit(s, svc, func(svc *corev1.Service) { svc.Annotations = nil })
-	s.wantNone("no annotation, nothing of ours", "web")
+	s.awaitNoEndpoints("no annotation, nothing of ours", "web")
 	edit(s, svc, func(svc *corev1.Service) { svc.Annotations = scene.Service(s.ns, "web", "web", s.net.Name).Annotations })
-	s.want("annotated again", "web", "10.0.0.1"+tcp+"ready a")
+	s.awaitEndpoints("annotated again", "web", "10.0.0.1"+tcp+"ready a")
 	s.must(s.c.Delete(t.Context(), svc))
-	s.wantNone("deleted; no garbage collector runs here", "web")
+	s.awaitNoEndpoints("deleted; no garbage collector runs here", "web")
 	s.service("web")
-	s.want("made anew", "web", "10.0.0.1"+tcp+" a")
+	s.awaitEndpoints("made anew", "web", "10.0.0.1"+tcp+" a")
 }
 
 // What cannot be served says why, and has nothing of ours, before and after.
-func TestRefused(t *testing.T) {
+func TestInvalidServices(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	s.add("a", "web", "10.0.0.1/8", "", true)
+	s := startFixture(t)
+	s.addPod("a", "web", "10.0.0.1/8", "", true)
 	cases := map[string]struct {
 		reason string
 		edit   func(*corev1.Service)
@@ -89,60 +89,60 @@ func TestRefused(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &stage{T: t, env: s.env, c: s.c, ns: s.ns, net: s.net}
+			s := &fixture{T: t, env: s.env, c: s.c, ns: s.ns, net: s.net}
 			svc := scene.Service(s.ns, name, "web", s.net.Name)
 			tc.edit(svc)
 			s.create(svc)
-			s.wantEvent(svc, "NotServed", tc.says)
-			s.wantNone(tc.reason, name)
+			s.awaitEvent(svc, "NotServed", tc.says)
+			s.awaitNoEndpoints(tc.reason, name)
 		})
 	}
 	svc := s.service("later", func(svc *corev1.Service) { svc.Annotations[selector] = `{"app":"web"}` })
-	s.want("served", "later", "10.0.0.1"+ready+"a")
+	s.awaitEndpoints("served", "later", "10.0.0.1"+ready+"a")
 	edit(s, svc, func(svc *corev1.Service) {
 		svc.Spec.Selector = map[string]string{"app": "web"}
 		// Without a selector it had both families, which this cluster has not.
 		svc.Spec.IPFamilyPolicy, svc.Spec.IPFamilies = new(corev1.IPFamilyPolicySingleStack), svc.Spec.IPFamilies[:1]
 	})
-	s.wantNone("Kubernetes serves it now", "later")
-	s.wantEvent(svc, "NotServed", "spec.selector")
+	s.awaitNoEndpoints("Kubernetes serves it now", "later")
+	s.awaitEvent(svc, "NotServed", "spec.selector")
 }
 
 // Slices of others stay as they are; ours come back as they were.
 func TestOwnership(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := startFixture(t)
 	svc := s.service("web")
-	s.add("a", "web", "10.0.0.1/8", "", true)
-	s.want("made", "web", "10.0.0.1"+ready+"a")
+	s.addPod("a", "web", "10.0.0.1/8", "", true)
+	s.awaitEndpoints("made", "web", "10.0.0.1"+ready+"a")
 	foreign := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: s.ns, Name: "manual", Labels: map[string]string{discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "somebody"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}},
 	}
 	s.create(foreign)
-	ours := s.ours()
+	ours := s.ownSlice()
 	if refs := ours.OwnerReferences; len(refs) != 1 || refs[0].UID != svc.UID || refs[0].Kind != "Service" {
 		t.Errorf("owners of slice %s: %+v, want the Service", ours.Name, refs)
 	}
 	s.must(s.c.Delete(t.Context(), ours))
-	s.want("deleted by hand", "web", "10.0.0.1"+ready+"a")
-	ours = s.ours()
+	s.awaitEndpoints("deleted by hand", "web", "10.0.0.1"+ready+"a")
+	ours = s.ownSlice()
 	edit(s, ours, func(o *discoveryv1.EndpointSlice) {
 		o.Endpoints[0].Addresses[0], o.Endpoints[0].TargetRef = "192.0.2.9", nil
 	})
-	s.want("edited by hand", "web", "10.0.0.1"+ready+"a")
+	s.awaitEndpoints("edited by hand", "web", "10.0.0.1"+ready+"a")
 	for why, change := range map[string]func(*discoveryv1.EndpointSlice){
 		"label removed": func(o *discoveryv1.EndpointSlice) { delete(o.Labels, discoveryv1.LabelServiceName) },
 		"label changed": func(o *discoveryv1.EndpointSlice) { o.Labels[discoveryv1.LabelServiceName] = "other" },
 	} {
-		edit(s, s.ours(), change)
-		s.want(why, "web", "10.0.0.1"+ready+"a")
+		edit(s, s.ownSlice(), change)
+		s.awaitEndpoints(why, "web", "10.0.0.1"+ready+"a")
 	}
-	ours = s.ours()
+	ours = s.ownSlice()
 	edit(s, ours, func(o *discoveryv1.EndpointSlice) { o.Labels[discoveryv1.LabelManagedBy] = "thief" })
-	s.want("taken by somebody, name and all", "web", "10.0.0.1"+ready+"a")
+	s.awaitEndpoints("taken by somebody, name and all", "web", "10.0.0.1"+ready+"a")
 	s.must(s.c.Delete(t.Context(), svc))
-	s.wantNone("the Service went", "web")
+	s.awaitNoEndpoints("the Service went", "web")
 	there, err := s.slices(t.Context(), "web")
 	s.must(err)
 	var left []string
@@ -157,8 +157,8 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
-// ours is the one slice of ours that the Service web has.
-func (s *stage) ours() *discoveryv1.EndpointSlice {
+// ownSlice is the one slice of ours that the Service web has.
+func (s *fixture) ownSlice() *discoveryv1.EndpointSlice {
 	s.Helper()
 	var found *discoveryv1.EndpointSlice
 	s.eventually("there is a slice of ours", func(ctx context.Context) string {
@@ -177,42 +177,42 @@ func (s *stage) ours() *discoveryv1.EndpointSlice {
 // v1 Endpoints come and go on request, and others' stay.
 func TestLegacyEndpoints(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := startFixture(t)
 	svc := s.service("web")
-	s.add("a", "web", "10.0.0.1/8", "fd00::1/32", true)
-	late := s.add("b", "web", "10.0.0.2/8", "", false)
-	s.want("slices", "web", "10.0.0.1"+ready+"a", "fd00::1"+ready+"a", "10.0.0.2"+tcp+" b")
-	if got := s.endpoints(t.Context(), "web"); got != "none" {
+	s.addPod("a", "web", "10.0.0.1/8", "fd00::1/32", true)
+	late := s.addPod("b", "web", "10.0.0.2/8", "", false)
+	s.awaitEndpoints("slices", "web", "10.0.0.1"+ready+"a", "fd00::1"+ready+"a", "10.0.0.2"+tcp+" b")
+	if got := s.legacyEndpoints(t.Context(), "web"); got != "none" {
 		t.Errorf("Endpoints that nobody asked for: %s", got)
 	}
 	ask := func(svc *corev1.Service) {
 		metav1.SetMetaDataAnnotation(&svc.ObjectMeta, svcwatcher.EndpointsAnnotation, "true")
 	}
 	edit(s, svc, ask)
-	s.wantEndpoints("on request, not mirrored", "web", "skip-mirror=true 10.0.0.1+ 10.0.0.2- fd00::1+")
+	s.awaitLegacyEndpoints("on request, not mirrored", "web", "skip-mirror=true 10.0.0.1+ 10.0.0.2- fd00::1+")
 	s.must(scene.SetReady(t.Context(), s.c, late, true))
-	s.wantEndpoints("kept up to date", "web", "skip-mirror=true 10.0.0.1+ 10.0.0.2+ fd00::1+")
+	s.awaitLegacyEndpoints("kept up to date", "web", "skip-mirror=true 10.0.0.1+ 10.0.0.2+ fd00::1+")
 	edit(s, svc, func(svc *corev1.Service) { delete(svc.Annotations, svcwatcher.EndpointsAnnotation) })
-	s.wantEndpoints("withdrawn", "web", "none")
+	s.awaitLegacyEndpoints("withdrawn", "web", "none")
 
 	s.create(&corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "taken"}, Subsets: []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}}}})
 	taken := s.service("taken", ask)
-	s.wantEvent(taken, "EndpointsNotWritten", "taken", "already exists")
-	s.wantEndpoints("others' stay", "taken", "skip-mirror= 192.0.2.1+")
+	s.awaitEvent(taken, "EndpointsNotWritten", "taken", "already exists")
+	s.awaitLegacyEndpoints("others' stay", "taken", "skip-mirror= 192.0.2.1+")
 }
 
-func (s *stage) wantEndpoints(why, service, want string) {
+func (s *fixture) awaitLegacyEndpoints(why, service, want string) {
 	s.Helper()
 	s.eventually(why, func(ctx context.Context) string {
-		if got := s.endpoints(ctx, service); got != want {
+		if got := s.legacyEndpoints(ctx, service); got != want {
 			return fmt.Sprintf("Endpoints are %q, want %q", got, want)
 		}
 		return ""
 	})
 }
 
-// endpoints tells v1 Endpoints: + is ready, - is not.
-func (s *stage) endpoints(ctx context.Context, service string) string {
+// legacyEndpoints tells v1 Endpoints: + is ready, - is not.
+func (s *fixture) legacyEndpoints(ctx context.Context, service string) string {
 	var e corev1.Endpoints
 	if err := s.c.Get(ctx, client.ObjectKey{Namespace: s.ns, Name: service}, &e); err != nil {
 		if client.IgnoreNotFound(err) == nil {
@@ -236,7 +236,7 @@ func (s *stage) endpoints(ctx context.Context, service string) string {
 // A Node's zone reaches the endpoints on it, also later.
 func TestZone(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := startFixture(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + s.ns, Labels: map[string]string{corev1.LabelTopologyZone: "z1"}}}
 	s.create(node)
 	s.service("web")
@@ -258,30 +258,30 @@ func TestZone(t *testing.T) {
 }
 
 // A network that does not exist yet is said, and served when it comes.
-func TestNetworkToCome(t *testing.T) {
+func TestNetworkCreatedLater(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := startFixture(t)
 	svc := scene.Service(s.ns, "web", "web", s.net.Name+"-2")
 	s.create(svc)
-	s.wantEvent(svc, "NetworkNotFound", s.net.Name+"-2")
+	s.awaitEvent(svc, "NetworkNotFound", s.net.Name+"-2")
 	s.net = scene.Network(s.net.Name + "-2")
 	s.create(s.net)
-	s.add("a", "web", "10.0.0.1/8", "", true)
-	s.want("it came", "web", "10.0.0.1"+ready+"a")
+	s.addPod("a", "web", "10.0.0.1/8", "", true)
+	s.awaitEndpoints("it came", "web", "10.0.0.1"+ready+"a")
 }
 
 // The kinds of a namespace's own networks work as ClusterNetworks do.
 func TestOwnNetworks(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := startFixture(t)
 	danm := &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "own"}, Spec: s.net.Spec}
 	s.create(danm)
 	svc := scene.Service(s.ns, "web", "web", "")
 	svc.Annotations = map[string]string{selector: `{"app":"web"}`, "danm.io/network": "own"}
 	s.create(svc)
-	pod := s.add("a", "web", "10.0.0.1/8", "", true)
+	pod := s.addPod("a", "web", "10.0.0.1/8", "", true)
 	e := scene.DanmEp(pod, s.net, "10.0.0.2/8", "")
 	e.Name, e.Spec.NetworkName, e.Spec.NetworkUID, e.Spec.APIType, e.Spec.Interface.Name = "own", "own", string(danm.UID), v1.KindDanmNet, "eth1"
 	s.create(e)
-	s.want("the interface on the namespace's network only", "web", "10.0.0.2"+ready+"a")
+	s.awaitEndpoints("the interface on the namespace's network only", "web", "10.0.0.2"+ready+"a")
 }

@@ -20,29 +20,29 @@ import (
 // (CVE-2021-25740), whatever DanmEps say: not at first, and not when the victim comes later.
 func TestVictimsAreNotPublished(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := startFixture(t)
 	svc := s.service("web")
-	s.add("good", "web", "10.0.0.1/8", "", true)
-	s.add("api", "web", "10.96.0.1/8", "", true) // the Service "kubernetes"
-	s.add("out", "web", "192.0.2.77/24", "", true)
-	s.add("thief", "web", "10.222.0.9/8", "", true)
-	s.want("what is harmless", "web", "10.0.0.1 web:8080/TCP ready,serving good", "10.222.0.9 web:8080/TCP ready,serving thief")
-	s.wantEvent(svc, svcwatcher.ReasonWithheld, "spec.Options.cidr", "10.96.0.1", "which the cluster uses for Services", "1 more")
+	s.addPod("good", "web", "10.0.0.1/8", "", true)
+	s.addPod("api", "web", "10.96.0.1/8", "", true) // the Service "kubernetes"
+	s.addPod("out", "web", "192.0.2.77/24", "", true)
+	s.addPod("thief", "web", "10.222.0.9/8", "", true)
+	s.awaitEndpoints("what is harmless", "web", "10.0.0.1 web:8080/TCP ready,serving good", "10.222.0.9 web:8080/TCP ready,serving thief")
+	s.awaitEvent(svc, svcwatcher.ReasonAddressWithheld, "spec.Options.cidr", "10.96.0.1", "which the cluster uses for Services", "1 more")
 	victim := scene.Pod(s.ns, "victim", "none")
 	s.create(victim)
 	s.must(scene.SetStatus(s.Context(), s.c, victim, corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: "10.222.0.9", PodIPs: []corev1.PodIP{{IP: "10.222.0.9"}},
 	}))
-	s.want("the victim's address is withdrawn", "web", "10.0.0.1 web:8080/TCP ready,serving good")
+	s.awaitEndpoints("the victim's address is withdrawn", "web", "10.0.0.1 web:8080/TCP ready,serving good")
 }
 
 // A tenant's Service leads into the nodes' subnet where a netadmin permits that, and not to
 // the node.
 func TestPermittedInTheNodesSubnet(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := startFixture(t)
 	s.create(&v1.TenantConfig{
-		ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("tenants")}, ClusterSubnets: []v1.TenantSubnet{"198.18.0.0/25"},
+		ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("tenants")}, AllowedClusterSubnets: []v1.TenantSubnet{"198.18.0.0/25"},
 		HostDevices: []v1.HostDevice{{Name: "ens9"}}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.ns}},
 	})
 	lan := &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "lan"}, Spec: v1.NetworkSpec{
@@ -65,6 +65,6 @@ func TestPermittedInTheNodesSubnet(t *testing.T) {
 		s.create(ep)
 		s.must(scene.SetReady(s.Context(), s.c, pod, true))
 	}
-	s.wantEvent(svc, svcwatcher.ReasonWithheld, "198.18.0.1 ", "1 more")
-	s.want("what the netadmin permits, but for the node", "web", "198.18.0.9 web:8080/TCP ready,serving beside")
+	s.awaitEvent(svc, svcwatcher.ReasonAddressWithheld, "198.18.0.1 ", "1 more")
+	s.awaitEndpoints("what the netadmin permits, but for the node", "web", "198.18.0.9 web:8080/TCP ready,serving beside")
 }

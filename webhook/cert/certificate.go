@@ -16,44 +16,44 @@ import (
 
 // Lives of certificates. Each is renewed when two thirds are over.
 const (
-	authorityLife = 2 * 365 * 24 * time.Hour
-	servingLife   = 90 * 24 * time.Hour
-	// skew is by how much the clocks of machines may differ.
-	skew = time.Hour
+	authorityLifetime = 2 * 365 * 24 * time.Hour
+	servingLifetime   = 90 * 24 * time.Hour
+	// clockSkew is by how much the clocks of machines may differ.
+	clockSkew = time.Hour
 )
 
-// pair is a certificate with its key.
-type pair struct {
+// keyPair is a certificate with its key.
+type keyPair struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// old reports whether two thirds of its life are over.
-func (p pair) old(now time.Time) bool {
+// renewalDue reports whether two thirds of its life are over.
+func (p keyPair) renewalDue(now time.Time) bool {
 	life := p.cert.NotAfter.Sub(p.cert.NotBefore)
 	return now.After(p.cert.NotAfter.Add(-life / 3))
 }
 
 // newAuthority makes a self-signed authority.
-func newAuthority(now time.Time) (pair, error) {
+func newAuthority(now time.Time) (keyPair, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "patchbay-webhook-ca", Organization: []string{"patchbay"}},
-		NotBefore:             now.Add(-skew),
-		NotAfter:              now.Add(authorityLife),
+		NotBefore:             now.Add(-clockSkew),
+		NotAfter:              now.Add(authorityLifetime),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 		MaxPathLenZero:        true,
 	}
-	return sign(template, nil)
+	return signCertificate(template, nil)
 }
 
-// newServing makes a certificate for a server with these names, signed by ca.
-func newServing(ca pair, hosts []string, now time.Time) (pair, error) {
+// newServingCertificate makes a certificate for a server with these names, signed by ca.
+func newServingCertificate(ca keyPair, hosts []string, now time.Time) (keyPair, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: hosts[0], Organization: []string{"patchbay"}},
-		NotBefore:   now.Add(-skew),
-		NotAfter:    now.Add(servingLife),
+		NotBefore:   now.Add(-clockSkew),
+		NotAfter:    now.Add(servingLifetime),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -64,29 +64,29 @@ func newServing(ca pair, hosts []string, now time.Time) (pair, error) {
 			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
-	return sign(template, &ca)
+	return signCertificate(template, &ca)
 }
 
-// sign makes a key and a certificate; without an issuer it signs itself.
-func sign(template *x509.Certificate, issuer *pair) (pair, error) {
+// signCertificate makes a key and a certificate; without an issuer it signs itself.
+func signCertificate(template *x509.Certificate, issuer *keyPair) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return pair{}, fmt.Errorf("make key of %s: %w", template.Subject.CommonName, err)
+		return keyPair{}, fmt.Errorf("make key of %s: %w", template.Subject.CommonName, err)
 	}
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return pair{}, fmt.Errorf("make serial number of %s: %w", template.Subject.CommonName, err)
+		return keyPair{}, fmt.Errorf("make serial number of %s: %w", template.Subject.CommonName, err)
 	}
-	by := pair{cert: template, key: key}
+	by := keyPair{cert: template, key: key}
 	if issuer != nil {
 		by = *issuer
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
 	if err != nil {
-		return pair{}, fmt.Errorf("sign certificate of %s: %w", template.Subject.CommonName, err)
+		return keyPair{}, fmt.Errorf("sign certificate of %s: %w", template.Subject.CommonName, err)
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return pair{}, fmt.Errorf("read certificate of %s: %w", template.Subject.CommonName, err)
+		return keyPair{}, fmt.Errorf("read certificate of %s: %w", template.Subject.CommonName, err)
 	}
-	return pair{cert: cert, key: key}, nil
+	return keyPair{cert: cert, key: key}, nil
 }

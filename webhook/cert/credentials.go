@@ -17,84 +17,84 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// settle is how long a new authority is trusted before a certificate of it is served:
+// propagationTime is how long a new authority is trusted before a certificate of it is served:
 // all replicas put it into the configurations, and all API servers hear of it.
-const settle = 10 * time.Minute
+const propagationTime = 10 * time.Minute
 
-// chain is what the Secret holds.
-type chain struct {
+// credentials is what the Secret holds.
+type credentials struct {
 	// authorities are trusted, the newest first.
-	authorities []pair
+	authorities []keyPair
 	// serving is what is served; its cert is nil when there is none.
-	serving pair
+	serving keyPair
 	// tokens are the last part of the webhooks' paths, the newest first: see Keeper.Guard.
 	tokens []token
 }
 
 // renew returns the chain as it should be now, and whether that differs. Whatever
 // time it is called at, what was served before stays trusted until it expires.
-func (c chain) renew(hosts []string, now time.Time) (chain, bool, error) {
-	next := chain{serving: c.serving, authorities: slices.Clone(c.authorities)}
-	next.authorities = slices.DeleteFunc(next.authorities, func(a pair) bool { return !now.Before(a.cert.NotAfter) })
+func (c credentials) renew(hosts []string, now time.Time) (credentials, bool, error) {
+	next := credentials{serving: c.serving, authorities: slices.Clone(c.authorities)}
+	next.authorities = slices.DeleteFunc(next.authorities, func(a keyPair) bool { return !now.Before(a.cert.NotAfter) })
 	var changed bool
 	next.tokens, changed = renewTokens(c.tokens, now)
 	changed = changed || len(next.authorities) != len(c.authorities)
-	if len(next.authorities) == 0 || next.authorities[0].old(now) {
+	if len(next.authorities) == 0 || next.authorities[0].renewalDue(now) {
 		ca, err := newAuthority(now)
 		if err != nil {
-			return chain{}, false, err
+			return credentials{}, false, err
 		}
 		next.authorities = slices.Insert(next.authorities, 0, ca)
 		changed = true
 	}
-	ca := next.signer(now)
-	if next.fits(ca, hosts, now) {
+	ca := next.signingAuthority(now)
+	if next.servingIsValid(ca, hosts, now) {
 		return next, changed, nil
 	}
-	serving, err := newServing(ca, hosts, now)
+	serving, err := newServingCertificate(ca, hosts, now)
 	if err != nil {
-		return chain{}, false, err
+		return credentials{}, false, err
 	}
 	next.serving = serving
 	return next, true, nil
 }
 
-// fits reports whether what is served may stay.
-func (c chain) fits(ca pair, hosts []string, now time.Time) bool {
+// servingIsValid reports whether what is served may stay.
+func (c credentials) servingIsValid(ca keyPair, hosts []string, now time.Time) bool {
 	s := c.serving
-	if s.cert == nil || s.old(now) || s.cert.CheckSignatureFrom(ca.cert) != nil {
+	if s.cert == nil || s.renewalDue(now) || s.cert.CheckSignatureFrom(ca.cert) != nil {
 		return false
 	}
 	return !slices.ContainsFunc(hosts, func(h string) bool { return s.cert.VerifyHostname(h) != nil })
 }
 
-// signer is the newest authority that has settled, or with none the oldest.
-func (c chain) signer(now time.Time) pair {
+// signingAuthority is the newest authority that has settled, or with none the oldest.
+func (c credentials) signingAuthority(now time.Time) keyPair {
 	for _, a := range c.authorities {
-		if now.Sub(a.cert.NotBefore.Add(skew)) >= settle {
+		if now.Sub(a.cert.NotBefore.Add(clockSkew)) >= propagationTime {
 			return a
 		}
 	}
 	return c.authorities[len(c.authorities)-1]
 }
 
-// path is the token for the configurations: the newest that all replicas accept by
+// publishedToken is the token for the configurations: the newest that all replicas accept by
 // now, as with a new authority, or with none the oldest.
-func (c chain) path(now time.Time) string {
+func (c credentials) publishedToken(now time.Time) string {
 	for _, t := range c.tokens {
-		if now.Sub(t.made) >= settle {
+		if now.Sub(t.created) >= propagationTime {
 			return t.text
 		}
 	}
 	return c.tokens[len(c.tokens)-1].text
 }
 
-// trust writes the bundle and the token's path into the webhook of that name, and
+// injectInto writes the bundle and the token's path into the webhook of that name, and
 // reports whether that is a change. The manifests have neither: who applies them again
 // and again takes nothing away.
-func (c chain) trust(name, token string, to *admissionv1.WebhookClientConfig) bool {
-	changed := !bytes.Equal(to.CABundle, c.bundle())
-	to.CABundle = c.bundle()
+func (c credentials) injectInto(name, token string, to *admissionv1.WebhookClientConfig) bool {
+	changed := !bytes.Equal(to.CABundle, c.caBundle())
+	to.CABundle = c.caBundle()
 	path := "/" + name + "/" + token
 	switch {
 	case to.Service != nil:
@@ -111,8 +111,8 @@ func (c chain) trust(name, token string, to *admissionv1.WebhookClientConfig) bo
 	return changed
 }
 
-// bundle is the caBundle of a webhook configuration.
-func (c chain) bundle() []byte {
+// caBundle is the caBundle of a webhook configuration.
+func (c credentials) caBundle() []byte {
 	var text []byte
 	for _, a := range c.authorities {
 		text = append(text, encodeCert(a.cert)...)
@@ -120,8 +120,8 @@ func (c chain) bundle() []byte {
 	return text
 }
 
-// pool is what an API server trusts.
-func (c chain) pool() *x509.CertPool {
+// certPool is what an API server trusts.
+func (c credentials) certPool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, a := range c.authorities {
 		pool.AddCert(a.cert)
@@ -129,8 +129,8 @@ func (c chain) pool() *x509.CertPool {
 	return pool
 }
 
-// tls returns what a server presents.
-func (c chain) tls() *tls.Certificate {
+// tlsCertificate returns what a server presents.
+func (c credentials) tlsCertificate() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{c.serving.cert.Raw}, PrivateKey: c.serving.key, Leaf: c.serving.cert}
 }
 
@@ -139,20 +139,20 @@ func (c chain) tls() *tls.Certificate {
 const (
 	servingCertKey = "tls.crt"
 	servingKeyKey  = "tls.key"
-	bundleKey      = "ca.crt"
-	bundleKeyKey   = "ca.key"
+	caCertKey      = "ca.crt"
+	caKeyKey       = "ca.key"
 	tokenKey       = "token"
 )
 
-// encode returns the Secret's data.
-func (c chain) encode() (map[string][]byte, error) {
-	data := map[string][]byte{bundleKey: c.bundle(), tokenKey: encodeTokens(c.tokens)}
+// secretData returns the Secret's data.
+func (c credentials) secretData() (map[string][]byte, error) {
+	data := map[string][]byte{caCertKey: c.caBundle(), tokenKey: encodeTokens(c.tokens)}
 	for _, a := range c.authorities {
 		key, err := encodeKey(a.key)
 		if err != nil {
 			return nil, err
 		}
-		data[bundleKeyKey] = append(data[bundleKeyKey], key...)
+		data[caKeyKey] = append(data[caKeyKey], key...)
 	}
 	key, err := encodeKey(c.serving.key)
 	if err != nil {
@@ -175,27 +175,27 @@ func encodeKey(k *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// decode reads a Secret's data. What cannot be read is an error: its caller makes
+// parseSecretData reads a Secret's data. What cannot be read is an error: its caller makes
 // everything anew then.
-func decode(data map[string][]byte) (chain, error) {
-	authorities, err := decodePairs(data[bundleKey], data[bundleKeyKey])
+func parseSecretData(data map[string][]byte) (credentials, error) {
+	authorities, err := parseKeyPairs(data[caCertKey], data[caKeyKey])
 	if err != nil {
-		return chain{}, fmt.Errorf("decode %s: %w", bundleKey, err)
+		return credentials{}, fmt.Errorf("decode %s: %w", caCertKey, err)
 	}
-	serving, err := decodePairs(data[servingCertKey], data[servingKeyKey])
+	serving, err := parseKeyPairs(data[servingCertKey], data[servingKeyKey])
 	if err != nil {
-		return chain{}, fmt.Errorf("decode %s: %w", servingCertKey, err)
+		return credentials{}, fmt.Errorf("decode %s: %w", servingCertKey, err)
 	}
 	if len(authorities) == 0 || len(serving) != 1 {
-		return chain{}, fmt.Errorf("%d authorities and %d certificates, want at least one and one", len(authorities), len(serving))
+		return credentials{}, fmt.Errorf("%d authorities and %d certificates, want at least one and one", len(authorities), len(serving))
 	}
-	return chain{authorities: authorities, serving: serving[0], tokens: decodeTokens(data[tokenKey])}, nil
+	return credentials{authorities: authorities, serving: serving[0], tokens: decodeTokens(data[tokenKey])}, nil
 }
 
-var errPairs = errors.New("certificates and keys do not match")
+var errKeyMismatch = errors.New("certificates and keys do not match")
 
-func decodePairs(certs, keys []byte) ([]pair, error) {
-	var pairs []pair
+func parseKeyPairs(certs, keys []byte) ([]keyPair, error) {
+	var pairs []keyPair
 	for {
 		var c, k *pem.Block
 		c, certs = pem.Decode(certs)
@@ -204,7 +204,7 @@ func decodePairs(certs, keys []byte) ([]pair, error) {
 			return pairs, nil
 		}
 		if c == nil || k == nil {
-			return nil, errPairs
+			return nil, errKeyMismatch
 		}
 		cert, err := x509.ParseCertificate(c.Bytes)
 		if err != nil {
@@ -215,8 +215,8 @@ func decodePairs(certs, keys []byte) ([]pair, error) {
 			return nil, err
 		}
 		if !key.PublicKey.Equal(cert.PublicKey) {
-			return nil, errPairs
+			return nil, errKeyMismatch
 		}
-		pairs = append(pairs, pair{cert: cert, key: key})
+		pairs = append(pairs, keyPair{cert: cert, key: key})
 	}
 }

@@ -14,10 +14,10 @@ import (
 func hosts() []string { return []string{"patchbay-webhook.patchbay-system.svc", "127.0.0.1"} }
 
 // verify does what an API server does that trusts the bundle.
-func verify(t *testing.T, trusted, served chain, now time.Time) {
+func verify(t *testing.T, trusted, served credentials, now time.Time) {
 	t.Helper()
 	for _, h := range hosts() {
-		_, err := served.serving.cert.Verify(x509.VerifyOptions{DNSName: h, Roots: trusted.pool(), CurrentTime: now})
+		_, err := served.serving.cert.Verify(x509.VerifyOptions{DNSName: h, Roots: trusted.certPool(), CurrentTime: now})
 		if err != nil {
 			t.Fatalf("%s: verify %s: %v", now, h, err)
 		}
@@ -29,7 +29,7 @@ func verify(t *testing.T, trusted, served chain, now time.Time) {
 func TestRotationHasNoGap(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var c chain
+	var c credentials
 	var err error
 	if c, _, err = c.renew(hosts(), now); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestRotationHasNoGap(t *testing.T) {
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	first, changed, err := chain{}.renew(hosts(), begin)
+	first, changed, err := credentials{}.renew(hosts(), begin)
 	if err != nil || !changed {
 		t.Fatalf("first: changed %v, %v", changed, err)
 	}
@@ -105,37 +105,37 @@ func TestRenew(t *testing.T) {
 func TestEncode(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var c chain
+	var c credentials
 	for _, at := range []time.Time{begin, begin.Add(500 * 24 * time.Hour)} {
 		var err error
 		if c, _, err = c.renew(hosts(), at); err != nil {
 			t.Fatal(err)
 		}
 	}
-	data, err := c.encode()
+	data, err := c.secretData()
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := decode(data)
+	read, err := parseSecretData(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := read.encode()
+	again, err := read.secretData()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(data, again); diff != "" || len(read.authorities) != 2 {
 		t.Errorf("%d authorities; encode of decode: -want +got\n%s", len(read.authorities), diff)
 	}
-	for _, key := range []string{bundleKey, bundleKeyKey, servingCertKey, servingKeyKey} {
+	for _, key := range []string{caCertKey, caKeyKey, servingCertKey, servingKeyKey} {
 		broken := maps.Clone(data)
 		delete(broken, key)
-		if _, err := decode(broken); err == nil {
+		if _, err := parseSecretData(broken); err == nil {
 			t.Errorf("decode without %s: want an error", key)
 		}
 	}
-	data[servingKeyKey] = data[bundleKeyKey]
-	if _, err := decode(data); err == nil {
+	data[servingKeyKey] = data[caKeyKey]
+	if _, err := parseSecretData(data); err == nil {
 		t.Error("decode with another key: want an error")
 	}
 }

@@ -23,8 +23,8 @@ import (
 
 // How often the keeper looks: soon until all is in place, then now and then.
 const (
-	lookSoon  = time.Second
-	lookAgain = 10 * time.Second
+	syncRetryInterval = time.Second
+	syncInterval      = 10 * time.Second
 )
 
 // Config says where the certificates are and who trusts them.
@@ -44,32 +44,32 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Keeper keeps certificates. Every replica runs one.
-type Keeper struct {
-	cfg     Config
-	serving atomic.Pointer[tls.Certificate]
-	tokens  atomic.Pointer[[]token]
-	trusted atomic.Bool
+// Rotator keeps certificates. Every replica runs one.
+type Rotator struct {
+	cfg        Config
+	serving    atomic.Pointer[tls.Certificate]
+	tokens     atomic.Pointer[[]token]
+	caInjected atomic.Bool
 }
 
-// NewKeeper returns a Keeper that works with Start.
-func NewKeeper(cfg Config) *Keeper {
+// NewRotator returns a Keeper that works with Start.
+func NewRotator(cfg Config) *Rotator {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Keeper{cfg: cfg}
+	return &Rotator{cfg: cfg}
 }
 
 // NeedLeaderElection says that every replica keeps its own certificate fresh.
-func (k *Keeper) NeedLeaderElection() bool { return false }
+func (k *Rotator) NeedLeaderElection() bool { return false }
 
 // Start keeps the certificates until ctx ends.
-func (k *Keeper) Start(ctx context.Context) error {
+func (k *Rotator) Start(ctx context.Context) error {
 	for {
-		wait := lookAgain
-		if err := k.Look(ctx); err != nil && ctx.Err() == nil {
+		wait := syncInterval
+		if err := k.Sync(ctx); err != nil && ctx.Err() == nil {
 			k.cfg.Log.Error(err, "Keep the webhook's certificates")
-			wait = lookSoon
+			wait = syncRetryInterval
 		}
 		select {
 		case <-ctx.Done():
@@ -79,49 +79,49 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// Look does once what is to be done: renew, serve, and have it trusted. The order
+// Sync does once what is to be done: renew, serve, and have it trusted. The order
 // matters: what is served next is stored, so that all replicas serve the same.
-func (k *Keeper) Look(ctx context.Context) error {
-	c, err := k.stored(ctx)
+func (k *Rotator) Sync(ctx context.Context) error {
+	c, err := k.syncSecret(ctx)
 	if err != nil {
 		return err
 	}
-	if err := k.inject(ctx, c); err != nil {
+	if err := k.injectAll(ctx, c); err != nil {
 		return err
 	}
-	k.trusted.Store(true)
+	k.caInjected.Store(true)
 	return nil
 }
 
-// stored reads the Secret, brings it up to date and serves what is in it.
-func (k *Keeper) stored(ctx context.Context) (chain, error) {
+// syncSecret reads the Secret, brings it up to date and serves what is in it.
+func (k *Rotator) syncSecret(ctx context.Context) (credentials, error) {
 	var secret corev1.Secret
 	key := client.ObjectKey{Namespace: k.cfg.Namespace, Name: k.cfg.Secret}
 	err := k.cfg.Client.Get(ctx, key, &secret)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
-		return chain{}, fmt.Errorf("read Secret %s: %w", key, err)
+		return credentials{}, fmt.Errorf("read Secret %s: %w", key, err)
 	}
-	now, err := decode(secret.Data)
+	now, err := parseSecretData(secret.Data)
 	if err != nil && !missing {
 		k.cfg.Log.Error(err, "The Secret of the webhook's certificates cannot be read; making them anew", "secret", key)
 	}
 	next, changed, err := now.renew(k.cfg.Hosts, k.cfg.Now())
 	if err != nil {
-		return chain{}, err
+		return credentials{}, err
 	}
 	if changed {
-		if err := k.store(ctx, &secret, missing, next); err != nil {
-			return chain{}, err // another replica was first: read again
+		if err := k.writeSecret(ctx, &secret, missing, next); err != nil {
+			return credentials{}, err // another replica was first: read again
 		}
 	}
-	k.serving.Store(next.tls())
+	k.serving.Store(next.tlsCertificate())
 	k.tokens.Store(&next.tokens)
 	return next, nil
 }
 
-func (k *Keeper) store(ctx context.Context, secret *corev1.Secret, create bool, c chain) error {
-	data, err := c.encode()
+func (k *Rotator) writeSecret(ctx context.Context, secret *corev1.Secret, create bool, c credentials) error {
+	data, err := c.secretData()
 	if err != nil {
 		return err
 	}
@@ -141,27 +141,27 @@ func (k *Keeper) store(ctx context.Context, secret *corev1.Secret, create bool, 
 	return nil
 }
 
-// inject has the authorities trusted by all webhook configurations. One that is not there
+// injectAll has the authorities trusted by all webhook configurations. One that is not there
 // is an error, told again and again: it may be installed later.
-func (k *Keeper) inject(ctx context.Context, now chain) error {
+func (k *Rotator) injectAll(ctx context.Context, now credentials) error {
 	var failed []error
-	token := now.path(k.cfg.Now())
+	token := now.publishedToken(k.cfg.Now())
 	for _, name := range k.cfg.Mutating {
 		var c admissionv1.MutatingWebhookConfiguration
-		failed = append(failed, k.update(ctx, name, &c, func() bool {
+		failed = append(failed, k.updateConfiguration(ctx, name, &c, func() bool {
 			changed := false
 			for i := range c.Webhooks {
-				changed = now.trust(c.Webhooks[i].Name, token, &c.Webhooks[i].ClientConfig) || changed
+				changed = now.injectInto(c.Webhooks[i].Name, token, &c.Webhooks[i].ClientConfig) || changed
 			}
 			return changed
 		}))
 	}
 	for _, name := range k.cfg.Validating {
 		var c admissionv1.ValidatingWebhookConfiguration
-		failed = append(failed, k.update(ctx, name, &c, func() bool {
+		failed = append(failed, k.updateConfiguration(ctx, name, &c, func() bool {
 			changed := false
 			for i := range c.Webhooks {
-				changed = now.trust(c.Webhooks[i].Name, token, &c.Webhooks[i].ClientConfig) || changed
+				changed = now.injectInto(c.Webhooks[i].Name, token, &c.Webhooks[i].ClientConfig) || changed
 			}
 			return changed
 		}))
@@ -169,9 +169,9 @@ func (k *Keeper) inject(ctx context.Context, now chain) error {
 	return errors.Join(failed...)
 }
 
-// update reads a configuration and writes it when change says so. A conflict is an
+// updateConfiguration reads a configuration and writes it when change says so. A conflict is an
 // error: the keeper looks again soon.
-func (k *Keeper) update(ctx context.Context, name string, obj client.Object, change func() bool) error {
+func (k *Rotator) updateConfiguration(ctx context.Context, name string, obj client.Object, change func() bool) error {
 	if err := k.cfg.Client.Get(ctx, client.ObjectKey{Name: name}, obj); err != nil {
 		return fmt.Errorf("read webhook configuration %s: %w", name, err)
 	}
@@ -185,16 +185,16 @@ func (k *Keeper) update(ctx context.Context, name string, obj client.Object, cha
 }
 
 // Ready reports whether there is a certificate to serve.
-func (k *Keeper) Ready() bool { return k.serving.Load() != nil }
+func (k *Rotator) Ready() bool { return k.serving.Load() != nil }
 
-// Trusted reports whether all webhook configurations have been up to date once.
-func (k *Keeper) Trusted() bool { return k.trusted.Load() }
+// CAInjected reports whether all webhook configurations have been up to date once.
+func (k *Rotator) CAInjected() bool { return k.caInjected.Load() }
 
 // ErrNotReady says that there is no certificate yet.
 var ErrNotReady = errors.New("the webhook's certificate is not made yet")
 
-// Get is a tls.Config's GetCertificate.
-func (k *Keeper) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// GetCertificate is a tls.Config's GetCertificate.
+func (k *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c := k.serving.Load()
 	if c == nil {
 		return nil, ErrNotReady
@@ -202,7 +202,7 @@ func (k *Keeper) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c, nil
 }
 
-// Guard lets through who asks for /<webhook's name>/<token>. API servers have no client
+// RequireToken lets through who asks for /<webhook's name>/<token>. API servers have no client
 // certificate unless somebody gives them one, and any Pod can reach the Service: it
 // should not be able to reserve IDs, or to ask what other tenants have.
 //
@@ -213,9 +213,9 @@ func (k *Keeper) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 // closes it are client certificates for the API server (an AdmissionConfiguration with
 // a kubeConfigFile), or a network policy or firewall that lets API servers alone reach
 // the port.
-func (k *Keeper) Guard(next http.Handler) http.Handler {
+func (k *Rotator) RequireToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !k.accepts(path.Base(r.URL.Path)) {
+		if !k.acceptsToken(path.Base(r.URL.Path)) {
 			http.Error(w, "ask through the API server", http.StatusForbidden)
 			return
 		}
@@ -223,8 +223,8 @@ func (k *Keeper) Guard(next http.Handler) http.Handler {
 	})
 }
 
-// accepts takes the same time whichever token it is.
-func (k *Keeper) accepts(text string) bool {
+// acceptsToken takes the same time whichever token it is.
+func (k *Rotator) acceptsToken(text string) bool {
 	tokens := k.tokens.Load()
 	if tokens == nil {
 		return false

@@ -64,8 +64,8 @@ func (a *api) Update(_ context.Context, obj client.Object, _ ...client.UpdateOpt
 }
 
 // trusts does what the API server does with a server's certificate.
-func (a *api) trusts(k *Keeper, now time.Time) error {
-	c, err := k.Get(&tls.ClientHelloInfo{})
+func (a *api) trusts(k *Rotator, now time.Time) error {
+	c, err := k.GetCertificate(&tls.ClientHelloInfo{})
 	if err != nil {
 		return err
 	}
@@ -75,11 +75,11 @@ func (a *api) trusts(k *Keeper, now time.Time) error {
 	return err
 }
 
-func newWorld() (*api, func(clock *time.Time) *Keeper) {
+func newWorld() (*api, func(clock *time.Time) *Rotator) {
 	a := &api{}
 	a.hooks.Webhooks = make([]admissionv1.ValidatingWebhook, 2)
-	return a, func(clock *time.Time) *Keeper {
-		return NewKeeper(Config{
+	return a, func(clock *time.Time) *Rotator {
+		return NewRotator(Config{
 			Client: a, Namespace: "ns", Secret: "s", Hosts: hosts(), Validating: []string{"patchbay"}, Log: logr.Discard(),
 			Now: func() time.Time { return *clock },
 		})
@@ -87,17 +87,17 @@ func newWorld() (*api, func(clock *time.Time) *Keeper) {
 }
 
 // Replicas share one Secret, and each look leaves what the API server trusts.
-func TestKeepers(t *testing.T) {
+func TestRotatorsShareCertificates(t *testing.T) {
 	t.Parallel()
 	a, keeper := newWorld()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	one, two := keeper(&now), keeper(&now)
-	if _, err := one.Get(nil); !errors.Is(err, ErrNotReady) || one.Ready() {
+	if _, err := one.GetCertificate(nil); !errors.Is(err, ErrNotReady) || one.Ready() {
 		t.Errorf("before the first look: got %v, want ErrNotReady", err)
 	}
 	for range 40 { // through a rotation of the authority
-		for _, k := range []*Keeper{one, two} {
-			if err := k.Look(t.Context()); err != nil {
+		for _, k := range []*Rotator{one, two} {
+			if err := k.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if err := a.trusts(k, now); err != nil {
@@ -105,7 +105,7 @@ func TestKeepers(t *testing.T) {
 			}
 		}
 		writes := a.writes
-		if err := one.Look(t.Context()); err != nil || a.writes != writes {
+		if err := one.Sync(t.Context()); err != nil || a.writes != writes {
 			t.Fatalf("%s: a look without a reason: %v, %d writes", now, err, a.writes-writes)
 		}
 		now = now.Add(15 * 24 * time.Hour)
@@ -117,7 +117,7 @@ func TestKeepers(t *testing.T) {
 	}
 }
 
-func TestKeeperRecovers(t *testing.T) {
+func TestRotatorRecovers(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -137,16 +137,16 @@ func TestKeeperRecovers(t *testing.T) {
 			a, keeper := newWorld()
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			k := keeper(&now)
-			if err := k.Look(t.Context()); err != nil {
+			if err := k.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			tc.harm(a, &now)
-			err := k.Look(t.Context())
+			err := k.Sync(t.Context())
 			if (err != nil) != tc.fails {
 				t.Fatalf("%s: Look: %v", tc.reason, err)
 			}
 			if err != nil {
-				err = k.Look(t.Context())
+				err = k.Sync(t.Context())
 			}
 			if err := errors.Join(err, a.trusts(k, now)); err != nil {
 				t.Errorf("%s: %v", tc.reason, err)
@@ -156,17 +156,17 @@ func TestKeeperRecovers(t *testing.T) {
 }
 
 // A webhook configuration that is installed later is told of, and served already.
-func TestKeeperWithoutConfiguration(t *testing.T) {
+func TestRotatorWithoutConfiguration(t *testing.T) {
 	t.Parallel()
 	a, keeper := newWorld()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	k := keeper(&now)
 	a.missing = true
-	if err := k.Look(t.Context()); err == nil || !k.Ready() || k.Trusted() {
-		t.Errorf("Look: got %v, ready %v, trusted %v, want an error, ready and not trusted", err, k.Ready(), k.Trusted())
+	if err := k.Sync(t.Context()); err == nil || !k.Ready() || k.CAInjected() {
+		t.Errorf("Look: got %v, ready %v, trusted %v, want an error, ready and not trusted", err, k.Ready(), k.CAInjected())
 	}
 	a.missing = false
-	if err := errors.Join(k.Look(t.Context()), a.trusts(k, now)); err != nil {
+	if err := errors.Join(k.Sync(t.Context()), a.trusts(k, now)); err != nil {
 		t.Errorf("once it is there: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Only who knows the webhook configurations is answered.
-func TestGuard(t *testing.T) {
+func TestRequireToken(t *testing.T) {
 	t.Parallel()
 	a, keeper := newWorld()
 	url := "https://127.0.0.1:9443"
@@ -21,7 +21,7 @@ func TestGuard(t *testing.T) {
 	a.hooks.Webhooks[1].ClientConfig.URL = &url
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	k := keeper(&now)
-	guarded := k.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	guarded := k.RequireToken(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ask := func(path string) int {
 		w := httptest.NewRecorder()
 		guarded.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, http.NoBody))
@@ -31,7 +31,7 @@ func TestGuard(t *testing.T) {
 		t.Errorf("before there is a token: got %d", got)
 	}
 	for range 2 { // the second look changes nothing
-		if err := k.Look(t.Context()); err != nil {
+		if err := k.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,7 +30,7 @@ func TestRenewTokens(t *testing.T) {
 	}{
 		"None":    {reason: "The first stands in the paths at once: nobody knows another.", renewed: true},
 		"Fresh":   {reason: "It is not an hour old, and the other replicas may not accept it yet.", old: aged(time.Minute, time.Hour), kept: 2, path: 1},
-		"Settled": {reason: "All replicas accept it.", old: aged(settle, 80*time.Minute), kept: 2},
+		"Settled": {reason: "All replicas accept it.", old: aged(propagationTime, 80*time.Minute), kept: 2},
 		"Hour":    {reason: "The next is made; what stands in the paths stays for now.", old: aged(time.Hour, 2*time.Hour), renewed: true, kept: 2, path: 1},
 		"Away":    {reason: "The configurations may still have any that is kept.", old: aged(72*time.Hour, 73*time.Hour), renewed: true, kept: 2, path: 1},
 		"Oldest":  {reason: "No API server has it any more.", old: aged(time.Hour, 2*time.Hour, 3*time.Hour), renewed: true, kept: 2, path: 1},
@@ -50,7 +50,7 @@ func TestRenewTokens(t *testing.T) {
 			if diff := cmp.Diff(tc.old[:tc.kept], rest, cmp.AllowUnexported(token{})); diff != "" && tc.kept+len(rest) > 0 {
 				t.Errorf("%s\nkept: -want +got\n%s", tc.reason, diff)
 			}
-			if p := (chain{tokens: got}).path(now); p != got[tc.path].text {
+			if p := (credentials{tokens: got}).publishedToken(now); p != got[tc.path].text {
 				t.Errorf("%s\nin the paths: got %s of %v, want the one at %d", tc.reason, p, got, tc.path)
 			}
 		})
@@ -92,26 +92,26 @@ func TestTokensChangeUnderRequests(t *testing.T) {
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	one, two := keeper(&now), keeper(&now)
-	ask := func(k *Keeper, token string) int {
+	ask := func(k *Rotator, token string) int {
 		w := httptest.NewRecorder()
-		k.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w,
+		k.RequireToken(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w,
 			httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/pods.danm.io/"+token, http.NoBody))
 		return w.Code
 	}
 	var paths []string
 	seen := map[string]time.Time{}
 	for minute := range 24 * 60 {
-		looking := []*Keeper{one}
+		looking := []*Rotator{one}
 		if minute%5 == 0 {
 			looking = append(looking, two)
 		}
 		for _, k := range looking {
-			if err := k.Look(t.Context()); err != nil {
+			if err := k.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		paths = append(paths, path.Base(*a.hooks.Webhooks[0].ClientConfig.URL))
-		for _, k := range []*Keeper{one, two} {
+		for _, k := range []*Rotator{one, two} {
 			for _, known := range []string{paths[minute], paths[max(0, minute-20)]} {
 				if got := ask(k, known); got != http.StatusOK {
 					t.Fatalf("minute %d: an API server is answered %d", minute, got)

@@ -48,12 +48,12 @@ type AssignmentSpec struct {
 	// +kubebuilder:validation:MaxItems=500
 	Targets []Target `json:"targets,omitempty"`
 
-	// Follows are the objects that go where this one is. They have Assignments of
+	// Dependencies are the objects that go where this one is. They have Assignments of
 	// their own, in the same namespace.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
-	Follows []FollowReference `json:"follows,omitempty"`
+	Dependencies []DependencyReference `json:"follows,omitempty"`
 }
 
 // ObjectReference names an object and its present life.
@@ -82,8 +82,8 @@ type ObjectReference struct {
 	UID types.UID `json:"uid"`
 }
 
-// FollowReference names an object of the same namespace that a placed one needs.
-type FollowReference struct {
+// DependencyReference names an object of the same namespace that a placed one needs.
+type DependencyReference struct {
 	// Group of the kind; empty for the core group.
 	// +optional
 	Group string `json:"group,omitempty"`
@@ -110,9 +110,9 @@ type Decision struct {
 	// +optional
 	Number int64 `json:"number,omitempty"`
 
-	// Since is when what is wanted last changed: deadlines of moves count from it.
+	// LastChangeTime is when what is wanted last changed: deadlines of moves count from it.
 	// +optional
-	Since *metav1.MicroTime `json:"since,omitempty"`
+	LastChangeTime *metav1.MicroTime `json:"since,omitempty"`
 
 	// Requests of the Pod of one replica; with them the limits of clusters are kept.
 	// +optional
@@ -164,17 +164,17 @@ type Target struct {
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// Asked is how many replicas are asked of the cluster now: the mover brings it
+	// RequestedReplicas is how many replicas are asked of the cluster now: the mover brings it
 	// to Replicas step by step.
 	// +optional
-	Asked *int32 `json:"asked,omitempty"`
+	RequestedReplicas *int32 `json:"asked,omitempty"`
 
 	// State in a move.
 	State TargetState `json:"state"`
 
-	// Since is when the state, or Asked, last changed.
+	// LastTransitionTime is when the state, or Asked, last changed.
 	// +optional
-	Since *metav1.MicroTime `json:"since,omitempty"`
+	LastTransitionTime *metav1.MicroTime `json:"since,omitempty"`
 }
 
 // AssignmentStatus is what the clusters report of one object.

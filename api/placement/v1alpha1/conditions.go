@@ -96,12 +96,12 @@ const (
 	ReasonConflict = "Conflict"
 	// ReasonRefused: the cluster, or its admin's list of kinds, refuses the object.
 	ReasonRefused = "Refused"
-	// ReasonOrdered: the hub ordered the removal and it is done.
-	ReasonOrdered = "Ordered"
-	// ReasonGone: what runs once was deleted in the cluster by somebody else.
-	ReasonGone = "Gone"
-	// ReasonSettled: nothing is left to do.
-	ReasonSettled = "Settled"
+	// ReasonRemoved: the hub ordered the removal and it is done.
+	ReasonRemoved = "Ordered"
+	// ReasonDeletedInCluster: what runs once was deleted in the cluster by somebody else.
+	ReasonDeletedInCluster = "Gone"
+	// ReasonAsExpected: nothing is left to do.
+	ReasonAsExpected = "Settled"
 	// ReasonProgressing: it is being done.
 	ReasonProgressing = "Progressing"
 )

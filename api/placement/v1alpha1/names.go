@@ -16,9 +16,9 @@ const (
 	HeartbeatLease = "agent"
 )
 
-// CopyNamespace in a cluster has a Secret for each placed Secret, with its data, which the
+// SecretCopyNamespace in a cluster has a Secret for each placed Secret, with its data, which the
 // agent repairs with while its hub is away. Only the agent has rights there.
-const CopyNamespace = "patchbay-agent-secrets"
+const SecretCopyNamespace = "patchbay-agent-secrets"
 
 // Annotations on objects at the hub.
 const (
@@ -34,8 +34,8 @@ const (
 	// NamespaceUIDAnnotation on the ClusterRole of a Cluster's agent is the UID of the
 	// Cluster's namespace.
 	NamespaceUIDAnnotation = "placement.patchbay.io/namespace-uid"
-	// VersionAnnotation on the Secret beside a Work tells its data from earlier ones.
-	VersionAnnotation = "placement.patchbay.io/version"
+	// DataVersionAnnotation on the Secret beside a Work tells its data from earlier ones.
+	DataVersionAnnotation = "placement.patchbay.io/version"
 	// HubUIDAnnotation on an object in a cluster is the UID of its hub.
 	HubUIDAnnotation = "placement.patchbay.io/hub-uid"
 	// ResumeAnnotation on a Work that does not fit its cluster's record is a person's answer.
@@ -54,8 +54,8 @@ const (
 	ManagedReleased = "false"
 	// SourceUIDLabel on Works and Assignments is the UID of the object at the hub.
 	SourceUIDLabel = "placement.patchbay.io/source-uid"
-	// JoinTokenLabel on a bootstrap token's Secret names the Cluster it is for.
-	JoinTokenLabel = "placement.patchbay.io/join"
+	// JoinClusterLabel on a bootstrap token's Secret names the Cluster it is for.
+	JoinClusterLabel = "placement.patchbay.io/join"
 	// AccessLabel on a Namespace in a cluster says what the hub may do in it; without it
 	// nothing. On a single object there it says so of that object. The cluster's admin sets
 	// it, and the agent, with AccessMade, on namespaces that it makes. Manifests never have it.
@@ -64,8 +64,8 @@ const (
 
 // Values of AccessLabel.
 const (
-	// AccessMade: the agent made the namespace, for the hub in its annotation hub-uid.
-	AccessMade = "made"
+	// AccessOwned: the agent made the namespace, for the hub in its annotation hub-uid.
+	AccessOwned = "made"
 	// AccessCreate: the hub may add objects to the namespace, and change those that it added.
 	AccessCreate = "create"
 	// AccessAdopt: besides, the hub may take over what is there (apply.conflict Adopt or
@@ -105,11 +105,11 @@ const (
 
 // FieldManagers of server-side apply.
 const (
-	// HubManager is the field manager of patchbay-hub.
-	HubManager = "patchbay-hub"
-	// AgentManager is the field manager of patchbay-agent, at the hub and in its
+	// HubFieldManager is the field manager of patchbay-hub.
+	HubFieldManager = "patchbay-hub"
+	// AgentFieldManager is the field manager of patchbay-agent, at the hub and in its
 	// cluster.
-	AgentManager = "patchbay-agent"
+	AgentFieldManager = "patchbay-agent"
 )
 
 // Limits of machine-owned objects.

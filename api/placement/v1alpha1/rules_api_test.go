@@ -107,7 +107,7 @@ func TestLargestAssignment(t *testing.T) {
 		if err := c.Create(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
-		a.Spec.Targets[0].Asked = new(int32(1)) // the hub changes it later
+		a.Spec.Targets[0].RequestedReplicas = new(int32(1)) // the hub changes it later
 		if err := c.Update(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func largest() *v1alpha1.Assignment {
 				Group: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments", Namespace: metav1.NamespaceDefault,
 				Name: "web", UID: "00000000-0000-0000-0000-000000000000",
 			},
-			Decision: v1alpha1.Decision{Source: "Placement default/web", Number: 12, Since: &now, OnDelete: v1alpha1.OnDeleteDelete},
+			Decision: v1alpha1.Decision{Source: "Placement default/web", Number: 12, LastChangeTime: &now, OnDelete: v1alpha1.OnDeleteDelete},
 		},
 	}
 	var summary []string
@@ -151,7 +151,7 @@ func largest() *v1alpha1.Assignment {
 		name := fmt.Sprintf("production-eu-%06d", i)
 		summary = append(summary, name+" 1000")
 		a.Spec.Targets = append(a.Spec.Targets, v1alpha1.Target{
-			Cluster: v1alpha1.ClusterName(name), Replicas: new(int32(1000)), Asked: new(int32(1000)), State: v1alpha1.TargetActive, Since: &now,
+			Cluster: v1alpha1.ClusterName(name), Replicas: new(int32(1000)), RequestedReplicas: new(int32(1000)), State: v1alpha1.TargetActive, LastTransitionTime: &now,
 		})
 		a.Status.Clusters = append(a.Status.Clusters, v1alpha1.ClusterReport{
 			Cluster: v1alpha1.ClusterName(name), Term: 12, Revision: 1234, Applied: true, Replicas: &v1alpha1.ReplicaCounts{Total: 1000, Ready: 1000, Available: 999},

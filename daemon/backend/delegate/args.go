@@ -15,33 +15,33 @@ import (
 // searchPath is PATH for plugins: some run iptables or ip.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// args are the CNI parameters (CNI 1.1, section 2, "Parameters"). A plugin gets
+// cniArgs are the CNI parameters (CNI 1.1, section 2, "Parameters"). A plugin gets
 // these and PATH; the daemon's own environment is nobody's business.
-type args struct {
-	command, containerID, netns, ifName, path, pod string
+type cniArgs struct {
+	command, containerID, netns, ifName, path, podArgs string
 }
 
-var _ invoke.CNIArgs = args{}
+var _ invoke.CNIArgs = cniArgs{}
 
-// argsFor are those of one interface. The Pod goes in as containerd and CRI-O
+// newCNIArgs are those of one interface. The Pod goes in as containerd and CRI-O
 // give it.
-func argsFor(rec *attach.Record, ifc *attach.Interface) args {
-	return args{
+func newCNIArgs(rec *attach.Record, ifc *attach.Interface) cniArgs {
+	return cniArgs{
 		containerID: rec.ContainerID, netns: rec.Netns, ifName: ifc.Name, path: rec.Path,
-		pod: fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_INFRA_CONTAINER_ID=%s;K8S_POD_UID=%s",
+		podArgs: fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_INFRA_CONTAINER_ID=%s;K8S_POD_UID=%s",
 			rec.PodNamespace, rec.PodName, rec.ContainerID, rec.PodUID),
 	}
 }
 
-// with returns the arguments for a command.
-func (a args) with(command string) args {
+// withCommand returns the arguments for a command.
+func (a cniArgs) withCommand(command string) cniArgs {
 	a.command = command
 	return a
 }
 
-// folders are those of CNI_PATH that are absolute: a relative one would depend
+// searchDirs are those of CNI_PATH that are absolute: a relative one would depend
 // on the daemon's working directory.
-func (a args) folders() []string {
+func (a cniArgs) searchDirs() []string {
 	var dirs []string
 	for _, dir := range filepath.SplitList(a.path) {
 		if filepath.IsAbs(dir) && !strings.ContainsRune(dir, 0) {
@@ -52,14 +52,14 @@ func (a args) folders() []string {
 }
 
 // AsEnv is the plugin's environment.
-func (a args) AsEnv() []string {
+func (a cniArgs) AsEnv() []string {
 	return []string{
 		searchPath,
 		"CNI_COMMAND=" + a.command,
 		"CNI_CONTAINERID=" + a.containerID,
 		"CNI_NETNS=" + a.netns,
 		"CNI_IFNAME=" + a.ifName,
-		"CNI_PATH=" + strings.Join(a.folders(), ":"),
-		"CNI_ARGS=" + a.pod,
+		"CNI_PATH=" + strings.Join(a.searchDirs(), ":"),
+		"CNI_ARGS=" + a.podArgs,
 	}
 }

@@ -20,9 +20,9 @@ import (
 // plugins that one list may have; each is an execution or two.
 const maxPlugins = 32
 
-// fileName is what may become part of a path on the host. The API has the same
+// fileNamePattern is what may become part of a path on the host. The API has the same
 // rule; this is the daemon's own check.
-var fileName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+var fileNamePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
 // maxConfig is the largest configuration file in bytes; it is journalled with
 // every attachment.
@@ -31,7 +31,7 @@ const maxConfig = 64 << 10
 // readConfig reads the network's configuration list from the folder: of
 // <id>.conflist, or <id>.conf as a list of one.
 func readConfig(dir, id string) ([]byte, error) {
-	if !fileName.MatchString(id) {
+	if !fileNamePattern.MatchString(id) {
 		return nil, fmt.Errorf("NetworkID %q is no file name", id)
 	}
 	list, listErr := readFile(dir, id+".conflist")
@@ -48,7 +48,7 @@ func readConfig(dir, id string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case noList:
-		return listOf(single)
+		return wrapInList(single)
 	}
 	return nil, fmt.Errorf("the delegate's configuration is there twice: remove %[1]s.conflist or %[1]s.conf", filepath.Join(dir, id))
 }
@@ -82,9 +82,9 @@ func readFile(dir, name string) (data []byte, err error) {
 	return data, nil
 }
 
-// listOf makes a list of a single plugin's configuration, so that there is one
+// wrapInList makes a list of a single plugin's configuration, so that there is one
 // form behind this line and in the journal.
-func listOf(data []byte) ([]byte, error) {
+func wrapInList(data []byte) ([]byte, error) {
 	var head struct {
 		Name       json.RawMessage `json:"name"`
 		CNIVersion json.RawMessage `json:"cniVersion"`
@@ -117,7 +117,7 @@ func parseList(data []byte) (*libcni.NetworkConfigList, error) {
 			list.Name, len(list.Plugins), maxPlugins)
 	}
 	for i, p := range list.Plugins {
-		if !fileName.MatchString(p.Network.Type) {
+		if !fileNamePattern.MatchString(p.Network.Type) {
 			return nil, fmt.Errorf("parse configuration list %s: plugins[%d].type %q is no plugin's file name", list.Name, i, p.Network.Type)
 		}
 	}

@@ -71,29 +71,29 @@ func (d *Delegate) Prepare(_ context.Context, req *attach.Request, ifc *attach.I
 // Attach runs ADD with each plugin of the list and completes Result, MAC and
 // MTU. On error it has run DEL.
 func (d *Delegate) Attach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
-	r, err := d.run(rec, ifc)
+	r, err := d.newInvocation(rec, ifc)
 	if err != nil {
 		return err
 	}
-	result, err := r.add(ctx)
+	result, err := r.runAdd(ctx)
 	if err == nil {
-		err = complete(ifc, result)
+		err = setResult(ifc, result)
 	}
 	if err == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	if undo := r.del(ctx, result); undo != nil {
+	if undo := r.runDel(ctx, result); undo != nil {
 		return errors.Join(err, fmt.Errorf("undo: %w", undo))
 	}
 	return err
 }
 
-// complete puts the outcome into the interface. MAC and MTU stay empty when the
+// setResult puts the outcome into the interface. MAC and MTU stay empty when the
 // plugin does not tell: before CNI 1.1 a result has no MTU.
-func complete(ifc *attach.Interface, result *types100.Result) error {
-	if err := sound(result); err != nil {
+func setResult(ifc *attach.Interface, result *types100.Result) error {
+	if err := validateResult(result); err != nil {
 		return err
 	}
 	data, err := json.Marshal(result)
@@ -113,9 +113,9 @@ func complete(ifc *attach.Interface, result *types100.Result) error {
 	return nil
 }
 
-// sound checks what is left to check in a result in our own version: runtimes
+// validateResult checks what is left to check in a result in our own version: runtimes
 // take the indexes as they are.
-func sound(r *types100.Result) error {
+func validateResult(r *types100.Result) error {
 	for i, ip := range r.IPs {
 		if ip.Interface != nil && (*ip.Interface < 0 || *ip.Interface >= len(r.Interfaces)) {
 			return fmt.Errorf("result: ips[%d] is of interface %d of %d", i, *ip.Interface, len(r.Interfaces))
@@ -131,7 +131,7 @@ func sound(r *types100.Result) error {
 // take a DEL for what is gone already (CNI 1.1, section 2, DEL). Once the network
 // namespace is gone too, one that is not installed any more is left out.
 func (d *Delegate) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
-	r, err := d.run(rec, ifc)
+	r, err := d.newInvocation(rec, ifc)
 	if err != nil {
 		return err
 	}
@@ -142,16 +142,16 @@ func (d *Delegate) Detach(ctx context.Context, rec *attach.Record, ifc *attach.I
 			return fmt.Errorf("decode the journalled result: %w", err)
 		}
 	}
-	return r.del(ctx, result)
+	return r.runDel(ctx, result)
 }
 
-// run is from the record alone.
-func (d *Delegate) run(rec *attach.Record, ifc *attach.Interface) (*run, error) {
+// newInvocation is from the record alone.
+func (d *Delegate) newInvocation(rec *attach.Record, ifc *attach.Interface) (*invocation, error) {
 	list, err := parseList(ifc.DelegateConfig)
 	if err != nil {
 		return nil, fmt.Errorf("journalled configuration: %w", err)
 	}
-	return &run{exec: d.exec, list: list, args: argsFor(rec, ifc), master: ifc.Parent}, nil
+	return &invocation{exec: d.exec, list: list, args: newCNIArgs(rec, ifc), master: ifc.Parent}, nil
 }
 
 var (

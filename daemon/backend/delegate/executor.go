@@ -29,11 +29,11 @@ const (
 	maxOutput = 256 << 10
 	// maxMessage is what is kept of what it says in an error, in bytes.
 	maxMessage = 2 << 10
-	// busyWait is between the busyTries of a plugin that is being written.
-	busyWait  = 100 * time.Millisecond
-	busyTries = 50
-	// ioWait is for output that a plugin's own children still hold open.
-	ioWait = 2 * time.Second
+	// busyRetryInterval is between the busyTries of a plugin that is being written.
+	busyRetryInterval = 100 * time.Millisecond
+	maxBusyAttempts   = 50
+	// outputWaitDelay is for output that a plugin's own children still hold open.
+	outputWaitDelay = 2 * time.Second
 )
 
 // executor runs plugins below a root folder.
@@ -51,22 +51,22 @@ func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	for try := 1; ; try++ {
-		stdout, err := e.once(ctx, path, stdin, environ)
-		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
+		stdout, err := e.runOnce(ctx, path, stdin, environ)
+		if !errors.Is(err, syscall.ETXTBSY) || try == maxBusyAttempts {
 			return stdout, err
 		}
 		// An installer is writing the file just now.
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(busyWait):
+		case <-time.After(busyRetryInterval):
 		}
 	}
 }
 
-// once runs the plugin one time.
-func (e *executor) once(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	stdout, stderr := &limited{most: maxOutput}, &limited{most: maxMessage}
+// runOnce runs the plugin one time.
+func (e *executor) runOnce(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	stdout, stderr := &limitedBuffer{limit: maxOutput}, &limitedBuffer{limit: maxMessage}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env, cmd.Dir = environ, "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), stdout, stderr
@@ -76,17 +76,17 @@ func (e *executor) once(ctx context.Context, path string, stdin []byte, environ 
 		cmd.SysProcAttr.Chroot = e.root
 	}
 	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
-	cmd.WaitDelay = ioWait
+	cmd.WaitDelay = outputWaitDelay
 	err := cmd.Run()
 	switch {
-	case err == nil && stdout.over:
+	case err == nil && stdout.exceeded:
 		return nil, fmt.Errorf("it printed more than %d bytes", maxOutput)
 	case err == nil:
 		return stdout.buf.Bytes(), nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("it was ended: %w%s", context.Cause(ctx), stderr.quoted())
+		return nil, fmt.Errorf("it was ended: %w%s", context.Cause(ctx), stderr.messageSuffix())
 	}
-	return nil, failure(err, stdout, stderr)
+	return nil, pluginFailure(err, stdout, stderr)
 }
 
 func killGroup(pid int) error {
@@ -97,64 +97,64 @@ func killGroup(pid int) error {
 	return err
 }
 
-// failure is the error of a plugin that ended with one: what it says itself on
+// pluginFailure is the error of a plugin that ended with one: what it says itself on
 // standard output (CNI 1.1, section 5, "Error"), else what is known from outside.
-func failure(err error, stdout, stderr *limited) error {
+func pluginFailure(err error, stdout, stderr *limitedBuffer) error {
 	var own types.Error
 	if json.Unmarshal(stdout.buf.Bytes(), &own) == nil && own.Msg != "" {
-		own.Msg, own.Details = clip(own.Msg), clip(own.Details)
+		own.Msg, own.Details = truncate(own.Msg), truncate(own.Details)
 		return &own
 	}
-	return fmt.Errorf("%w%s%s", err, stdout.quoted(), stderr.quoted())
+	return fmt.Errorf("%w%s%s", err, stdout.messageSuffix(), stderr.messageSuffix())
 }
 
-// limited keeps the first bytes of what is written to it.
+// limitedBuffer keeps the first bytes of what is written to it.
 // The buffer is not embedded: with its ReadFrom a copy would go past the limit.
-type limited struct {
-	buf  bytes.Buffer
-	most int
-	over bool
+type limitedBuffer struct {
+	buf      bytes.Buffer
+	limit    int
+	exceeded bool
 }
 
 // Write never fails: a plugin that prints too much is not to hang or to die of it.
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedBuffer) Write(p []byte) (int, error) {
 	n := len(p)
-	if room := l.most - l.buf.Len(); n > room {
-		l.over, p = true, p[:room]
+	if room := l.limit - l.buf.Len(); n > room {
+		l.exceeded, p = true, p[:room]
 	}
 	_, _ = l.buf.Write(p)
 	return n, nil
 }
 
-// quoted is the text for the end of a message.
-func (l *limited) quoted() string {
-	text := clip(strings.TrimSpace(l.buf.String()))
+// messageSuffix is the text for the end of a message.
+func (l *limitedBuffer) messageSuffix() string {
+	text := truncate(strings.TrimSpace(l.buf.String()))
 	if text == "" {
 		return ""
 	}
 	return fmt.Sprintf(": %q", text)
 }
 
-// clip shortens what a plugin says to what fits a message.
-func clip(s string) string {
+// truncate shortens what a plugin says to what fits a message.
+func truncate(s string) string {
 	if len(s) <= maxMessage {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
 }
 
-// errMissing says that no folder has the plugin.
-var errMissing = errors.New("plugin is not installed")
+// errPluginNotInstalled says that no folder has the plugin.
+var errPluginNotInstalled = errors.New("plugin is not installed")
 
 // FindInPath returns the absolute path, below the root, of the first executable
 // file of that name in the folders, or errMissing.
 func (e *executor) FindInPath(plugin string, folders []string) (string, error) {
-	if !fileName.MatchString(plugin) {
+	if !fileNamePattern.MatchString(plugin) {
 		return "", fmt.Errorf("find plugin %q: not a file name", plugin)
 	}
 	for _, dir := range folders {
 		path := filepath.Join(dir, plugin)
-		ok, err := e.executable(path)
+		ok, err := e.isExecutable(path)
 		if err != nil {
 			return "", fmt.Errorf("find plugin %s: %w", path, err)
 		}
@@ -162,12 +162,12 @@ func (e *executor) FindInPath(plugin string, folders []string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%w: plugin %s is in none of the folders of CNI_PATH: %s", errMissing, plugin, strings.Join(folders, ", "))
+	return "", fmt.Errorf("%w: plugin %s is in none of the folders of CNI_PATH: %s", errPluginNotInstalled, plugin, strings.Join(folders, ", "))
 }
 
-// executable looks the path up as the plugin's process will: links, absolute
+// isExecutable looks the path up as the plugin's process will: links, absolute
 // ones too, are the root folder's, not the daemon's own.
-func (e *executor) executable(path string) (bool, error) {
+func (e *executor) isExecutable(path string) (bool, error) {
 	root, err := os.Open(e.root)
 	if err != nil {
 		return false, err

@@ -29,8 +29,8 @@ func FuzzConfig(f *testing.F) {
 					t.Errorf("accepted plugin %q", p.Network.Type)
 				}
 			}
-			r := run{exec: &executor{root: "/"}, list: list}
-			if _, err := r.previous(&types100.Result{CNIVersion: resultVersion}); err != nil {
+			r := invocation{exec: &executor{root: "/"}, list: list}
+			if _, err := r.prevResult(&types100.Result{CNIVersion: resultVersion}); err != nil {
 				t.Logf("no prevResult: %v", err)
 			}
 		}
@@ -38,7 +38,7 @@ func FuzzConfig(f *testing.F) {
 }
 
 func listed(data []byte) []byte {
-	list, err := listOf(data)
+	list, err := wrapInList(data)
 	if err != nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func FuzzResult(f *testing.F) {
 	f.Add([]byte(`{"cniVersion":"1.0.0","ips":[null]}`))
 	f.Add([]byte(`{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.0/0"}],"routes":[{}]}`))
 	f.Fuzz(func(t *testing.T, out []byte) {
-		if convertible(out) != nil {
+		if checkNoNullItems(out) != nil {
 			return
 		}
 		result, err := create.CreateFromBytes(out)
@@ -70,7 +70,7 @@ func FuzzResult(f *testing.F) {
 			t.Fatalf("converted to %T", converted)
 		}
 		ifc := &attach.Interface{Name: "eth0"}
-		if complete(ifc, final) != nil {
+		if setResult(ifc, final) != nil {
 			return
 		}
 		if err := json.Unmarshal(ifc.Result, &types100.Result{}); err != nil {

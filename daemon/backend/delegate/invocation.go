@@ -22,25 +22,25 @@ import (
 // resultVersion is how results are journalled. It has all that 1.1.0 has.
 const resultVersion = "1.0.0"
 
-// run is the work on one interface. Libcni's own loop is not used: it keeps the
+// invocation is the work on one interface. Libcni's own loop is not used: it keeps the
 // results in files of its own and takes DEL's from there, while ours are in the
 // journal together with everything else that DEL needs.
-type run struct {
+type invocation struct {
 	exec *executor
 	list *libcni.NetworkConfigList
-	args args
+	args cniArgs
 	// master, when not empty, is the host link for the first plugin; the
 	// configuration, which somebody else wrote, stays as it is.
 	master string
 }
 
-// add runs ADD with each plugin; each gets the result of the one before.
-func (r *run) add(ctx context.Context) (*types100.Result, error) {
+// runAdd runs ADD with each plugin; each gets the result of the one before.
+func (r *invocation) runAdd(ctx context.Context) (*types100.Result, error) {
 	var result types.Result
 	for _, p := range r.list.Plugins {
-		path, stdin, err := r.prepare(p, result)
+		path, stdin, err := r.pluginInput(p, result)
 		if err == nil {
-			result, err = invoke.ExecPluginWithResult(ctx, path, stdin, r.args.with("ADD"), addExecutor{r.exec})
+			result, err = invoke.ExecPluginWithResult(ctx, path, stdin, r.args.withCommand("ADD"), validatingExecutor{r.exec})
 		}
 		if err != nil {
 			return nil, pluginError(p, "ADD", err)
@@ -57,15 +57,15 @@ func (r *run) add(ctx context.Context) (*types100.Result, error) {
 	return final, nil
 }
 
-// addExecutor refuses results that the CNI library would not survive converting:
+// validatingExecutor refuses results that the CNI library would not survive converting:
 // it follows the pointers that a null in a list becomes.
-type addExecutor struct{ *executor }
+type validatingExecutor struct{ *executor }
 
 // ExecPlugin is executor's, with a look at the result.
-func (e addExecutor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+func (e validatingExecutor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	out, err := e.executor.ExecPlugin(ctx, path, stdin, environ)
 	if err == nil {
-		err = convertible(out)
+		err = checkNoNullItems(out)
 	}
 	if err != nil {
 		return nil, err
@@ -73,8 +73,8 @@ func (e addExecutor) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 	return out, nil
 }
 
-// convertible checks a result in whatever version it is.
-func convertible(out []byte) error {
+// checkNoNullItems checks a result in whatever version it is.
+func checkNoNullItems(out []byte) error {
 	var lists struct {
 		Interfaces, IPs, Routes []*json.RawMessage
 	}
@@ -91,23 +91,23 @@ func convertible(out []byte) error {
 	return nil
 }
 
-// del runs DEL with each plugin, the last first. Final is what ADD gave, nil
+// runDel runs DEL with each plugin, the last first. Final is what ADD gave, nil
 // when ADD did not come to its end. One plugin that fails does not keep the
 // others from cleaning up.
-func (r *run) del(ctx context.Context, final *types100.Result) error {
-	prev, err := r.previous(final)
+func (r *invocation) runDel(ctx context.Context, final *types100.Result) error {
+	prev, err := r.prevResult(final)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, p := range slices.Backward(r.list.Plugins) {
-		path, stdin, err := r.prepare(p, prev)
+		path, stdin, err := r.pluginInput(p, prev)
 		if err == nil {
-			err = invoke.ExecPluginWithoutResult(ctx, path, stdin, r.args.with("DEL"), r.exec)
+			err = invoke.ExecPluginWithoutResult(ctx, path, stdin, r.args.withCommand("DEL"), r.exec)
 		}
 		switch {
 		case err == nil:
-		case r.lost(err):
+		case r.canSkipDel(err):
 			logr.FromContextOrDiscard(ctx).Info("Skipped DEL of a CNI plugin that is not installed any more",
 				"plugin", p.Network.Type, "sandbox", r.args.containerID, "interface", r.args.ifName)
 		default:
@@ -117,14 +117,16 @@ func (r *run) del(ctx context.Context, final *types100.Result) error {
 	return errors.Join(failed...)
 }
 
-// lost reports whether DEL can never run and what the plugin made in the Pod is
+// canSkipDel reports whether DEL can never run and what the plugin made in the Pod is
 // gone: it was removed from the node, and the network namespace too. To insist
 // would keep the sandbox's record and addresses for ever.
-func (r *run) lost(err error) bool { return errors.Is(err, errMissing) && r.args.netns == "" }
+func (r *invocation) canSkipDel(err error) bool {
+	return errors.Is(err, errPluginNotInstalled) && r.args.netns == ""
+}
 
-// previous is the result as DEL wants it: in the list's version, and from CNI
+// prevResult is the result as DEL wants it: in the list's version, and from CNI
 // 0.4.0 on, where a configuration may first have a prevResult on DEL.
-func (r *run) previous(final *types100.Result) (types.Result, error) {
+func (r *invocation) prevResult(final *types100.Result) (types.Result, error) {
 	if final == nil {
 		return nil, nil
 	}
@@ -139,10 +141,10 @@ func (r *run) previous(final *types100.Result) (types.Result, error) {
 	return prev, nil
 }
 
-// prepare finds the plugin and makes its standard input (CNI 1.1, section 4,
+// pluginInput finds the plugin and makes its standard input (CNI 1.1, section 4,
 // "Deriving request configuration from plugin configuration").
-func (r *run) prepare(p *libcni.PluginConfig, prev types.Result) (path string, stdin []byte, err error) {
-	path, err = r.exec.FindInPath(p.Network.Type, r.args.folders())
+func (r *invocation) pluginInput(p *libcni.PluginConfig, prev types.Result) (path string, stdin []byte, err error) {
+	path, err = r.exec.FindInPath(p.Network.Type, r.args.searchDirs())
 	if err != nil {
 		return "", nil, err
 	}

@@ -34,7 +34,7 @@ func ownNamespace(t *testing.T) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("make a network namespace: %v", err)
 	}
-	run(t, "ip", "link", "set", "lo", "up")
+	invocation(t, "ip", "link", "set", "lo", "up")
 }
 
 // podNamespace starts a process in a network namespace and returns the
@@ -50,7 +50,7 @@ func podNamespace(t *testing.T) string {
 	return fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid)
 }
 
-func run(t *testing.T, name string, args ...string) string {
+func invocation(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
@@ -64,7 +64,7 @@ func links(t *testing.T, prefix ...string) []string {
 	t.Helper()
 	args := slices.Concat(prefix, []string{"ip", "-o", "link", "show"})
 	var names []string
-	for line := range strings.Lines(run(t, args[0], args[1:]...)) {
+	for line := range strings.Lines(invocation(t, args[0], args[1:]...)) {
 		name, _, _ := strings.Cut(strings.Fields(line)[1], "@")
 		if name = strings.TrimSuffix(name, ":"); name != "lo" {
 			names = append(names, name)
@@ -156,13 +156,13 @@ func TestReferencePlugins(t *testing.T) {
 // inPod compares what the record says with what the Pod has.
 func inPod(t *testing.T, rec *attach.Record, ifc *attach.Interface) {
 	t.Helper()
-	text := run(t, "nsenter", "--net="+rec.Netns, "ip", "-o", "addr", "show", "dev", ifc.Name)
+	text := invocation(t, "nsenter", "--net="+rec.Netns, "ip", "-o", "addr", "show", "dev", ifc.Name)
 	_, rest, _ := strings.Cut(text, "inet ")
 	address, _, _ := strings.Cut(rest, " ")
 	if p, err := netip.ParsePrefix(address); err != nil || !strings.Contains(string(ifc.Result), p.String()) {
 		t.Errorf("the Pod has %q, the result says %s", text, ifc.Result)
 	}
-	link := run(t, "nsenter", "--net="+rec.Netns, "ip", "-o", "link", "show", "dev", ifc.Name)
+	link := invocation(t, "nsenter", "--net="+rec.Netns, "ip", "-o", "link", "show", "dev", ifc.Name)
 	if ifc.MAC == "" || !strings.Contains(link, ifc.MAC) {
 		t.Errorf("the Pod has %s, the record says MAC %q", link, ifc.MAC)
 	}

@@ -10,6 +10,6 @@ import (
 )
 
 // New returns the backend of NetworkType ipvlan, in mode l2.
-func New(k slave.Kernel, s slave.Sources) *slave.Backend {
+func New(k slave.Kernel, s slave.SourceGuard) *slave.Backend {
 	return slave.New(k, s, kernel.IPVLAN, "l2")
 }

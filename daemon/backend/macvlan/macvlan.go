@@ -9,6 +9,6 @@ import (
 )
 
 // New returns the backend of NetworkType macvlan, in mode bridge.
-func New(k slave.Kernel, s slave.Sources) *slave.Backend {
+func New(k slave.Kernel, s slave.SourceGuard) *slave.Backend {
 	return slave.New(k, s, kernel.MACVLAN, "bridge")
 }

@@ -20,12 +20,12 @@ import (
 
 // Kernel makes and removes slaves; both methods are idempotent.
 type Kernel interface {
-	Attach(context.Context, *kernel.Slave) (kernel.Outcome, error)
+	Attach(context.Context, *kernel.Slave) (kernel.AttachResult, error)
 	Detach(context.Context, *kernel.Slave) error
 }
 
-// Sources lets frames of slaves pass the source guards of host links.
-type Sources interface {
+// SourceGuard lets frames of slaves pass the source guards of host links.
+type SourceGuard interface {
 	// Permit lets frames from s pass. With strict it fails where the kernel cannot guard.
 	Permit(name string, s firewall.Source, strict bool) error
 	// Revoke takes it back.
@@ -34,32 +34,32 @@ type Sources interface {
 
 // Backend makes slaves of one kind. It implements attach.Backend.
 type Backend struct {
-	kernel  Kernel
-	sources Sources
-	kind    string
-	mode    string
+	kernel      Kernel
+	sourceGuard SourceGuard
+	kind        string
+	mode        string
 }
 
 var _ attach.Backend = (*Backend)(nil)
 
 // New returns a backend for a kind and mode of kernel.Slave.
-func New(k Kernel, s Sources, kind, mode string) *Backend {
-	return &Backend{kernel: k, sources: s, kind: kind, mode: mode}
+func New(k Kernel, s SourceGuard, kind, mode string) *Backend {
+	return &Backend{kernel: k, sourceGuard: s, kind: kind, mode: mode}
 }
 
 // Attach makes the slave in the Pod and writes its MAC and MTU into ifc. What
 // waiting may cure is attach.ErrTryAgain.
 func (b *Backend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
-	s := b.slave(rec, ifc)
+	s := b.slaveSpec(rec, ifc)
 	if b.kind == kernel.MACVLAN {
 		s.MAC = kernel.RandomMAC() // the guard has it before the first frame
 	}
-	if err := b.sources.Permit(SourceName(rec, ifc), source(rec, ifc, s.MAC), ifc.Network.SourceGuardSet); err != nil {
+	if err := b.sourceGuard.Permit(SourceName(rec, ifc), sourceOf(rec, ifc, s.MAC), ifc.Network.SourceGuardSet); err != nil {
 		return fmt.Errorf("network %s: %w: %w", ifc.Network.Ref, attach.ErrTryAgain, err)
 	}
 	out, err := b.kernel.Attach(ctx, s)
 	if err != nil {
-		b.sources.Revoke(ifc.Parent, SourceName(rec, ifc))
+		b.sourceGuard.Revoke(ifc.Parent, SourceName(rec, ifc))
 		return fmt.Errorf("network %s: %w", ifc.Network.Ref, retryable(err))
 	}
 	ifc.MAC, ifc.MTU = out.MAC, out.MTU
@@ -71,7 +71,7 @@ func SourceName(rec *attach.Record, ifc *attach.Interface) string {
 	return rec.ContainerID + "/" + rec.IfName + "/" + ifc.Name
 }
 
-func source(rec *attach.Record, ifc *attach.Interface, mac net.HardwareAddr) firewall.Source {
+func sourceOf(rec *attach.Record, ifc *attach.Interface, mac net.HardwareAddr) firewall.Source {
 	return firewall.Source{Link: ifc.Parent, Pod: rec.ContainerID, MAC: mac, V4: ifc.V4.Addr(), V6: ifc.V6.Addr()}
 }
 
@@ -88,7 +88,7 @@ func RecordedSources(records []*attach.Record) map[string]firewall.Source {
 			if ifc.Network.Type == v1.TypeMACVLAN {
 				mac, _ = net.ParseMAC(ifc.MAC) // as the kernel said it
 			}
-			sources[SourceName(rec, ifc)] = source(rec, ifc, mac)
+			sources[SourceName(rec, ifc)] = sourceOf(rec, ifc, mac)
 		}
 	}
 	return sources
@@ -96,10 +96,10 @@ func RecordedSources(records []*attach.Record) map[string]firewall.Source {
 
 // Detach removes the slave.
 func (b *Backend) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
-	if err := b.kernel.Detach(ctx, b.slave(rec, ifc)); err != nil {
+	if err := b.kernel.Detach(ctx, b.slaveSpec(rec, ifc)); err != nil {
 		return fmt.Errorf("network %s: %w", ifc.Network.Ref, err)
 	}
-	b.sources.Revoke(ifc.Parent, SourceName(rec, ifc))
+	b.sourceGuard.Revoke(ifc.Parent, SourceName(rec, ifc))
 	return nil
 }
 
@@ -112,7 +112,7 @@ func retryable(err error) error {
 	return err
 }
 
-func (b *Backend) slave(rec *attach.Record, ifc *attach.Interface) *kernel.Slave {
+func (b *Backend) slaveSpec(rec *attach.Record, ifc *attach.Interface) *kernel.Slave {
 	return &kernel.Slave{
 		Netns:        rec.Netns,
 		Name:         ifc.Name,

@@ -27,9 +27,9 @@ type recorder struct {
 	err   error
 }
 
-func (r *recorder) Attach(_ context.Context, s *kernel.Slave) (kernel.Outcome, error) {
+func (r *recorder) Attach(_ context.Context, s *kernel.Slave) (kernel.AttachResult, error) {
 	r.asked = append(r.asked, *s)
-	return kernel.Outcome{Index: 7, MAC: "02:00:00:00:00:01", MTU: 1450}, r.err
+	return kernel.AttachResult{Index: 7, MAC: "02:00:00:00:00:01", MTU: 1450}, r.err
 }
 
 func (r *recorder) Detach(_ context.Context, s *kernel.Slave) error {
@@ -86,7 +86,7 @@ func TestSlaveOfInterface(t *testing.T) {
 	}
 	cases := map[string]struct {
 		reason     string
-		backend    func(slave.Kernel, slave.Sources) *slave.Backend
+		backend    func(slave.Kernel, slave.SourceGuard) *slave.Backend
 		kind, mode string
 	}{
 		"IPVLAN":  {"slaves talk to each other at layer 2", ipvlan.New, "ipvlan", "l2"},
@@ -160,7 +160,7 @@ func TestSourceOfSlave(t *testing.T) {
 		want           bool
 	}{
 		"Attached": {reason: "its frames pass", want: true},
-		"Refused":  {reason: "no slave is made that could not send", refused: netwatcher.ErrNoSourceGuard},
+		"Refused":  {reason: "no slave is made that could not send", refused: netwatcher.ErrSourceGuardUnsupported},
 		"Failed":   {reason: "there is no slave", fails: kernel.ErrParentMissing},
 	}
 	for name, tc := range cases {

@@ -25,24 +25,24 @@ import (
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
-// certificatePoll is how often a request looks whether the first certificate came.
-const certificatePoll = 200 * time.Millisecond
+// certificatePollInterval is how often a request looks whether the first certificate came.
+const certificatePollInterval = 200 * time.Millisecond
 
-// Credentials are an agent's certificate, and the connections made with it.
-type Credentials struct {
-	manager certificate.Manager
-	dialer  *connrotation.Dialer
-	config  *rest.Config
+// CertificateCredentials are an agent's certificate, and the connections made with it.
+type CertificateCredentials struct {
+	manager    certificate.Manager
+	dialer     *connrotation.Dialer
+	restConfig *rest.Config
 
-	mu   sync.Mutex
-	used *tls.Certificate
+	mu       sync.Mutex
+	lastUsed *tls.Certificate
 }
 
-// New reads the stored certificate, if there is one. It fails when the cluster's own API
+// NewCertificateCredentials reads the stored certificate, if there is one. It fails when the cluster's own API
 // server is away.
-func New(ctx context.Context, c Config) (*Credentials, error) {
-	creds := &Credentials{dialer: connrotation.NewDialer(dial)}
-	if err := creds.configure(c.Hub); err != nil {
+func NewCertificateCredentials(ctx context.Context, c Config) (*CertificateCredentials, error) {
+	creds := &CertificateCredentials{dialer: connrotation.NewDialer(dialWithKeepAlive)}
+	if err := creds.buildRESTConfig(c.Hub); err != nil {
 		return nil, err
 	}
 	var err error
@@ -53,10 +53,10 @@ func New(ctx context.Context, c Config) (*Credentials, error) {
 			CommonName: v1alpha1.ClusterUserPrefix + c.Cluster, Organization: []string{v1alpha1.ClusterGroup},
 		}},
 		GetUsages:        certificate.DefaultKubeletClientGetUsages,
-		CertificateStore: &store{ctx: ctx, secrets: c.Secrets, name: c.Secret},
+		CertificateStore: &certificateStore{ctx: ctx, secrets: c.Secrets, name: c.Secret},
 		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
 			if current != nil {
-				return kubernetes.NewForConfig(creds.config)
+				return kubernetes.NewForConfig(creds.restConfig)
 			}
 			return kubernetes.NewForConfig(c.Hub)
 		},
@@ -67,9 +67,9 @@ func New(ctx context.Context, c Config) (*Credentials, error) {
 	return creds, nil
 }
 
-// configure makes the client configuration that uses the present certificate.
-func (c *Credentials) configure(hub *rest.Config) error {
-	w, err := newWay(hub)
+// buildRESTConfig makes the client configuration that uses the present certificate.
+func (c *CertificateCredentials) buildRESTConfig(hub *rest.Config) error {
+	w, err := newHubTransport(hub)
 	if err != nil {
 		return err
 	}
@@ -79,66 +79,66 @@ func (c *Credentials) configure(hub *rest.Config) error {
 		}
 		return &tls.Certificate{}, nil
 	}
-	c.config = w.config(&certified{credentials: c, next: w.transport(c.dialer.DialContext)})
+	c.restConfig = w.restConfig(&certificateTransport{credentials: c, next: w.roundTripper(c.dialer.DialContext)})
 	return nil
 }
 
 // RESTConfig is the client configuration for the hub. Its requests wait for the first
 // certificate.
-func (c *Credentials) RESTConfig() *rest.Config { return c.config }
+func (c *CertificateCredentials) RESTConfig() *rest.Config { return c.restConfig }
 
 // Start begins to ask for certificates; it ends with the context given to New.
-func (c *Credentials) Start() { c.manager.Start() }
+func (c *CertificateCredentials) Start() { c.manager.Start() }
 
-// Joined tells whether there is a certificate.
-func (c *Credentials) Joined() bool { return c.manager.Current() != nil }
+// HasCertificate tells whether there is a certificate.
+func (c *CertificateCredentials) HasCertificate() bool { return c.manager.Current() != nil }
 
-// renewed ends the connections that were made with an older certificate.
-func (c *Credentials) renewed() {
+// closeStaleConnections ends the connections that were made with an older certificate.
+func (c *CertificateCredentials) closeStaleConnections() {
 	current := c.manager.Current()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.used != nil && current != c.used {
+	if c.lastUsed != nil && current != c.lastUsed {
 		c.dialer.CloseAll()
 	}
-	c.used = current
+	c.lastUsed = current
 }
 
-// certified holds requests back until there is a certificate: the hub would only
+// certificateTransport holds requests back until there is a certificate: the hub would only
 // refuse them.
-type certified struct {
-	credentials *Credentials
+type certificateTransport struct {
+	credentials *CertificateCredentials
 	next        http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *certified) RoundTrip(r *http.Request) (*http.Response, error) {
-	tick := time.NewTicker(certificatePoll)
+func (t *certificateTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	tick := time.NewTicker(certificatePollInterval)
 	defer tick.Stop()
-	for !t.credentials.Joined() {
+	for !t.credentials.HasCertificate() {
 		select {
 		case <-tick.C:
 		case <-r.Context().Done():
 			return nil, fmt.Errorf("await the hub's certificate: %w", r.Context().Err())
 		}
 	}
-	t.credentials.renewed()
+	t.credentials.closeStaleConnections()
 	return t.next.RoundTrip(r)
 }
 
 // storeTimeout bounds one request to the cluster's own API server.
 const storeTimeout = 30 * time.Second
 
-// store keeps the certificate in a Secret of type kubernetes.io/tls. It implements
+// certificateStore keeps the certificate in a Secret of type kubernetes.io/tls. It implements
 // certificate.Store.
-type store struct {
+type certificateStore struct {
 	ctx     context.Context // certificate.Store passes none
 	secrets corev1client.SecretInterface
 	name    string
 }
 
 // Current implements certificate.Store.
-func (s *store) Current() (*tls.Certificate, error) {
+func (s *certificateStore) Current() (*tls.Certificate, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
 	defer cancel()
 	secret, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
@@ -149,12 +149,12 @@ func (s *store) Current() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get Secret %s: %w", s.name, err)
 	}
-	return parse(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	return parseKeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 }
 
 // Update implements certificate.Store.
-func (s *store) Update(cert, key []byte) (*tls.Certificate, error) {
-	parsed, err := parse(cert, key)
+func (s *certificateStore) Update(cert, key []byte) (*tls.Certificate, error) {
+	parsed, err := parseKeyPair(cert, key)
 	if err != nil {
 		return nil, err
 	}
@@ -165,14 +165,14 @@ func (s *store) Update(cert, key []byte) (*tls.Certificate, error) {
 		Type:       corev1.SecretTypeTLS,
 		Data:       map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key},
 	}
-	if err := put(ctx, s.secrets, secret); err != nil {
+	if err := writeSecret(ctx, s.secrets, secret); err != nil {
 		return nil, fmt.Errorf("store the certificate: %w", err)
 	}
 	return parsed, nil
 }
 
-// put makes a Secret be as it is here.
-func put(ctx context.Context, secrets corev1client.SecretInterface, secret *corev1.Secret) error {
+// writeSecret makes a Secret be as it is here.
+func writeSecret(ctx context.Context, secrets corev1client.SecretInterface, secret *corev1.Secret) error {
 	_, err := secrets.Update(ctx, secret, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
@@ -183,8 +183,8 @@ func put(ctx context.Context, secrets corev1client.SecretInterface, secret *core
 	return nil
 }
 
-// parse reads a pair; the manager wants the leaf parsed.
-func parse(cert, key []byte) (*tls.Certificate, error) {
+// parseKeyPair reads a pair; the manager wants the leaf parsed.
+func parseKeyPair(cert, key []byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("read certificate: %w", err)

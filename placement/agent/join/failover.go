@@ -27,37 +27,37 @@ func AddAddresses(hub *rest.Config, further []string) error {
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
 			return fmt.Errorf("address %q of the hub: want one such as https://hub.example.com:6443", address)
 		}
-		f.all = append(f.all, u)
+		f.addresses = append(f.addresses, u)
 	}
-	hub.Wrap(func(next http.RoundTripper) http.RoundTripper { return &hop{failover: f, next: next} })
+	hub.Wrap(func(next http.RoundTripper) http.RoundTripper { return &failoverTransport{failover: f, next: next} })
 	return nil
 }
 
 // failover knows which address is good.
 type failover struct {
-	all []*url.URL
-	now atomic.Int64
+	addresses []*url.URL
+	current   atomic.Int64
 }
 
-// hop sends requests to the present address.
-type hop struct {
+// failoverTransport sends requests to the present address.
+type failoverTransport struct {
 	*failover
 	next http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper. A request that was certainly not sent is sent
 // to the next address at once; any other its caller repeats, as after any broken connection.
-func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h *failoverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := r.Body
 	for tried := 1; ; tried++ {
-		at := h.now.Load()
-		response, err := h.next.RoundTrip(to(r, h.all[at], body))
-		if !dead(response, err) {
+		at := h.current.Load()
+		response, err := h.next.RoundTrip(withAddress(r, h.addresses[at], body))
+		if !isUnavailable(response, err) {
 			return response, err
 		}
 		// Of many requests that fail together one moves on.
-		h.now.CompareAndSwap(at, (at+1)%int64(len(h.all)))
-		if !unsent(err) || tried == len(h.all) || body != nil && r.GetBody == nil {
+		h.current.CompareAndSwap(at, (at+1)%int64(len(h.addresses)))
+		if !isDialError(err) || tried == len(h.addresses) || body != nil && r.GetBody == nil {
 			return response, err
 		}
 		if body != nil {
@@ -68,15 +68,15 @@ func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// to is the request for another address.
-func to(r *http.Request, address *url.URL, body io.ReadCloser) *http.Request {
+// withAddress is the request for another address.
+func withAddress(r *http.Request, address *url.URL, body io.ReadCloser) *http.Request {
 	next := r.Clone(r.Context())
 	next.URL.Scheme, next.URL.Host, next.Host, next.Body = address.Scheme, address.Host, "", body
 	return next
 }
 
-// dead tells whether nobody is behind the address, or a balancer without servers.
-func dead(response *http.Response, err error) bool {
+// isUnavailable tells whether nobody is behind the address, or a balancer without servers.
+func isUnavailable(response *http.Response, err error) bool {
 	if err != nil {
 		return !errors.Is(err, context.Canceled)
 	}
@@ -87,8 +87,8 @@ func dead(response *http.Response, err error) bool {
 	return false
 }
 
-// unsent tells whether there was no connection to send anything over.
-func unsent(err error) bool {
+// isDialError tells whether there was no connection to send anything over.
+func isDialError(err error) bool {
 	var failed *net.OpError
 	return errors.As(err, &failed) && failed.Op == "dial"
 }

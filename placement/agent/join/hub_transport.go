@@ -38,15 +38,15 @@ const (
 	pingTimeout = 5 * time.Second
 )
 
-// way is the hub as clients see it, without a credential of its own.
-type way struct {
+// hubTransport is the hub as clients see it, without a credential of its own.
+type hubTransport struct {
 	base *rest.Config
 	tls  *tls.Config
 	wrap func(http.RoundTripper) http.RoundTripper
 }
 
-func newWay(hub *rest.Config) (*way, error) {
-	w := &way{base: rest.AnonymousClientConfig(hub), wrap: hub.WrapTransport}
+func newHubTransport(hub *rest.Config) (*hubTransport, error) {
+	w := &hubTransport{base: rest.AnonymousClientConfig(hub), wrap: hub.WrapTransport}
 	var err error
 	if w.tls, err = rest.TLSConfigFor(w.base); err != nil {
 		return nil, fmt.Errorf("read the hub's authority: %w", err)
@@ -57,8 +57,8 @@ func newWay(hub *rest.Config) (*way, error) {
 	return w, nil
 }
 
-// transport opens connections with the dialer.
-func (w *way) transport(dial func(context.Context, string, string) (net.Conn, error)) http.RoundTripper {
+// roundTripper opens connections with the dialer.
+func (w *hubTransport) roundTripper(dial func(context.Context, string, string) (net.Conn, error)) http.RoundTripper {
 	proxy := w.base.Proxy
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
@@ -73,13 +73,13 @@ func (w *way) transport(dial func(context.Context, string, string) (net.Conn, er
 	return t
 }
 
-// config is a client configuration over a transport.
-func (w *way) config(t http.RoundTripper) *rest.Config {
+// restConfig is a client configuration over a transport.
+func (w *hubTransport) restConfig(t http.RoundTripper) *rest.Config {
 	return &rest.Config{Host: w.base.Host, APIPath: w.base.APIPath, UserAgent: w.base.UserAgent, QPS: -1, Transport: t}
 }
 
-// dial does so with keep-alives, for connections that cannot have pings (HTTP/1.1).
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dialWithKeepAlive does so with keep-alives, for connections that cannot have pings (HTTP/1.1).
+func dialWithKeepAlive(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: pingAfter, Interval: pingTimeout, Count: 3,
 	}}

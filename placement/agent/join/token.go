@@ -24,51 +24,51 @@ import (
 
 // Times of tokens.
 const (
-	// tokenLife is asked for, so that a hub may be away for a weekend; it may give less.
-	tokenLife = 72 * time.Hour
-	// tokenRenew is when a token is renewed at the latest, tokenRenewLeast at the earliest.
-	tokenRenew, tokenRenewLeast = time.Hour, time.Minute
-	// tokenRetry is how long to wait after a failure at first, tokenRetryLast at last.
-	tokenRetry, tokenRetryLast = time.Second, 10 * time.Second
-	// tokenRequest bounds one request for a token.
-	tokenRequest = 30 * time.Second
+	// tokenLifetime is asked for, so that a hub may be away for a weekend; it may give less.
+	tokenLifetime = 72 * time.Hour
+	// maxRenewInterval is when a token is renewed at the latest, tokenRenewLeast at the earliest.
+	maxRenewInterval, minRenewInterval = time.Hour, time.Minute
+	// minRetryDelay is how long to wait after a failure at first, tokenRetryLast at last.
+	minRetryDelay, maxRetryDelay = time.Second, 10 * time.Second
+	// tokenRequestTimeout bounds one request for a token.
+	tokenRequestTimeout = 30 * time.Second
 )
 
-// Tokens are an agent's ServiceAccount tokens at the hub: for where a balancer ends TLS,
+// TokenCredentials are an agent's ServiceAccount tokens at the hub: for where a balancer ends TLS,
 // so that no certificate of a client gets to the API server.
-type Tokens struct {
-	cluster   string
-	joinToken string
-	store     tokenStore
-	bare      *rest.Config // no credential
-	config    *rest.Config
-	refused   chan struct{}
+type TokenCredentials struct {
+	cluster         string
+	joinToken       string
+	store           tokenStore
+	anonymousConfig *rest.Config // no credential
+	restConfig      *rest.Config
+	rejected        chan struct{}
 
-	mu      sync.Mutex
-	token   string
-	arrived chan struct{} // closed once there is a token
+	mu        sync.Mutex
+	token     string
+	available chan struct{} // closed once there is a token
 }
 
-// NewTokens reads the stored token, if there is one. It fails when the cluster's own API
+// NewTokenCredentials reads the stored token, if there is one. It fails when the cluster's own API
 // server is away.
-func NewTokens(ctx context.Context, c Config) (*Tokens, error) {
-	w, err := newWay(c.Hub)
+func NewTokenCredentials(ctx context.Context, c Config) (*TokenCredentials, error) {
+	w, err := newHubTransport(c.Hub)
 	if err != nil {
 		return nil, err
 	}
-	transport := w.transport(dial)
-	t := &Tokens{
+	transport := w.roundTripper(dialWithKeepAlive)
+	t := &TokenCredentials{
 		cluster: c.Cluster, joinToken: c.Hub.BearerToken, store: tokenStore{secrets: c.Secrets, name: c.Secret},
-		bare: w.config(transport), refused: make(chan struct{}, 1), arrived: make(chan struct{}),
+		anonymousConfig: w.restConfig(transport), rejected: make(chan struct{}, 1), available: make(chan struct{}),
 	}
-	t.config = w.config(&bearing{tokens: t, next: transport})
-	stored, err := t.store.read(ctx)
+	t.restConfig = w.restConfig(&bearerTransport{tokens: t, next: transport})
+	stored, err := t.store.readToken(ctx)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case stored != "":
-		t.set(stored)
+		t.setToken(stored)
 	case t.joinToken == "":
 		return nil, fmt.Errorf("join as cluster %s: the hub's kubeconfig has no token, and Secret %s keeps none: get one with `kubectl patchbay hub token %s`",
 			c.Cluster, c.Secret, c.Cluster)
@@ -78,16 +78,16 @@ func NewTokens(ctx context.Context, c Config) (*Tokens, error) {
 
 // RESTConfig is the client configuration for the hub. Its requests wait for the first
 // token.
-func (t *Tokens) RESTConfig() *rest.Config { return t.config }
+func (t *TokenCredentials) RESTConfig() *rest.Config { return t.restConfig }
 
-// Keep gets the first token and renews it, until the context ends.
-func (t *Tokens) Keep(ctx context.Context) {
-	retry := retries()
+// Run gets the first token and renews it, until the context ends.
+func (t *TokenCredentials) Run(ctx context.Context) {
+	retry := newRetryBackoff()
 	for ctx.Err() == nil {
 		next, err := t.renew(ctx)
 		if err == nil {
-			retry = retries()
-			t.pause(ctx, wait.Jitter(next/2, 1))
+			retry = newRetryBackoff()
+			t.waitForRenewal(ctx, wait.Jitter(next/2, 1))
 			continue
 		}
 		logr.FromContextOrDiscard(ctx).Info("Cannot get a token for the hub; trying again", "cluster", t.cluster, "cause", err.Error())
@@ -98,18 +98,18 @@ func (t *Tokens) Keep(ctx context.Context) {
 	}
 }
 
-func retries() wait.Backoff {
-	return wait.Backoff{Duration: tokenRetry, Factor: 2, Jitter: 0.5, Steps: 100, Cap: tokenRetryLast}
+func newRetryBackoff() wait.Backoff {
+	return wait.Backoff{Duration: minRetryDelay, Factor: 2, Jitter: 0.5, Steps: 100, Cap: maxRetryDelay}
 }
 
-// pause waits until a token is to be renewed, or the hub knows it no more: but not at once.
-func (t *Tokens) pause(ctx context.Context, long time.Duration) {
+// waitForRenewal waits until a token is to be renewed, or the hub knows it no more: but not at once.
+func (t *TokenCredentials) waitForRenewal(ctx context.Context, long time.Duration) {
 	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
-	case <-t.refused:
+	case <-t.rejected:
 		select {
-		case <-time.After(tokenRetry):
+		case <-time.After(minRetryDelay):
 		case <-ctx.Done():
 		}
 	case <-timer.C:
@@ -119,13 +119,13 @@ func (t *Tokens) pause(ctx context.Context, long time.Duration) {
 
 // renew gets a token with the present one or, where that is none, with the join token. It
 // tells how soon the new one is to be renewed.
-func (t *Tokens) renew(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, tokenRequest)
+func (t *TokenCredentials) renew(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, tokenRequestTimeout)
 	defer cancel()
-	present, _ := t.present()
-	answer, err := t.request(ctx, cmp.Or(present, t.joinToken))
+	present, _ := t.currentToken()
+	answer, err := t.requestToken(ctx, cmp.Or(present, t.joinToken))
 	if present != "" && t.joinToken != "" && apierrors.IsUnauthorized(err) {
-		answer, err = t.request(ctx, t.joinToken)
+		answer, err = t.requestToken(ctx, t.joinToken)
 	}
 	if apierrors.IsUnauthorized(err) {
 		return 0, fmt.Errorf("there is no join token that is valid, or is still: get another with `kubectl patchbay hub token %s`: %w", t.cluster, err)
@@ -133,18 +133,18 @@ func (t *Tokens) renew(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	err = t.store.write(ctx, answer.Token)
-	t.set(answer.Token) // good all the same
+	err = t.store.writeToken(ctx, answer.Token)
+	t.setToken(answer.Token) // good all the same
 	if err != nil {
 		return 0, err
 	}
 	// By a clock ahead of the hub's the token may have run out already.
-	return max(tokenRenewLeast, min(tokenRenew, time.Until(answer.ExpirationTimestamp.Time)*2/3)), nil
+	return max(minRenewInterval, min(maxRenewInterval, time.Until(answer.ExpirationTimestamp.Time)*2/3)), nil
 }
 
-// request asks for a token of the agent's account with a credential.
-func (t *Tokens) request(ctx context.Context, with string) (authenticationv1.TokenRequestStatus, error) {
-	config := rest.CopyConfig(t.bare)
+// requestToken asks for a token of the agent's account with a credential.
+func (t *TokenCredentials) requestToken(ctx context.Context, with string) (authenticationv1.TokenRequestStatus, error) {
+	config := rest.CopyConfig(t.anonymousConfig)
 	config.BearerToken = with
 	core, err := corev1client.NewForConfig(config)
 	if err != nil {
@@ -152,7 +152,7 @@ func (t *Tokens) request(ctx context.Context, with string) (authenticationv1.Tok
 	}
 	namespace := v1alpha1.ClusterNamespacePrefix + t.cluster
 	answer, err := core.ServiceAccounts(namespace).CreateToken(ctx, v1alpha1.AgentAccount, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenLife.Seconds()))},
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenLifetime.Seconds()))},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return authenticationv1.TokenRequestStatus{}, fmt.Errorf("get token of ServiceAccount %s/%s (is the Cluster accepted?): %w",
@@ -165,30 +165,30 @@ func (t *Tokens) request(ctx context.Context, with string) (authenticationv1.Tok
 	return answer.Status, nil
 }
 
-func (t *Tokens) present() (string, <-chan struct{}) {
+func (t *TokenCredentials) currentToken() (string, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.token, t.arrived
+	return t.token, t.available
 }
 
-func (t *Tokens) set(token string) {
+func (t *TokenCredentials) setToken(token string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.token == "" {
-		close(t.arrived)
+		close(t.available)
 	}
 	t.token = token
 }
 
-// bearing gives requests the present token; before the first they wait.
-type bearing struct {
-	tokens *Tokens
+// bearerTransport gives requests the present token; before the first they wait.
+type bearerTransport struct {
+	tokens *TokenCredentials
 	next   http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (b *bearing) RoundTrip(r *http.Request) (*http.Response, error) {
-	_, arrived := b.tokens.present()
+func (b *bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, arrived := b.tokens.currentToken()
 	select {
 	case <-arrived:
 	case <-r.Context().Done():
@@ -197,13 +197,13 @@ func (b *bearing) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, fmt.Errorf("await the hub's token: %w", r.Context().Err())
 	}
-	token, _ := b.tokens.present()
+	token, _ := b.tokens.currentToken()
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
 	response, err := b.next.RoundTrip(r)
 	if err == nil && response.StatusCode == http.StatusUnauthorized {
 		select {
-		case b.tokens.refused <- struct{}{}:
+		case b.tokens.rejected <- struct{}{}:
 		default: // known already
 		}
 	}
@@ -217,8 +217,8 @@ type tokenStore struct {
 	name    string
 }
 
-// read returns the token; "" when there is none.
-func (s tokenStore) read(ctx context.Context) (string, error) {
+// readToken returns the token; "" when there is none.
+func (s tokenStore) readToken(ctx context.Context) (string, error) {
 	secret, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", nil
@@ -229,8 +229,8 @@ func (s tokenStore) read(ctx context.Context) (string, error) {
 	return string(secret.Data[corev1.ServiceAccountTokenKey]), nil
 }
 
-func (s tokenStore) write(ctx context.Context, token string) error {
-	return put(ctx, s.secrets, &corev1.Secret{
+func (s tokenStore) writeToken(ctx context.Context, token string) error {
+	return writeSecret(ctx, s.secrets, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name}, Type: corev1.SecretTypeOpaque,
 		Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte(token)},
 	})

@@ -84,7 +84,7 @@ func (o *office) start(t *testing.T, token string) kubernetes.Interface {
 	t.Helper()
 	hub := rest.AnonymousClientConfig(o.env.Config)
 	hub.BearerToken = token
-	tokens, err := join.NewTokens(t.Context(), join.Config{
+	tokens, err := join.NewTokenCredentials(t.Context(), join.Config{
 		Cluster: "east", Hub: hub, Secrets: o.admin.CoreV1().Secrets(metav1.NamespaceDefault), Secret: "token",
 	})
 	if err != nil {
@@ -94,7 +94,7 @@ func (o *office) start(t *testing.T, token string) kubernetes.Interface {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		tokens.Keep(ctx)
+		tokens.Run(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -82,10 +82,10 @@ func TestRenew(t *testing.T) {
 			}
 			tokens.joinToken = tc.join
 			if tc.present != "" {
-				tokens.set(tc.present)
+				tokens.setToken(tc.present)
 			}
 			pause, err := tokens.renew(t.Context())
-			if tc.failed == "" && (err != nil || pause < tokenRenewLeast || pause > tokenRenew) {
+			if tc.failed == "" && (err != nil || pause < minRenewInterval || pause > maxRenewInterval) {
 				t.Errorf("%s\ngot pause %s, error %v", tc.reason, pause, err)
 			}
 			if tc.failed != "" && (err == nil || !strings.Contains(err.Error(), tc.failed)) {
@@ -107,7 +107,7 @@ func TestNoToken(t *testing.T) {
 }
 
 // joining is an agent before its first request.
-func joining(t *testing.T, c *counter, token string) (*Tokens, error) {
+func joining(t *testing.T, c *counter, token string) (*TokenCredentials, error) {
 	t.Helper()
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
@@ -115,7 +115,7 @@ func joining(t *testing.T, c *counter, token string) (*Tokens, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewTokens(t.Context(), Config{
+	return NewTokenCredentials(t.Context(), Config{
 		Cluster: "east", Hub: &rest.Config{Host: server.URL, BearerToken: token}, Secrets: local.CoreV1().Secrets("own"), Secret: "kept",
 	})
 }

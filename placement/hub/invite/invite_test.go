@@ -11,12 +11,12 @@ import (
 )
 
 // What is printed is what `cluster join` reads, and what comes after it.
-func TestWhatIsPrinted(t *testing.T) {
+func TestPrintInstructions(t *testing.T) {
 	t.Parallel()
-	i := Invitation{Cluster: "east", Hub: "https://hub:6443", CA: []byte("PEM"), Until: time.Unix(0, 0)}
-	secret, token := i.secret()
+	i := Invitation{Cluster: "east", Hub: "https://hub:6443", CA: []byte("PEM"), ExpiresAt: time.Unix(0, 0)}
+	secret, token := i.bootstrapToken()
 	var out bytes.Buffer
-	if err := i.print(&out, token); err != nil {
+	if err := i.printInstructions(&out, token); err != nil {
 		t.Fatal(err)
 	}
 	line := regexp.MustCompile(`(?m)^kubectl patchbay cluster join east --hub=https://hub:6443 --join-token=([a-z0-9]{6})\.([a-z0-9]{16}) --ca=UEVN$`)
@@ -31,7 +31,7 @@ func TestWhatIsPrinted(t *testing.T) {
 	}
 	i.CA = nil
 	out.Reset()
-	if err := i.print(&out, token); err != nil || strings.Contains(out.String(), "--ca") {
+	if err := i.printInstructions(&out, token); err != nil || strings.Contains(out.String(), "--ca") {
 		t.Errorf("an authority that every machine knows: got %q, %v", out.String(), err)
 	}
 }
@@ -39,9 +39,9 @@ func TestWhatIsPrinted(t *testing.T) {
 // A token is for one cluster, and for joining only.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	i := Invitation{Cluster: "east", Until: time.Now()}
-	one, first := i.secret()
-	other, second := i.secret()
+	i := Invitation{Cluster: "east", ExpiresAt: time.Now()}
+	one, first := i.bootstrapToken()
+	other, second := i.bootstrapToken()
 	if one.Name == other.Name || first == second {
 		t.Error("two tokens are one")
 	}
@@ -53,7 +53,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-func TestCheckName(t *testing.T) {
+func TestValidateClusterName(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason, name string
@@ -69,7 +69,7 @@ func TestCheckName(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := CheckName(tc.name); (err == nil) != tc.good {
+			if err := ValidateClusterName(tc.name); (err == nil) != tc.good {
 				t.Errorf("%s: %q: got %v", tc.reason, tc.name, err)
 			}
 		})

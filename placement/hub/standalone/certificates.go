@@ -20,37 +20,37 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// lifetime of certificates: a hub that is up for longer is started again.
-const lifetime = 365 * 24 * time.Hour
+// certificateLifetime of certificates: a hub that is up for longer is started again.
+const certificateLifetime = 365 * 24 * time.Hour
 
-// authority signs the certificates of one hub. It is kept, as agents know it.
-type authority struct {
+// certificateAuthority signs the certificates of one hub. It is kept, as agents know it.
+type certificateAuthority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// loadAuthority reads the authority of a folder, or makes it.
-func loadAuthority(dir string) (*authority, error) {
+// loadOrCreateCA reads the authority of a folder, or makes it.
+func loadOrCreateCA(dir string) (*certificateAuthority, error) {
 	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
-	key, err := loadKey(keyFile)
+	key, err := loadOrCreateKey(keyFile)
 	if err != nil {
 		return nil, err
 	}
 	if list, err := cert.CertsFromFile(certFile); err == nil && len(list) == 1 {
-		return &authority{list[0], key}, nil
+		return &certificateAuthority{list[0], key}, nil
 	}
 	c, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "patchbay-hub"}, key)
 	if err != nil {
 		return nil, fmt.Errorf("make authority: %w", err)
 	}
-	if err := cert.WriteCert(certFile, encode(c)); err != nil {
+	if err := cert.WriteCert(certFile, encodePEM(c)); err != nil {
 		return nil, fmt.Errorf("store authority: %w", err)
 	}
-	return &authority{c, key}, nil
+	return &certificateAuthority{c, key}, nil
 }
 
-// loadKey reads a private key, or makes it.
-func loadKey(file string) (crypto.Signer, error) {
+// loadOrCreateKey reads a private key, or makes it.
+func loadOrCreateKey(file string) (crypto.Signer, error) {
 	data, _, err := keyutil.LoadOrGenerateKeyFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("load key %s: %w", file, err)
@@ -66,9 +66,9 @@ func loadKey(file string) (crypto.Signer, error) {
 	return signer, nil
 }
 
-// issue makes a certificate, base.crt with base.key, new at each start.
-func (a *authority) issue(base string, subject pkix.Name, usage x509.ExtKeyUsage, ips []net.IP, names []string) error {
-	key, err := loadKey(base + ".key")
+// issueCertificate makes a certificate, base.crt with base.key, new at each start.
+func (a *certificateAuthority) issueCertificate(base string, subject pkix.Name, usage x509.ExtKeyUsage, ips []net.IP, names []string) error {
+	key, err := loadOrCreateKey(base + ".key")
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (a *authority) issue(base string, subject pkix.Name, usage x509.ExtKeyUsage
 	}
 	template := &x509.Certificate{
 		Subject: subject, SerialNumber: serial, IPAddresses: ips, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(lifetime),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(certificateLifetime),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: []x509.ExtKeyUsage{usage},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
@@ -89,12 +89,12 @@ func (a *authority) issue(base string, subject pkix.Name, usage x509.ExtKeyUsage
 	if err != nil {
 		return fmt.Errorf("parse certificate of %s: %w", subject.CommonName, err)
 	}
-	if err := os.WriteFile(base+".crt", encode(c), 0o600); err != nil {
+	if err := os.WriteFile(base+".crt", encodePEM(c), 0o600); err != nil {
 		return fmt.Errorf("store certificate: %w", err)
 	}
 	return nil
 }
 
-func encode(c *x509.Certificate) []byte {
+func encodePEM(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw})
 }

@@ -40,12 +40,12 @@ type Config struct {
 
 // Times that a hub which was killed just now may still keep port and folder.
 const (
-	portPatience = 5 * time.Second
-	lockPatience = 10 * time.Second
+	portTimeout = 5 * time.Second
+	lockTimeout = 10 * time.Second
 )
 
-// Check refuses what can be seen to be wrong from the flags alone.
-func (c Config) Check() error {
+// Validate refuses what can be seen to be wrong from the flags alone.
+func (c Config) Validate() error {
 	switch {
 	case c.Address == nil || c.Address.IsUnspecified():
 		return errors.New("flag --address: want the IP address that agents dial the hub at, such as 192.0.2.10")
@@ -55,7 +55,7 @@ func (c Config) Check() error {
 		return errors.New("flag --data-dir: want a folder for all that is stored")
 	}
 	for _, p := range programs(c) {
-		if _, err := find(c.BinDir, p.name); err != nil {
+		if _, err := findBinary(c.BinDir, p.name); err != nil {
 			return fmt.Errorf("flag --bin-dir: %s is neither in %q nor in the PATH: "+
 				"give the folder that has it (`make packages kubernetes` puts them into bin/kubernetes and the PATH)", p.name, c.BinDir)
 		}
@@ -63,56 +63,56 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Kubeconfig is where the admin's kubeconfig is.
-func (c Config) Kubeconfig() string { return c.path("admin.kubeconfig") }
+// KubeconfigPath is where the admin's kubeconfig is.
+func (c Config) KubeconfigPath() string { return c.dataPath("admin.kubeconfig") }
 
-// Hub is how the hub's program reaches the API server: with the rights of its service
+// HubRESTConfig is how the hub's program reaches the API server: with the rights of its service
 // account, and no more.
-func (c Config) Hub() (*rest.Config, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+func (c Config) HubRESTConfig() (*rest.Config, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.KubeconfigPath())
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	cfg.CertData, cfg.KeyData, cfg.CertFile, cfg.KeyFile = nil, nil, c.path("hub.crt"), c.path("hub.key")
+	cfg.CertData, cfg.KeyData, cfg.CertFile, cfg.KeyFile = nil, nil, c.dataPath("hub.crt"), c.dataPath("hub.key")
 	return cfg, nil
 }
 
-// Log opens a file for the logs of a program, and empties it.
-func (c Config) Log(program string) (*os.File, error) {
-	f, err := os.Create(c.path(program + ".log"))
+// OpenLog opens a file for the logs of a program, and empties it.
+func (c Config) OpenLog(program string) (*os.File, error) {
+	f, err := os.Create(c.dataPath(program + ".log"))
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s: %w", program, err)
 	}
 	return f, nil
 }
 
-func (c Config) listen() net.IP {
+func (c Config) listenAddress() net.IP {
 	if c.Listen != nil {
 		return c.Listen
 	}
 	return c.Address
 }
 
-func (c Config) path(name string) string { return filepath.Join(c.DataDir, name) }
+func (c Config) dataPath(name string) string { return filepath.Join(c.DataDir, name) }
 
-func (c Config) url() string {
+func (c Config) serverURL() string {
 	return "https://" + net.JoinHostPort(c.Address.String(), strconv.Itoa(c.Port))
 }
 
-// lock makes the folder and takes it. It is free again when this process has ended and all
+// lockDataDir makes the folder and takes it. It is free again when this process has ended and all
 // that it started, which have the file, too: a new etcd finds none of before.
-func (c Config) lock(ctx context.Context) (*os.File, error) {
+func (c Config) lockDataDir(ctx context.Context) (*os.File, error) {
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("flag --data-dir: make the folder (give one that can be written): %w", err)
 	}
-	f, err := os.OpenFile(c.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(c.dataPath("lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("flag --data-dir: write in the folder (give one that can be written): %w", err)
 	}
-	for end := time.Now().Add(lockPatience); ; pause(ctx) {
+	for end := time.Now().Add(lockTimeout); ; sleepPollInterval(ctx) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return f, c.sweep()
+			return f, c.removeStaleSockets()
 		}
 		if ctx.Err() != nil || time.Now().After(end) {
 			return nil, errors.Join(fmt.Errorf("flag --data-dir: a hub runs on %s: end that, or give another folder: %w", c.DataDir, err), f.Close())
@@ -120,20 +120,20 @@ func (c Config) lock(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// sweep removes what an etcd that was killed leaves: a new one cannot listen there.
-func (c Config) sweep() error {
-	for _, name := range []string{etcdSocket, peerSocket} {
-		if err := os.Remove(c.path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+// removeStaleSockets removes what an etcd that was killed leaves: a new one cannot listen there.
+func (c Config) removeStaleSockets() error {
+	for _, name := range []string{etcdSocket, etcdPeerSocket} {
+		if err := os.Remove(c.dataPath(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove socket of another life: %w", err)
 		}
 	}
 	return nil
 }
 
-// free makes sure that the API server can listen where it is to.
-func (c Config) free(ctx context.Context) error {
-	address := net.JoinHostPort(c.listen().String(), strconv.Itoa(c.Port))
-	for end := time.Now().Add(portPatience); ; pause(ctx) {
+// checkPortFree makes sure that the API server can listen where it is to.
+func (c Config) checkPortFree(ctx context.Context) error {
+	address := net.JoinHostPort(c.listenAddress().String(), strconv.Itoa(c.Port))
+	for end := time.Now().Add(portTimeout); ; sleepPollInterval(ctx) {
 		l, err := net.Listen("tcp", address)
 		switch {
 		case err == nil:
@@ -142,48 +142,48 @@ func (c Config) free(ctx context.Context) error {
 		case errors.Is(err, syscall.EADDRINUSE):
 			return fmt.Errorf("flag --port: %s is taken by somebody else: give a free port: %w", address, err)
 		case errors.Is(err, syscall.EADDRNOTAVAIL):
-			return fmt.Errorf("flag --listen (default: --address): %s is no address of this machine: give one that is: %w", c.listen(), err)
+			return fmt.Errorf("flag --listen (default: --address): %s is no address of this machine: give one that is: %w", c.listenAddress(), err)
 		default:
 			return fmt.Errorf("flags --listen and --port: cannot listen on %s: %w", address, err)
 		}
 	}
 }
 
-// pause is that between two looks.
-func pause(ctx context.Context) {
+// sleepPollInterval is that between two looks.
+func sleepPollInterval(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(pollInterval):
 	}
 }
 
-// prepare makes certificates and kubeconfig.
-func (c Config) prepare() error {
-	a, err := loadAuthority(c.DataDir)
+// writeCredentials makes certificates and kubeconfig.
+func (c Config) writeCredentials() error {
+	a, err := loadOrCreateCA(c.DataDir)
 	if err != nil {
 		return err
 	}
-	if _, err := loadKey(c.path("accounts.key")); err != nil {
+	if _, err := loadOrCreateKey(c.dataPath("accounts.key")); err != nil {
 		return err
 	}
-	err = a.issue(c.path("server"), pkix.Name{CommonName: "patchbay-hub"}, x509.ExtKeyUsageServerAuth,
+	err = a.issueCertificate(c.dataPath("server"), pkix.Name{CommonName: "patchbay-hub"}, x509.ExtKeyUsageServerAuth,
 		[]net.IP{c.Address, net.IPv4(127, 0, 0, 1)}, []string{"localhost", "kubernetes.default.svc"})
 	if err != nil {
 		return err
 	}
 	for name, subject := range map[string]pkix.Name{
 		"admin": {CommonName: "admin", Organization: []string{"system:masters"}},
-		"hub":   {CommonName: account + ":patchbay-hub", Organization: []string{"system:serviceaccounts", "system:serviceaccounts:" + v1alpha1.SystemNamespace}},
+		"hub":   {CommonName: serviceAccountPrefix + ":patchbay-hub", Organization: []string{"system:serviceaccounts", "system:serviceaccounts:" + v1alpha1.SystemNamespace}},
 	} {
-		if err := a.issue(c.path(name), subject, x509.ExtKeyUsageClientAuth, nil, nil); err != nil {
+		if err := a.issueCertificate(c.dataPath(name), subject, x509.ExtKeyUsageClientAuth, nil, nil); err != nil {
 			return err
 		}
 	}
 	return c.writeKubeconfig()
 }
 
-// account is what the names of our service accounts begin with.
-const account = "system:serviceaccount:" + v1alpha1.SystemNamespace
+// serviceAccountPrefix is what the names of our service accounts begin with.
+const serviceAccountPrefix = "system:serviceaccount:" + v1alpha1.SystemNamespace
 
 // writeKubeconfig has its certificates in it, so that it can be copied elsewhere.
 func (c Config) writeKubeconfig() error {
@@ -193,13 +193,13 @@ func (c Config) writeKubeconfig() error {
 	for name, to := range map[string]*[]byte{
 		"ca.crt": &cluster.CertificateAuthorityData, "admin.crt": &user.ClientCertificateData, "admin.key": &user.ClientKeyData,
 	} {
-		if *to, err = os.ReadFile(c.path(name)); err != nil {
+		if *to, err = os.ReadFile(c.dataPath(name)); err != nil {
 			return fmt.Errorf("write kubeconfig: %w", err)
 		}
 	}
-	cluster.Server, context.Cluster, context.AuthInfo = c.url(), "hub", "admin"
+	cluster.Server, context.Cluster, context.AuthInfo = c.serverURL(), "hub", "admin"
 	k.Clusters["hub"], k.AuthInfos["admin"], k.Contexts["hub"], k.CurrentContext = cluster, user, context, "hub"
-	if err := clientcmd.WriteToFile(*k, c.Kubeconfig()); err != nil {
+	if err := clientcmd.WriteToFile(*k, c.KubeconfigPath()); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return nil

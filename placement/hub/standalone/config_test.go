@@ -43,7 +43,7 @@ func TestCheck(t *testing.T) {
 			t.Parallel()
 			c := folder(t)
 			tc.change(&c)
-			if err := c.Check(); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			if err := c.Validate(); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
 			}
 		})
@@ -54,25 +54,25 @@ func TestCheck(t *testing.T) {
 func TestLock(t *testing.T) {
 	t.Parallel()
 	c := folder(t)
-	first, err := c.lock(t.Context())
+	first, err := c.lockDataDir(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.lock(t.Context()); err == nil || !strings.Contains(err.Error(), c.DataDir) {
+	if _, err := c.lockDataDir(t.Context()); err == nil || !strings.Contains(err.Error(), c.DataDir) {
 		t.Errorf("a second hub: got %v, want the folder named", err)
 	}
-	if err := os.WriteFile(c.path(etcdSocket), nil, 0o600); err != nil {
+	if err := os.WriteFile(c.dataPath(etcdSocket), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := c.lock(t.Context())
+	second, err := c.lockDataDir(t.Context())
 	if err != nil {
 		t.Fatalf("the folder is free again: %v", err)
 	}
 	defer second.Close()
-	if _, err := os.Stat(c.path(etcdSocket)); !os.IsNotExist(err) {
+	if _, err := os.Stat(c.dataPath(etcdSocket)); !os.IsNotExist(err) {
 		t.Errorf("a socket of before: got %v", err)
 	}
 }
@@ -81,17 +81,17 @@ func TestLock(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	c := folder(t)
-	lock, err := c.lock(t.Context())
+	lock, err := c.lockDataDir(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Close()
 	var authorities [2]string
 	for i := range authorities {
-		if err := c.prepare(); err != nil {
+		if err := c.writeCredentials(); err != nil {
 			t.Fatal(err)
 		}
-		raw, err := os.ReadFile(c.path("ca.crt"))
+		raw, err := os.ReadFile(c.dataPath("ca.crt"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,16 +101,16 @@ func TestCertificates(t *testing.T) {
 		t.Error("another authority after a restart")
 	}
 	for _, name := range []string{"ca.key", "admin.key", "hub.key", "server.key", "accounts.key", "admin.kubeconfig"} {
-		if info, err := os.Stat(c.path(name)); err != nil || info.Mode().Perm() != 0o600 {
+		if info, err := os.Stat(c.dataPath(name)); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v, want a file of its owner alone", name, info, err)
 		}
 	}
-	admin, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	admin, err := clientcmd.BuildConfigFromFlags("", c.KubeconfigPath())
 	if err != nil || admin.Host != "https://127.0.0.1:6443" || len(admin.CertData) == 0 {
 		t.Errorf("admin: %v, %v", admin, err)
 	}
-	hub, err := c.Hub()
-	if err != nil || hub.CertFile != c.path("hub.crt") || len(hub.CertData) > 0 {
+	hub, err := c.HubRESTConfig()
+	if err != nil || hub.CertFile != c.dataPath("hub.crt") || len(hub.CertData) > 0 {
 		t.Errorf("the hub has not its own rights: %v, %v", hub, err)
 	}
 }
@@ -122,7 +122,7 @@ func TestBrokenAuthority(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ca.key"), []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := loadAuthority(dir); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "ca.key")) {
+	if _, err := loadOrCreateCA(dir); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "ca.key")) {
 		t.Errorf("got %v, want the file named", err)
 	}
 }

@@ -26,34 +26,34 @@ func Install(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	objects, err := read(manifests.Hub())
+	objects, err := decodeManifests(manifests.Hub())
 	if err != nil {
 		return err
 	}
-	for _, kind := range kinds() {
+	for _, kind := range installedKinds() {
 		for _, o := range objects {
 			if o.GetKind() != kind {
 				continue
 			}
 			o := client.ApplyConfigurationFromUnstructured(o)
-			if err := c.Apply(ctx, o, client.FieldOwner(v1alpha1.HubManager), client.ForceOwnership); err != nil {
+			if err := c.Apply(ctx, o, client.FieldOwner(v1alpha1.HubFieldManager), client.ForceOwnership); err != nil {
 				return fmt.Errorf("install: %w", err)
 			}
 		}
 	}
-	return await(ctx, c)
+	return waitForKinds(ctx, c)
 }
 
-// kinds are what a hub needs of its manifests, in this order: Pods do not run there.
-func kinds() []string {
+// installedKinds are what a hub needs of its manifests, in this order: Pods do not run there.
+func installedKinds() []string {
 	return []string{
 		"CustomResourceDefinition", "Namespace", "ServiceAccount", "Role", "ClusterRole", "ClusterRoleBinding",
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 	}
 }
 
-// read returns all objects of the manifests.
-func read(files fs.FS) (objects []*unstructured.Unstructured, err error) {
+// decodeManifests returns all objects of the manifests.
+func decodeManifests(files fs.FS) (objects []*unstructured.Unstructured, err error) {
 	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -78,15 +78,15 @@ func read(files fs.FS) (objects []*unstructured.Unstructured, err error) {
 	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return len(o.Object) == 0 }), err
 }
 
-// await waits until our kinds are served.
-func await(ctx context.Context, c client.Client) error {
+// waitForKinds waits until our kinds are served.
+func waitForKinds(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for _, kind := range []string{"Cluster", "Placement", "ClusterPlacement", "Customization", "Assignment", "Work"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind(kind + "List"))
 		for err := c.List(ctx, list); err != nil; err = c.List(ctx, list) {
-			if pause(ctx); ctx.Err() != nil {
+			if sleepPollInterval(ctx); ctx.Err() != nil {
 				return fmt.Errorf("wait until %s is served: %w", kind, err)
 			}
 		}

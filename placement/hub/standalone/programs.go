@@ -11,8 +11,8 @@ import (
 // Sockets of etcd in DataDir, where programs run: the path is short so. etcd insists on the
 // form host:port, and then takes all of it for the name.
 const (
-	etcdSocket = "etcd.sock:0"
-	peerSocket = "peer.sock:0"
+	etcdSocket     = "etcd.sock:0"
+	etcdPeerSocket = "peer.sock:0"
 )
 
 // program is one of those that are started.
@@ -23,25 +23,25 @@ type program struct {
 
 // programs are all of them, in the order in which they start.
 func programs(c Config) []program {
-	return []program{etcd(etcdFolder), apiServer(c), manager()}
+	return []program{etcdProgram(etcdDir), apiServerProgram(c), controllerManagerProgram()}
 }
 
-// etcd keeps its data in a folder of DataDir.
-func etcd(folder string) program {
+// etcdProgram keeps its data in a folder of DataDir.
+func etcdProgram(folder string) program {
 	const socket = "unix://" + etcdSocket
 	return program{"etcd", []string{
 		"--name=hub", "--data-dir=" + folder, "--logger=zap", "--log-level=warn",
 		"--listen-client-urls=" + socket, "--advertise-client-urls=" + socket,
-		"--listen-peer-urls=unix://" + peerSocket, "--initial-advertise-peer-urls=http://localhost:2380",
+		"--listen-peer-urls=unix://" + etcdPeerSocket, "--initial-advertise-peer-urls=http://localhost:2380",
 		"--initial-cluster=hub=http://localhost:2380",
 	}}
 }
 
-// apiServer is started when etcd answers: it gives up after 20 seconds.
-func apiServer(c Config) program {
+// apiServerProgram is started when etcd answers: it gives up after 20 seconds.
+func apiServerProgram(c Config) program {
 	return program{"kube-apiserver", []string{
 		"--etcd-servers=unix://" + etcdSocket,
-		"--bind-address=" + c.listen().String(), "--advertise-address=" + c.Address.String(),
+		"--bind-address=" + c.listenAddress().String(), "--advertise-address=" + c.Address.String(),
 		"--secure-port=" + strconv.Itoa(c.Port),
 		"--endpoint-reconciler-type=none", // nothing here dials the Service "kubernetes"
 		"--tls-cert-file=server.crt", "--tls-private-key-file=server.key", "--client-ca-file=ca.crt",
@@ -54,24 +54,24 @@ func apiServer(c Config) program {
 	}}
 }
 
-// inert are the controllers that run no workloads.
-const inert = "namespace-controller,garbage-collector-controller,serviceaccount-controller,serviceaccount-token-controller," +
+// enabledControllers are the controllers that run no workloads.
+const enabledControllers = "namespace-controller,garbage-collector-controller,serviceaccount-controller,serviceaccount-token-controller," +
 	"ttl-after-finished-controller,bootstrap-signer-controller,token-cleaner-controller,root-ca-certificate-publisher-controller," +
 	"certificatesigningrequest-cleaner-controller,certificatesigningrequest-signing-controller,clusterrole-aggregation-controller," +
 	"persistentvolumeclaim-protection-controller"
 
-// manager is started when the API server answers: it would not wait for long.
-func manager() program {
+// controllerManagerProgram is started when the API server answers: it would not wait for long.
+func controllerManagerProgram() program {
 	return program{"kube-controller-manager", []string{
-		"--kubeconfig=admin.kubeconfig", "--controllers=" + inert, "--leader-elect=false", "--secure-port=0",
+		"--kubeconfig=admin.kubeconfig", "--controllers=" + enabledControllers, "--leader-elect=false", "--secure-port=0",
 		"--service-account-private-key-file=accounts.key", "--root-ca-file=ca.crt",
 		"--cluster-signing-cert-file=ca.crt", "--cluster-signing-key-file=ca.key",
 		"--kube-api-qps=200", "--kube-api-burst=400",
 	}}
 }
 
-// find is where a program is: beside the others, or in the PATH.
-func find(dir, name string) (string, error) {
+// findBinary is where a program is: beside the others, or in the PATH.
+func findBinary(dir, name string) (string, error) {
 	if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 		return filepath.Abs(path)
 	}

@@ -24,7 +24,7 @@ import (
 // Times of starting and ending.
 const (
 	startTimeout = 2 * time.Minute
-	endTimeout   = 15 * time.Second
+	stopTimeout  = 15 * time.Second
 	pollInterval = 200 * time.Millisecond
 )
 
@@ -32,10 +32,10 @@ const (
 // returns, ctx ends or one of its programs does. That ctx has ended is no error, however far
 // the start had come; serve is to return then.
 func Run(ctx context.Context, c Config, serve func(context.Context) error) error {
-	if err := c.Check(); err != nil {
+	if err := c.Validate(); err != nil {
 		return err
 	}
-	err := start(ctx, c, serve)
+	err := prepareAndRun(ctx, c, serve)
 	select {
 	case <-ctx.Done():
 		return nil
@@ -44,34 +44,34 @@ func Run(ctx context.Context, c Config, serve func(context.Context) error) error
 	}
 }
 
-// start takes the folder, prepares it and runs the programs.
-func start(ctx context.Context, c Config, serve func(context.Context) error) error {
-	lock, err := c.lock(ctx)
+// prepareAndRun takes the folder, prepares it and runs the programs.
+func prepareAndRun(ctx context.Context, c Config, serve func(context.Context) error) error {
+	lock, err := c.lockDataDir(ctx)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if err := errors.Join(c.free(ctx), c.prepare()); err != nil {
+	if err := errors.Join(c.checkPortFree(ctx), c.writeCredentials()); err != nil {
 		return err
 	}
-	r := &runner{Config: c, lock: lock}
-	if err := r.bootstrap(ctx); err != nil {
+	r := &programRunner{Config: c, lock: lock}
+	if err := r.initializeEtcd(ctx); err != nil {
 		return err
 	}
 	return r.run(ctx, serve)
 }
 
-// runner runs the programs of a hub whose folder is taken.
-type runner struct {
+// programRunner runs the programs of a hub whose folder is taken.
+type programRunner struct {
 	Config
 
 	lock *os.File
 }
 
 // run starts the programs in order, and calls serve when the API server answers.
-func (r *runner) run(ctx context.Context, serve func(context.Context) error) error {
+func (r *programRunner) run(ctx context.Context, serve func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	stopEtcd, err := r.start(ctx, group, etcd(etcdFolder))
+	stopEtcd, err := r.startProgram(ctx, group, etcdProgram(etcdDir))
 	if err != nil {
 		return err
 	}
@@ -79,18 +79,18 @@ func (r *runner) run(ctx context.Context, serve func(context.Context) error) err
 	// ends before that which it needs: without etcd, the API server takes 10 seconds.
 	group.Go(func() error {
 		defer stopEtcd()
-		if err := r.awaitEtcd(ctx); err != nil {
+		if err := r.waitForEtcd(ctx); err != nil {
 			return err
 		}
-		stopServer, err := r.start(ctx, group, apiServer(r.Config))
+		stopServer, err := r.startProgram(ctx, group, apiServerProgram(r.Config))
 		if err != nil {
 			return err
 		}
 		defer stopServer()
-		if err := r.await(ctx); err != nil {
+		if err := r.waitForAPIServer(ctx); err != nil {
 			return err
 		}
-		stopManager, err := r.start(ctx, group, manager())
+		stopManager, err := r.startProgram(ctx, group, controllerManagerProgram())
 		if err != nil {
 			return err
 		}
@@ -100,14 +100,14 @@ func (r *runner) run(ctx context.Context, serve func(context.Context) error) err
 	return group.Wait()
 }
 
-// start runs a program, which is not to end before stop, also when ctx does. Stop waits for
+// startProgram runs a program, which is not to end before stop, also when ctx does. Stop waits for
 // the end.
-func (r *runner) start(ctx context.Context, group *errgroup.Group, p program) (stop func(), err error) {
-	path, err := find(r.BinDir, p.name)
+func (r *programRunner) startProgram(ctx context.Context, group *errgroup.Group, p program) (stop func(), err error) {
+	path, err := findBinary(r.BinDir, p.name)
 	if err != nil {
 		return nil, fmt.Errorf("find %s in %s or the PATH: %w", p.name, r.BinDir, err)
 	}
-	log, err := r.Log(p.name)
+	log, err := r.OpenLog(p.name)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (r *runner) start(ctx context.Context, group *errgroup.Group, p program) (s
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.DataDir, log, log
 	cmd.ExtraFiles = []*os.File{r.lock}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = endTimeout
+	cmd.WaitDelay = stopTimeout
 	// A group of its own: Ctrl-C is for us, and we end them in order. When we are killed
 	// the kernel kills them.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -145,44 +145,44 @@ func (r *runner) start(ctx context.Context, group *errgroup.Group, p program) (s
 	return func() { cancel(); <-ended }, nil
 }
 
-// etcdFolder has etcd's data. It is made under the other name.
+// etcdDir has etcd's data. It is made under the other name.
 const (
-	etcdFolder = "etcd"
-	firstEtcd  = "etcd.first"
+	etcdDir     = "etcd"
+	etcdInitDir = "etcd.first"
 )
 
-// bootstrap makes etcd's folder at a hub's first start. An etcd that ends between its first
+// initializeEtcd makes etcd's folder at a hub's first start. An etcd that ends between its first
 // files and its first entry has no member when it starts again, and never elects a leader:
 // the hub could not start in that folder any more. So the folder gets its name when an etcd
 // has answered with it, and what an earlier start has left under the other name goes. No API
 // server has written there.
-func (r *runner) bootstrap(ctx context.Context) error {
-	if _, err := os.Stat(r.path(etcdFolder)); err == nil || !errors.Is(err, os.ErrNotExist) {
+func (r *programRunner) initializeEtcd(ctx context.Context) error {
+	if _, err := os.Stat(r.dataPath(etcdDir)); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := os.RemoveAll(r.path(firstEtcd)); err != nil {
+	if err := os.RemoveAll(r.dataPath(etcdInitDir)); err != nil {
 		return fmt.Errorf("remove an unfinished folder of etcd: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	stop, err := r.start(ctx, group, etcd(firstEtcd))
+	stop, err := r.startProgram(ctx, group, etcdProgram(etcdInitDir))
 	if err != nil {
 		return err
 	}
 	group.Go(func() error {
 		defer stop()
-		return r.awaitEtcd(ctx)
+		return r.waitForEtcd(ctx)
 	})
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if err := os.Rename(r.path(firstEtcd), r.path(etcdFolder)); err != nil {
+	if err := os.Rename(r.dataPath(etcdInitDir), r.dataPath(etcdDir)); err != nil {
 		return fmt.Errorf("name etcd's folder: %w", err)
 	}
-	return errors.Join(r.sweep(), r.sync())
+	return errors.Join(r.removeStaleSockets(), r.syncDataDir())
 }
 
-// sync keeps the names in DataDir over a loss of power.
-func (r *runner) sync() error {
+// syncDataDir keeps the names in DataDir over a loss of power.
+func (r *programRunner) syncDataDir() error {
 	dir, err := os.Open(r.DataDir)
 	if err != nil {
 		return fmt.Errorf("sync the folder: %w", err)
@@ -190,8 +190,8 @@ func (r *runner) sync() error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// awaitEtcd waits until etcd has a leader and answers reads.
-func (r *runner) awaitEtcd(ctx context.Context) error {
+// waitForEtcd waits until etcd has a leader and answers reads.
+func (r *programRunner) waitForEtcd(ctx context.Context) error {
 	dir, err := os.Open(r.DataDir)
 	if err != nil {
 		return fmt.Errorf("open the folder of etcd's socket: %w", err)
@@ -209,18 +209,18 @@ func (r *runner) awaitEtcd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
-		err := healthy(ctx, client)
+		err := checkEtcdHealth(ctx, client)
 		if err == nil {
 			return nil
 		}
-		if pause(ctx); ctx.Err() != nil {
-			return fmt.Errorf("wait for etcd (see %s): %w", r.path("etcd.log"), err)
+		if sleepPollInterval(ctx); ctx.Err() != nil {
+			return fmt.Errorf("wait for etcd (see %s): %w", r.dataPath("etcd.log"), err)
 		}
 	}
 }
 
-// healthy asks etcd, which reads from a quorum before it answers.
-func healthy(ctx context.Context, client *http.Client) error {
+// checkEtcdHealth asks etcd, which reads from a quorum before it answers.
+func checkEtcdHealth(ctx context.Context, client *http.Client) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://etcd/health", http.NoBody)
 	if err != nil {
 		return fmt.Errorf("ask etcd for its health: %w", err)
@@ -238,9 +238,9 @@ func healthy(ctx context.Context, client *http.Client) error {
 	return err
 }
 
-// await waits until the API server answers.
-func (r *runner) await(ctx context.Context) error {
-	cfg, err := clientcmd.BuildConfigFromFlags("", r.Kubeconfig())
+// waitForAPIServer waits until the API server answers.
+func (r *programRunner) waitForAPIServer(ctx context.Context) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", r.KubeconfigPath())
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
@@ -255,8 +255,8 @@ func (r *runner) await(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if pause(ctx); ctx.Err() != nil {
-			return fmt.Errorf("wait for the API server at %s: %w", r.url(), err)
+		if sleepPollInterval(ctx); ctx.Err() != nil {
+			return fmt.Errorf("wait for the API server at %s: %w", r.serverURL(), err)
 		}
 	}
 }

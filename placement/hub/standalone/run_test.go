@@ -112,7 +112,7 @@ func TestEndDuringStart(t *testing.T) {
 	}{
 		"Folder": {reason: "another hub is about to leave the folder", at: "lock", prepare: func(t *testing.T, c Config) {
 			t.Helper()
-			f, err := c.lock(t.Context())
+			f, err := c.lockDataDir(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestEndDuringStart(t *testing.T) {
 		}},
 		"Port": {reason: "another hub is about to leave the port", at: "lock", prepare: func(t *testing.T, c Config) {
 			t.Helper()
-			l, err := net.Listen("tcp", strings.TrimPrefix(c.url(), "https://"))
+			l, err := net.Listen("tcp", strings.TrimPrefix(c.serverURL(), "https://"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +131,7 @@ func TestEndDuringStart(t *testing.T) {
 		"Etcd": {reason: "nor on a later start", at: "etcd.log", prepare: func(t *testing.T, c Config) {
 			t.Helper()
 			silent("etcd")(t, c)
-			if err := os.Mkdir(c.path(etcdFolder), 0o700); err != nil {
+			if err := os.Mkdir(c.dataPath(etcdDir), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -158,7 +158,7 @@ func TestEndDuringStart(t *testing.T) {
 					return nil
 				})
 			}()
-			appears(t, c.path(tc.at), ended)
+			appears(t, c.dataPath(tc.at), ended)
 			cancel()
 			if err := <-ended; err != nil {
 				t.Errorf("%s: got %v, want no error", tc.reason, err)
@@ -171,7 +171,7 @@ func TestEndDuringStart(t *testing.T) {
 func silent(name string) func(*testing.T, Config) {
 	return func(t *testing.T, c Config) {
 		t.Helper()
-		if err := os.WriteFile(c.path(name+mute), nil, 0o600); err != nil {
+		if err := os.WriteFile(c.dataPath(name+mute), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,7 +199,7 @@ func appears(t *testing.T, path string, ended <-chan error) {
 func TestEtcdFolder(t *testing.T) {
 	t.Parallel()
 	c := running(t)
-	if err := errors.Join(os.Mkdir(c.path(firstEtcd), 0o700), os.WriteFile(c.path(firstEtcd+"/left"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(c.dataPath(etcdInitDir), 0o700), os.WriteFile(c.dataPath(etcdInitDir+"/left"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	start := func() {
@@ -208,12 +208,12 @@ func TestEtcdFolder(t *testing.T) {
 		}
 	}
 	start()
-	for _, name := range []string{firstEtcd, etcdFolder + "/left"} {
-		if _, err := os.Stat(c.path(name)); !errors.Is(err, os.ErrNotExist) {
+	for _, name := range []string{etcdInitDir, etcdDir + "/left"} {
+		if _, err := os.Stat(c.dataPath(name)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s after the first start: got %v, want that it is gone", name, err)
 		}
 	}
-	kept := c.path(etcdFolder + "/kept")
+	kept := c.dataPath(etcdDir + "/kept")
 	if err := os.WriteFile(kept, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestEndByItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := Run(t.Context(), c, func(ctx context.Context) error { <-ctx.Done(); return nil })
-	if err == nil || !strings.Contains(err.Error(), "etcd ended") || !strings.Contains(err.Error(), c.path("etcd.log")) {
+	if err == nil || !strings.Contains(err.Error(), "etcd ended") || !strings.Contains(err.Error(), c.dataPath("etcd.log")) {
 		t.Errorf("etcd: got %v, want it named, with its log", err)
 	}
 }

@@ -22,13 +22,13 @@ import (
 
 // How long the API server may take to ask, and how often to look.
 const (
-	awaitTimeout = 3 * time.Minute
-	awaitEvery   = 20 * time.Millisecond
+	awaitTimeout  = 3 * time.Minute
+	awaitInterval = 20 * time.Millisecond
 )
 
-// patience is how many seconds the API server waits for an answer of Serve, which is the
+// webhookTimeoutSeconds is how many seconds the API server waits for an answer of Serve, which is the
 // most that it takes: a busy machine is not what tests of the answers are about.
-const patience = 30
+const webhookTimeoutSeconds = 30
 
 // Install creates the webhook configurations of deployments/, with the URL of a local
 // port in place of the Service.
@@ -50,7 +50,7 @@ func install(ctx context.Context, env *apitest.Env, port int, seconds int64) err
 		if !strings.HasSuffix(u.GetKind(), "WebhookConfiguration") {
 			continue
 		}
-		if err := local(u, port, seconds); err != nil {
+		if err := useLocalURL(u, port, seconds); err != nil {
 			return err
 		}
 		if err := env.Client.Create(ctx, u); err != nil {
@@ -60,8 +60,8 @@ func install(ctx context.Context, env *apitest.Env, port int, seconds int64) err
 	return nil
 }
 
-// local points the webhooks of a configuration to the port.
-func local(u *unstructured.Unstructured, port int, seconds int64) error {
+// useLocalURL points the webhooks of a configuration to the port.
+func useLocalURL(u *unstructured.Unstructured, port int, seconds int64) error {
 	hooks, _, err := unstructured.NestedSlice(u.Object, "webhooks")
 	if err != nil {
 		return fmt.Errorf("read %s: %w", u.GetKind(), err)
@@ -87,7 +87,7 @@ func Await(ctx context.Context, env *apitest.Env) error {
 	service.Annotations = map[string]string{"danm.io/network": "x"}
 	var last error
 	for _, probe := range []client.Object{network, service} {
-		err := wait.PollUntilContextCancel(ctx, awaitEvery, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextCancel(ctx, awaitInterval, true, func(ctx context.Context) (bool, error) {
 			copied, ok := probe.DeepCopyObject().(client.Object)
 			if !ok {
 				return false, fmt.Errorf("copy of %T is no object", probe)

@@ -33,7 +33,7 @@ func Serve(ctx context.Context, env *apitest.Env, clock func() time.Time) (stop 
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(install(ctx, env, port, patience), Await(ctx, env)); err != nil {
+	if err := errors.Join(install(ctx, env, port, webhookTimeoutSeconds), Await(ctx, env)); err != nil {
 		stop()
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func Run(ctx context.Context, env *apitest.Env, port int, clock func() time.Time
 	ctx, cancel := context.WithCancel(ctx)
 	used := ranges.New(m.GetConfig(), nil, logr.Discard())
 	_, err = webhook.Register(ctx, m, webhook.Options{
-		Namespace: namespace, Host: "127.0.0.1", Port: port, MoreHosts: []string{"127.0.0.1"}, Clock: clock, Ranges: used,
+		Namespace: namespace, Host: "127.0.0.1", Port: port, ExtraHosts: []string{"127.0.0.1"}, Clock: clock, Ranges: used,
 	})
 	if err := errors.Join(err, m.Add(used)); err != nil {
 		cancel()

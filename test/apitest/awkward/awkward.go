@@ -31,8 +31,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
-// texts are values of strings.
-func texts() []string {
+// awkwardStrings are values of strings.
+func awkwardStrings() []string {
 	return []string{
 		"", "x", "0", "10", "-1", "1d", "-1s", "1h30m", "9999999h", "99999999999999999999s", "1.5.5s",
 		"25%", "3000000000%", "-1%", "1Gi", "-1Gi", "1e3", "1e1.5", "1e2147483648", strings.Repeat("9", 40),
@@ -42,8 +42,8 @@ func texts() []string {
 	}
 }
 
-// numbers are values of integers, as JSON has them.
-func numbers() []string {
+// awkwardNumbers are values of integers, as JSON has them.
+func awkwardNumbers() []string {
 	return []string{
 		"0", "-1", "1000000", "1000001", "2147483647", "2147483648", "-2147483649", "9223372036854775807", "9223372036854775808",
 		"-9223372036854775809", "1.0", "1e2", "1e10", "1e19", "1.5", "-0.0",
@@ -61,10 +61,10 @@ func Check(t *testing.T, env *apitest.Env, scheme *runtime.Scheme, examples ...s
 		if err := yaml.UnmarshalStrict([]byte(example), &o.Object); err != nil {
 			t.Fatal(err)
 		}
-		c.define(t, o)
-		stored := c.store(t, o)
-		byValue := map[string][]leaf{}
-		for _, l := range leaves(o, &c.schema) {
+		c.loadDefinition(t, o)
+		stored := c.createExample(t, o)
+		byValue := map[string][]leafField{}
+		for _, l := range leafFields(o, &c.schema) {
 			covered[l.field] = true
 			for _, value := range l.values() {
 				key := l.path[0].(string) + " " + value //nolint:forcetypeassert // it is the name of a part
@@ -73,10 +73,10 @@ func Check(t *testing.T, env *apitest.Env, scheme *runtime.Scheme, examples ...s
 		}
 		for _, key := range slices.Sorted(maps.Keys(byValue)) {
 			_, value, _ := strings.Cut(key, " ")
-			c.tryAll(t, stored, byValue[key], value)
+			c.writeAccepted(t, stored, byValue[key], value)
 		}
 	}
-	for _, field := range fieldsOf("", &c.schema) {
+	for _, field := range leafPaths("", &c.schema) {
 		if !covered[field] {
 			t.Errorf("%s: no example has a value of it", field)
 		}
@@ -92,8 +92,8 @@ type checker struct {
 	client rest.Interface
 }
 
-// define looks for the definition of an object's kind.
-func (c *checker) define(t *testing.T, o *unstructured.Unstructured) {
+// loadDefinition looks for the definition of an object's kind.
+func (c *checker) loadDefinition(t *testing.T, o *unstructured.Unstructured) {
 	t.Helper()
 	gvk := o.GroupVersionKind()
 	plural, _ := meta.UnsafeGuessKindToResource(gvk)
@@ -116,8 +116,8 @@ func (c *checker) define(t *testing.T, o *unstructured.Unstructured) {
 	}
 }
 
-// store stores an example with its status.
-func (c *checker) store(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
+// createExample stores an example with its status.
+func (c *checker) createExample(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	o.SetName(apitest.Name("awkward"))
 	stored := o.DeepCopy()
@@ -144,17 +144,17 @@ func (c *checker) store(t *testing.T, o *unstructured.Unstructured) *unstructure
 	return stored
 }
 
-// mark stands where the value goes.
-const mark = "the value"
+// placeholder stands where the value goes.
+const placeholder = "the value"
 
-// tryAll writes one value, as JSON, into many fields at once, and leaves out those for which it
+// writeAccepted writes one value, as JSON, into many fields at once, and leaves out those for which it
 // is refused, until the rest is accepted.
-func (c *checker) tryAll(t *testing.T, stored *unstructured.Unstructured, in []leaf, value string) {
+func (c *checker) writeAccepted(t *testing.T, stored *unstructured.Unstructured, in []leafField, value string) {
 	t.Helper()
 	for len(in) > 0 {
-		err := c.write(t, stored, in, value)
-		refused := fieldsIn(err)
-		rest := slices.DeleteFunc(slices.Clone(in), func(l leaf) bool { return refused[l.String()] })
+		err := c.writeAndDecode(t, stored, in, value)
+		refused := refusedFields(err)
+		rest := slices.DeleteFunc(slices.Clone(in), func(l leafField) bool { return refused[l.String()] })
 		switch {
 		case err == nil:
 			return
@@ -162,7 +162,7 @@ func (c *checker) tryAll(t *testing.T, stored *unstructured.Unstructured, in []l
 			in = rest
 		case len(in) > 1: // something that stands above the fields: which one is it?
 			for _, l := range in {
-				c.tryAll(t, stored, []leaf{l}, value)
+				c.writeAccepted(t, stored, []leafField{l}, value)
 			}
 			return
 		case apierrors.IsBadRequest(err): // it is no JSON of the kind
@@ -176,8 +176,8 @@ func (c *checker) tryAll(t *testing.T, stored *unstructured.Unstructured, in []l
 	}
 }
 
-// fieldsIn are the fields that a refusal names.
-func fieldsIn(err error) map[string]bool {
+// refusedFields are the fields that a refusal names.
+func refusedFields(err error) map[string]bool {
 	fields := map[string]bool{}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && status.ErrStatus.Details != nil {
 		for _, cause := range status.ErrStatus.Details.Causes {
@@ -187,12 +187,12 @@ func fieldsIn(err error) map[string]bool {
 	return fields
 }
 
-// write writes one value into some fields, and decodes what the API server would store.
-func (c *checker) write(t *testing.T, stored *unstructured.Unstructured, in []leaf, value string) error {
+// writeAndDecode writes one value into some fields, and decodes what the API server would store.
+func (c *checker) writeAndDecode(t *testing.T, stored *unstructured.Unstructured, in []leafField, value string) error {
 	t.Helper()
 	o := stored.DeepCopy()
 	for _, l := range in {
-		set(o.Object, l.path, mark)
+		setAt(o.Object, l.path, placeholder)
 	}
 	request := c.client.Post().AbsPath(c.path)
 	if in[0].path[0] == "status" {
@@ -206,7 +206,7 @@ func (c *checker) write(t *testing.T, stored *unstructured.Unstructured, in []le
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw = bytes.ReplaceAll(raw, []byte(`"`+mark+`"`), []byte(value))
+	raw = bytes.ReplaceAll(raw, []byte(`"`+placeholder+`"`), []byte(value))
 	result := request.Param("dryRun", metav1.DryRunAll).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(raw).Do(t.Context())
 	if err := result.Error(); err != nil { // Raw would not say why
 		return err
@@ -223,15 +223,15 @@ func (c *checker) write(t *testing.T, stored *unstructured.Unstructured, in []le
 	return nil
 }
 
-// leaf is a field that has no fields.
-type leaf struct {
+// leafField is a field that has no fields.
+type leafField struct {
 	path   []any  // in the example: keys and indexes
 	field  string // in the schema
 	schema *apiextensionsv1.JSONSchemaProps
 }
 
 // String is the path as refusals name it.
-func (l leaf) String() string {
+func (l leafField) String() string {
 	var steps []string
 	for _, step := range l.path {
 		steps = append(steps, fmt.Sprint(step))
@@ -240,7 +240,7 @@ func (l leaf) String() string {
 }
 
 // name is the last key of the path.
-func (l leaf) name() string {
+func (l leafField) name() string {
 	for _, step := range slices.Backward(l.path) {
 		if key, ok := step.(string); ok {
 			return key
@@ -250,26 +250,26 @@ func (l leaf) name() string {
 }
 
 // values are what to write into the field, as JSON.
-func (l leaf) values() []string {
+func (l leafField) values() []string {
 	all := []string{"null"}
 	if l.schema.Type == "string" || l.schema.XIntOrString {
-		for _, text := range texts() {
+		for _, text := range awkwardStrings() {
 			all = append(all, strconv.Quote(text))
 		}
 	}
 	if l.schema.Type == "integer" || l.schema.XIntOrString {
-		all = append(all, numbers()...)
+		all = append(all, awkwardNumbers()...)
 	}
 	return all
 }
 
-// leaves are the fields that an object has.
-func leaves(o *unstructured.Unstructured, root *apiextensionsv1.JSONSchemaProps) []leaf {
-	var found []leaf
-	var walk func(value any, l leaf)
-	walk = func(value any, l leaf) {
+// leafFields are the fields that an object has.
+func leafFields(o *unstructured.Unstructured, root *apiextensionsv1.JSONSchemaProps) []leafField {
+	var found []leafField
+	var walk func(value any, l leafField)
+	walk = func(value any, l leafField) {
 		below := func(step any, field string, s *apiextensionsv1.JSONSchemaProps, value any) {
-			walk(value, leaf{append(slices.Clip(l.path), step), field, s})
+			walk(value, leafField{append(slices.Clip(l.path), step), field, s})
 		}
 		switch value := value.(type) {
 		case map[string]any:
@@ -288,46 +288,46 @@ func leaves(o *unstructured.Unstructured, root *apiextensionsv1.JSONSchemaProps)
 			found = append(found, l)
 		}
 	}
-	for _, part := range parts(root) {
+	for _, part := range topLevelFields(root) {
 		if value, ok := o.Object[part]; ok {
 			s := root.Properties[part]
-			walk(value, leaf{[]any{part}, "." + part, &s})
+			walk(value, leafField{[]any{part}, "." + part, &s})
 		}
 	}
 	return found
 }
 
-// fieldsOf are the fields of a schema that have no fields.
-func fieldsOf(path string, s *apiextensionsv1.JSONSchemaProps) []string {
+// leafPaths are the fields of a schema that have no fields.
+func leafPaths(path string, s *apiextensionsv1.JSONSchemaProps) []string {
 	var found []string
 	names := slices.Sorted(maps.Keys(s.Properties))
 	if path == "" {
-		names = parts(s)
+		names = topLevelFields(s)
 	}
 	for _, name := range names {
 		field := s.Properties[name]
-		found = append(found, fieldsOf(path+"."+name, &field)...)
+		found = append(found, leafPaths(path+"."+name, &field)...)
 	}
 	switch {
 	case s.AdditionalProperties != nil:
-		return append(found, fieldsOf(path+"{}", s.AdditionalProperties.Schema)...)
+		return append(found, leafPaths(path+"{}", s.AdditionalProperties.Schema)...)
 	case s.Items != nil:
-		return append(found, fieldsOf(path+"[]", s.Items.Schema)...)
+		return append(found, leafPaths(path+"[]", s.Items.Schema)...)
 	case len(names) == 0 && s.Type != "object":
 		return []string{path}
 	}
 	return found
 }
 
-// parts are the top fields of a kind that are its own.
-func parts(root *apiextensionsv1.JSONSchemaProps) []string {
+// topLevelFields are the top fields of a kind that are its own.
+func topLevelFields(root *apiextensionsv1.JSONSchemaProps) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(root.Properties)), func(name string) bool {
 		return slices.Contains([]string{"apiVersion", "kind", "metadata"}, name)
 	})
 }
 
-// set replaces the value at a path that is there.
-func set(in any, path []any, value any) {
+// setAt replaces the value at a path that is there.
+func setAt(in any, path []any, value any) {
 	for _, step := range path[:len(path)-1] {
 		switch step := step.(type) {
 		case string:

@@ -21,7 +21,7 @@ import (
 
 // Store returns the product's own store over a connection that no other client shares.
 func Store(env *apitest.Env) (*objects.Store, error) {
-	config := env.Plane.RESTConfig()
+	config := env.ControlPlane.RESTConfig()
 	config.Dial = (&net.Dialer{}).DialContext // a dialer of its own keeps it out of client-go's cache
 	c, err := cluster.Connect(config, "unused")
 	if err != nil {

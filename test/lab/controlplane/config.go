@@ -52,8 +52,8 @@ type Config struct {
 	// needs it: without it, killed processes lose nothing either.
 	Durable bool
 
-	// Tied ends all processes with the caller, however it ends (for tests).
-	Tied bool
+	// DieWithParent ends all processes with the caller, however it ends (for tests).
+	DieWithParent bool
 	// Tokens are accepted as bearer tokens.
 	Tokens []Token
 	// ExtraArgs are appended to a part's command line.
@@ -123,7 +123,7 @@ func (c Config) save() error {
 func load(dir string) (Config, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, configFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return Config{}, fmt.Errorf("open %s: %w", dir, ErrNone)
+		return Config{}, fmt.Errorf("open %s: %w", dir, ErrNotFound)
 	}
 	if err != nil {
 		return Config{}, fmt.Errorf("open %s: %w", dir, err)

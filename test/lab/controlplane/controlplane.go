@@ -22,14 +22,14 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/process"
 )
 
-// grace is how long a part may take to end politely. The API server would wait for
+// stopTimeout is how long a part may take to end politely. The API server would wait for
 // its watchers for a minute.
-const grace = 3 * time.Second
+const stopTimeout = 3 * time.Second
 
 // Errors of this package.
 var (
-	// ErrNone says that there is no control plane in the folder.
-	ErrNone = errors.New("no control plane here")
+	// ErrNotFound says that there is no control plane in the folder.
+	ErrNotFound = errors.New("no control plane here")
 	// ErrExists says that the folder holds a control plane already.
 	ErrExists = errors.New("a control plane is here already")
 	// ErrDied says that a part ended while its readiness was awaited.
@@ -42,7 +42,7 @@ var (
 type ControlPlane struct {
 	config Config
 	ca     *authority
-	admin  pair
+	admin  keyPair
 }
 
 // Start makes a control plane and returns when it is ready for work: the API server
@@ -161,11 +161,11 @@ func (c *ControlPlane) launch(part Part) error {
 		}
 	}
 	id, err := process.Start(process.Spec{
-		Args:  c.config.command(part),
-		Dir:   c.config.Dir,
-		Log:   c.Log(part),
-		Netns: c.config.Netns,
-		Tied:  c.config.Tied,
+		Args:          c.config.command(part),
+		Dir:           c.config.Dir,
+		Log:           c.Log(part),
+		Netns:         c.config.Netns,
+		DieWithParent: c.config.DieWithParent,
 	})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", part, err)
@@ -285,7 +285,7 @@ func (c *ControlPlane) StopPart(ctx context.Context, part Part) error {
 	if err != nil {
 		return err
 	}
-	if err := id.Stop(ctx, grace); err != nil {
+	if err := id.Stop(ctx, stopTimeout); err != nil {
 		return fmt.Errorf("stop %s: %w", part, err)
 	}
 	return nil

@@ -34,7 +34,7 @@ func newConfig(t *testing.T) controlplane.Config {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	return controlplane.Config{Dir: dir, Bin: bin, Tied: true}
+	return controlplane.Config{Dir: dir, Bin: bin, DieWithParent: true}
 }
 
 func start(t *testing.T, config controlplane.Config) *controlplane.ControlPlane {
@@ -246,7 +246,7 @@ func TestStartFails(t *testing.T) {
 
 func TestOpenNothing(t *testing.T) {
 	t.Parallel()
-	if _, err := controlplane.Open(t.TempDir()); !errors.Is(err, controlplane.ErrNone) {
+	if _, err := controlplane.Open(t.TempDir()); !errors.Is(err, controlplane.ErrNotFound) {
 		t.Errorf("Open: got %v, want ErrNone", err)
 	}
 }

@@ -133,8 +133,8 @@ type authority struct {
 	pem  []byte // the certificate
 }
 
-// pair is a certificate with its key, both in PEM.
-type pair struct{ cert, key []byte }
+// keyPair is a certificate with its key, both in PEM.
+type keyPair struct{ cert, key []byte }
 
 // newAuthority makes an authority and stores it as base.crt and base.key.
 func newAuthority(base string) (*authority, error) {
@@ -144,7 +144,7 @@ func newAuthority(base string) (*authority, error) {
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	p, err := sign(template, nil)
+	p, err := issueCertificate(template, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make authority: %w", err)
 	}
@@ -180,16 +180,16 @@ func loadAuthority(base string) (*authority, error) {
 
 // client issues a client certificate: Kubernetes takes the common name as the user
 // and the organizations as the groups.
-func (a *authority) client(user string, groups ...string) (pair, error) {
-	return sign(&x509.Certificate{
+func (a *authority) client(user string, groups ...string) (keyPair, error) {
+	return issueCertificate(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, a)
 }
 
-func (a *authority) server(name string, ips []net.IP, names []string) (pair, error) {
-	return sign(&x509.Certificate{
+func (a *authority) server(name string, ips []net.IP, names []string) (keyPair, error) {
+	return issueCertificate(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -198,14 +198,14 @@ func (a *authority) server(name string, ips []net.IP, names []string) (pair, err
 	}, a)
 }
 
-// sign makes a key and a certificate for it; without an issuer it signs itself.
-func sign(template *x509.Certificate, issuer *authority) (pair, error) {
+// issueCertificate makes a key and a certificate for it; without an issuer it signs itself.
+func issueCertificate(template *x509.Certificate, issuer *authority) (keyPair, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
-		return pair{}, err
+		return keyPair{}, err
 	}
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
-		return pair{}, fmt.Errorf("make serial number: %w", err)
+		return keyPair{}, fmt.Errorf("make serial number: %w", err)
 	}
 	// A node of the lab may have a clock of its own.
 	template.NotBefore = time.Now().Add(-time.Hour)
@@ -216,9 +216,9 @@ func sign(template *x509.Certificate, issuer *authority) (pair, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
-		return pair{}, fmt.Errorf("sign certificate of %s: %w", template.Subject.CommonName, err)
+		return keyPair{}, fmt.Errorf("sign certificate of %s: %w", template.Subject.CommonName, err)
 	}
-	return pair{cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: keyPEM}, nil
+	return keyPair{cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: keyPEM}, nil
 }
 
 func newKey() (*ecdsa.PrivateKey, []byte, error) {
@@ -233,7 +233,7 @@ func newKey() (*ecdsa.PrivateKey, []byte, error) {
 	return key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-func (p pair) save(base string) error {
+func (p keyPair) save(base string) error {
 	if err := writeFile(base+".crt", p.cert, 0o644); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func Run(ctx context.Context, lab Lab, examples string, out io.Writer) error {
 	if _, err := lab.Kubectl(ctx, "rollout", "status", deployment, "--timeout=240s"); err != nil {
 		return err
 	}
-	endpoints, err := complete(ctx, lab)
+	endpoints, err := awaitEndpoints(ctx, lab)
 	if err != nil {
 		return err
 	}
@@ -40,8 +40,8 @@ func Run(ctx context.Context, lab Lab, examples string, out io.Writer) error {
 	return pingAll(ctx, lab, routes(endpoints), out)
 }
 
-// complete waits for the DanmEps, which the node daemons create in the background.
-func complete(ctx context.Context, lab Lab) ([]v1.DanmEp, error) {
+// awaitEndpoints waits for the DanmEps, which the node daemons create in the background.
+func awaitEndpoints(ctx context.Context, lab Lab) ([]v1.DanmEp, error) {
 	const (
 		patience = 30 * time.Second
 		pause    = 500 * time.Millisecond
@@ -57,7 +57,7 @@ func complete(ctx context.Context, lab Lab) ([]v1.DanmEp, error) {
 		if err != nil {
 			return nil, err
 		}
-		lacking := missing(pods, endpoints.Items)
+		lacking := missingEndpoints(pods, endpoints.Items)
 		if len(lacking) == 0 {
 			return endpoints.Items, nil
 		}

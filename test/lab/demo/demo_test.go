@@ -59,7 +59,7 @@ func TestRoutes(t *testing.T) {
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	pods := podList{Items: []corev1.Pod{pod("a", `[{},{}]`), pod("b", `[{}]`), pod("c", "")}}
-	got := missing(pods, []v1.DanmEp{
+	got := missingEndpoints(pods, []v1.DanmEp{
 		endpoint("a", "n1", "blue", "", ""), endpoint("b", "n1", "blue", "", ""),
 	})
 	if diff := cmp.Diff([]string{"a", "c"}, got); diff != "" {

@@ -17,22 +17,22 @@ import (
 
 type podList = corev1.PodList
 
-// missing names the Pods with fewer DanmEps than their annotation has interfaces.
-func missing(pods podList, endpoints []v1.DanmEp) []string {
+// missingEndpoints names the Pods with fewer DanmEps than their annotation has interfaces.
+func missingEndpoints(pods podList, endpoints []v1.DanmEp) []string {
 	have := map[string]int{}
 	for _, e := range endpoints {
 		have[e.Spec.PodUID]++
 	}
 	var lacking []string
 	for _, p := range pods.Items {
-		if have[string(p.UID)] < interfaces(p) {
+		if have[string(p.UID)] < requestedInterfaces(p) {
 			lacking = append(lacking, p.Name)
 		}
 	}
 	return lacking
 }
 
-func interfaces(p corev1.Pod) int {
+func requestedInterfaces(p corev1.Pod) int {
 	var asked []json.RawMessage
 	if err := json.Unmarshal([]byte(p.Annotations[v1.InterfacesAnnotation]), &asked); err != nil {
 		return 1 // the default network
@@ -53,7 +53,7 @@ func printTable(out io.Writer, endpoints []v1.DanmEp) error {
 	for _, e := range rows {
 		i := e.Spec.Interface
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Spec.Pod, e.Spec.Host, i.Name,
-			e.Spec.NetworkName, e.Spec.NetworkType, dash(i.Address), dash(i.AddressIPv6), i.MacAddress)
+			e.Spec.NetworkName, e.Spec.NetworkType, orDash(i.Address), orDash(i.AddressIPv6), i.MacAddress)
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print table: %w", err)
@@ -61,4 +61,4 @@ func printTable(out io.Writer, endpoints []v1.DanmEp) error {
 	return nil
 }
 
-func dash(s string) string { return cmp.Or(s, "-") }
+func orDash(s string) string { return cmp.Or(s, "-") }

@@ -64,7 +64,7 @@ func (f Fabric) Create() error {
 			return err
 		}
 	}
-	return f.translate()
+	return f.addServiceNAT()
 }
 
 // bridgeLines make a bridge that forwards at once and floods multicast.
@@ -76,8 +76,8 @@ func bridgeLines(name, address string) []string {
 	return append(lines, "link set "+name+" up")
 }
 
-// translate does for the one Service that every program needs what kube-proxy would.
-func (f Fabric) translate() error {
+// addServiceNAT does for the one Service that every program needs what kube-proxy would.
+func (f Fabric) addServiceNAT() error {
 	rules := fmt.Sprintf(`table ip lab
 delete table ip lab
 table ip lab {

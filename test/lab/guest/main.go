@@ -14,8 +14,8 @@ import (
 // Verb is the first argument of a program that runs inside a guest.
 const Verb = "guest"
 
-// worker is the second argument of the process that does the work.
-const worker = "work"
+// workerArg is the second argument of the process that does the work.
+const workerArg = "work"
 
 // searchPath is where the worker finds programs that are given without a path.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -27,8 +27,8 @@ func Inside(args []string) bool { return len(args) >= 2 && args[0] == Verb }
 // Main runs a guest. As process 1 it starts the worker, reaps orphans until that
 // ends, and switches the machine off: it never returns.
 func Main(args []string) error {
-	if len(args) == 3 && args[1] == worker {
-		return work(args[2])
+	if len(args) == 3 && args[1] == workerArg {
+		return setUpAndRun(args[2])
 	}
 	if os.Getpid() != 1 {
 		return errors.New("run guest: this is not process 1")
@@ -46,7 +46,7 @@ func supervise(spec string) error {
 	if err := (Mount{Source: "proc", Target: "/proc", Type: "proc"}).mount(); err != nil {
 		return err
 	}
-	cmd := exec.Command("/proc/self/exe", Verb, worker, spec)
+	cmd := exec.Command("/proc/self/exe", Verb, workerArg, spec)
 	cmd.Env = append(os.Environ(), "PATH="+searchPath)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {

@@ -35,7 +35,7 @@ type Outcome struct {
 // run executes the command and stores its outcome. Without an outcome, whoever
 // booted the guest knows that the guest did not get this far.
 func (r Run) run(env []string) error {
-	out, err := openRaw(r.Output)
+	out, err := openRawTerminal(r.Output)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (r Run) run(env []string) error {
 	cmd.Dir, cmd.Env = r.Dir, env
 	cmd.Stdout, cmd.Stderr = out, out
 	outcome := outcomeOf(cmd.Run())
-	if err := drain(out); err != nil {
+	if err := drainTerminal(out); err != nil {
 		return err
 	}
 	return outcome.save(r.Result)
@@ -80,8 +80,8 @@ func (o Outcome) save(path string) (err error) {
 	return f.Sync()
 }
 
-// openRaw opens a terminal device that shall carry bytes as they are.
-func openRaw(path string) (*os.File, error) {
+// openRawTerminal opens a terminal device that shall carry bytes as they are.
+func openRawTerminal(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open output: %w", err)
@@ -98,8 +98,8 @@ func openRaw(path string) (*os.File, error) {
 	return f, nil
 }
 
-// drain waits until the kernel has handed all output over (tcdrain(3)).
-func drain(f *os.File) error {
+// drainTerminal waits until the kernel has handed all output over (tcdrain(3)).
+func drainTerminal(f *os.File) error {
 	const afterOutput = 1 // TCSBRK with a non-zero argument waits and sends no break
 	if err := unix.IoctlSetInt(int(f.Fd()), unix.TCSBRK, afterOutput); err != nil {
 		return fmt.Errorf("drain output: %w", err)

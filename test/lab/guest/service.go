@@ -29,25 +29,25 @@ const ServiceDir = "/run/service"
 
 const (
 	restartPause = time.Second
-	pollPause    = 50 * time.Millisecond
+	pollInterval = 50 * time.Millisecond
 )
 
 func startServices(services []Service, env []string) {
 	for _, s := range services {
-		go s.keep(env)
+		go s.runForever(env)
 		s.awaitReady()
 	}
 }
 
-// keep runs the service for ever.
-func (s Service) keep(env []string) {
+// runForever runs the service for ever.
+func (s Service) runForever(env []string) {
 	for {
-		s.notef("ended: %v", s.once(env))
+		s.logf("ended: %v", s.runOnce(env))
 		time.Sleep(restartPause)
 	}
 }
 
-func (s Service) once(env []string) error {
+func (s Service) runOnce(env []string) error {
 	log, err := s.open()
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s Service) once(env []string) error {
 		return err
 	}
 	if err := s.writePID(cmd.Process.Pid); err != nil {
-		s.notef("%v", err)
+		s.logf("%v", err)
 	}
 	return cmd.Wait()
 }
@@ -71,7 +71,7 @@ func (s Service) awaitReady() {
 			_ = conn.Close()
 			return
 		}
-		time.Sleep(pollPause)
+		time.Sleep(pollInterval)
 	}
 }
 
@@ -86,8 +86,8 @@ func (s Service) writePID(pid int) error {
 	return os.WriteFile(filepath.Join(ServiceDir, s.Name+".pid"), []byte(strconv.Itoa(pid)+"\n"), 0o644)
 }
 
-// notef writes a line of its own into the service's log.
-func (s Service) notef(format string, args ...any) {
+// logf writes a line of its own into the service's log.
+func (s Service) logf(format string, args ...any) {
 	log, err := s.open()
 	if err != nil {
 		return

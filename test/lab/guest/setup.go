@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/remote"
 )
 
-// work does all that the spec says and returns when the guest shall end.
-func work(path string) error {
+// setUpAndRun does all that the spec says and returns when the guest shall end.
+func setUpAndRun(path string) error {
 	spec, err := load(path)
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func work(path string) error {
 	if spec.Run != nil {
 		return spec.Run.run(spec.Env)
 	}
-	return spec.serve()
+	return spec.runServices()
 }
 
 func (s Spec) setup() error {
@@ -111,8 +111,8 @@ func (m Mount) target() error {
 	return nil
 }
 
-// serve runs agent and services until the agent fails, which it should not.
-func (s Spec) serve() error {
+// runServices runs agent and services until the agent fails, which it should not.
+func (s Spec) runServices() error {
 	if s.Agent == nil {
 		return errors.New("serve: no agent")
 	}

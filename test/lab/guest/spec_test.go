@@ -130,10 +130,10 @@ func TestServiceLog(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
 	s := Service{Name: "s", Args: []string{"/nowhere/program"}, Log: log}
-	if err := s.once(nil); err == nil {
+	if err := s.runOnce(nil); err == nil {
 		t.Error("once: no error for a program that is not there")
 	}
-	s.notef("ended: %v", "why")
+	s.logf("ended: %v", "why")
 	raw, err := os.ReadFile(log)
 	if err != nil || !strings.Contains(string(raw), " s: ended: why\n") {
 		t.Errorf("log: got %q (error: %v)", raw, err)

@@ -24,7 +24,7 @@ func newNamespace(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := Empty(context.WithoutCancel(t.Context()), name); err != nil {
+		if err := KillProcesses(context.WithoutCancel(t.Context()), name); err != nil {
 			t.Error(err)
 		}
 		if err := Delete(name); err != nil {
@@ -81,7 +81,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-func TestEmpty(t *testing.T) {
+func TestKillProcesses(t *testing.T) {
 	name := newNamespace(t)
 	cmd := exec.Command("nsenter", "--net="+Path(name), "sh", "-c", "sleep 60 & sleep 60")
 	if err := cmd.Start(); err != nil {
@@ -99,7 +99,7 @@ func TestEmpty(t *testing.T) {
 			t.Fatalf("want 3 processes, got %v", ids)
 		}
 	}
-	if err := Empty(t.Context(), name); err != nil {
+	if err := KillProcesses(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err == nil {
@@ -115,7 +115,7 @@ func TestNoNamespace(t *testing.T) {
 	if err := Delete(name); err != nil {
 		t.Errorf("Delete: %v", err)
 	}
-	if err := Empty(t.Context(), name); err != nil {
+	if err := KillProcesses(t.Context(), name); err != nil {
 		t.Errorf("Empty: %v", err)
 	}
 	if err := Do(name, func() error { return nil }); err == nil {

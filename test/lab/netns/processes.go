@@ -41,8 +41,8 @@ func Processes(name string) ([]process.ID, error) {
 	return ids, nil
 }
 
-// Empty kills all that is in a namespace and returns when nothing is left.
-func Empty(ctx context.Context, name string) error {
+// KillProcesses kills all that is in a namespace and returns when nothing is left.
+func KillProcesses(ctx context.Context, name string) error {
 	const pause = 10 * time.Millisecond
 	for {
 		ids, err := Processes(name)

@@ -204,12 +204,12 @@ const disk = "/run/disk"
 // cached result of libcni without content keeps its Pod's sandbox for ever.
 const diskOptions = "nodelalloc,commit=1"
 
-// overlaid folders show the machine's files below the node's own.
-func overlaid() []string { return []string{"etc", "opt", "var"} }
+// overlaidFolders folders show the machine's files below the node's own.
+func overlaidFolders() []string { return []string{"etc", "opt", "var"} }
 
-// own folders begin empty, whatever the machine has there. Those of containerd and
+// emptyFolders folders begin empty, whatever the machine has there. Those of containerd and
 // kubelet must not be on an overlay, since they mount overlays themselves.
-func own() []string {
+func emptyFolders() []string {
 	return []string{
 		"etc/cni/net.d", "opt/cni/bin",
 		"var/lib/cni", "var/lib/containerd", "var/lib/kubelet", "var/lib/patchbay", "var/log/pods", "var/log/containers",
@@ -218,10 +218,10 @@ func own() []string {
 
 func (c Config) mounts() []guest.Mount {
 	folders := []string{}
-	for _, f := range overlaid() {
+	for _, f := range overlaidFolders() {
 		folders = append(folders, "overlay/"+f, "overlay-work/"+f)
 	}
-	for _, f := range own() {
+	for _, f := range emptyFolders() {
 		folders = append(folders, "own/"+f)
 	}
 	mounts := []guest.Mount{
@@ -229,12 +229,12 @@ func (c Config) mounts() []guest.Mount {
 		{Source: "mqueue", Target: "/dev/mqueue", Type: "mqueue"},
 		{Source: "/dev/ubda", Target: disk, Type: "ext4", Data: diskOptions, Folders: folders},
 	}
-	for _, f := range overlaid() {
+	for _, f := range overlaidFolders() {
 		mounts = append(mounts, guest.Mount{Source: "overlay", Target: "/" + f, Type: "overlay", Data: strings.Join([]string{
 			"lowerdir=/" + f, "upperdir=" + disk + "/overlay/" + f, "workdir=" + disk + "/overlay-work/" + f,
 		}, ",")})
 	}
-	for _, f := range own() {
+	for _, f := range emptyFolders() {
 		mounts = append(mounts, guest.Mount{Source: disk + "/own/" + f, Target: "/" + f, Type: "bind"})
 	}
 	return mounts

@@ -39,12 +39,12 @@ var (
 // Start switches the node on and returns when it takes commands; containerd and
 // kubelet come up after that. A node that is on is fine.
 func Start(ctx context.Context, c Config) error {
-	if !On(c.Dir) {
+	if !IsOn(c.Dir) {
 		if err := c.boot(ctx); err != nil {
 			return fmt.Errorf("boot %s: %w", c.Name, err)
 		}
 	}
-	if err := c.await(ctx); err != nil {
+	if err := c.awaitAgent(ctx); err != nil {
 		return fmt.Errorf("boot %s: %w", c.Name, err)
 	}
 	return nil
@@ -110,15 +110,15 @@ func (c Config) makeDisk() (err error) {
 	return os.Rename(next, c.Disk)
 }
 
-// await polls the agent until it runs a command.
-func (c Config) await(ctx context.Context) error {
+// awaitAgent polls the agent until it runs a command.
+func (c Config) awaitAgent(ctx context.Context) error {
 	const pause = 50 * time.Millisecond
 	for {
 		_, err := c.Run(ctx, remote.Request{Args: []string{"true"}}, remote.Streams{})
 		if err == nil || errors.Is(err, remote.ErrNotStarted) {
 			return err
 		}
-		if !On(c.Dir) {
+		if !IsOn(c.Dir) {
 			console, _ := os.ReadFile(uml.ConsoleLog(c.Dir))
 			return fmt.Errorf("%w; its console:\n%s", ErrDied, console)
 		}
@@ -130,8 +130,8 @@ func (c Config) await(ctx context.Context) error {
 	}
 }
 
-// On tells whether the node of that folder is switched on.
-func On(dir string) bool {
+// IsOn tells whether the node of that folder is switched on.
+func IsOn(dir string) bool {
 	pids, err := uml.Processes(dir)
 	return err == nil && len(pids) > 0
 }
@@ -143,7 +143,7 @@ func Kill(ctx context.Context, dir string) error { return uml.Kill(ctx, dir) }
 func (c Config) Run(ctx context.Context, r remote.Request, s remote.Streams) (int, error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
-		if !On(c.Dir) {
+		if !IsOn(c.Dir) {
 			return -1, fmt.Errorf("run %s on %s: %w", r.Args, c.Name, ErrOff)
 		}
 		return -1, fmt.Errorf("reach %s: %w", c.Name, err)
@@ -174,7 +174,7 @@ func (c Config) closeWhenOff(conn net.Conn) (stop func()) {
 				return
 			case <-time.After(pause):
 			}
-			if !On(c.Dir) {
+			if !IsOn(c.Dir) {
 				_ = conn.Close()
 				return
 			}
@@ -183,31 +183,31 @@ func (c Config) closeWhenOff(conn net.Conn) (stop func()) {
 	return func() { close(done) }
 }
 
-// imported has an empty file for each archive that containerd took, by its digest.
-const imported = "/var/lib/containerd/imported/"
+// importedDir has an empty file for each archive that containerd took, by its digest.
+const importedDir = "/var/lib/containerd/imported/"
 
 // importAttempts is how often an archive is imported whose files are damaged on the disk.
 const importAttempts = 3
 
-// contents has the files of each archive that was read, by its digest: all nodes of a lab
+// archiveFiles has the files of each archive that was read, by its digest: all nodes of a lab
 // import the same ones, at the same time.
-var contents struct {
+var archiveFiles struct {
 	sync.Mutex
 	known map[string]func() ([]image.File, error)
 }
 
 // filesOf lists an archive's files, and reads it once.
 func filesOf(archive, sum string) ([]image.File, error) {
-	contents.Lock()
-	read := contents.known[sum]
+	archiveFiles.Lock()
+	read := archiveFiles.known[sum]
 	if read == nil {
 		read = sync.OnceValues(func() ([]image.File, error) { return image.Files(archive) })
-		if contents.known == nil {
-			contents.known = map[string]func() ([]image.File, error){}
+		if archiveFiles.known == nil {
+			archiveFiles.known = map[string]func() ([]image.File, error){}
 		}
-		contents.known[sum] = read
+		archiveFiles.known[sum] = read
 	}
-	contents.Unlock()
+	archiveFiles.Unlock()
 	return read()
 }
 
@@ -231,7 +231,7 @@ func (c Config) Import(ctx context.Context, archives ...string) error {
 // node's kernel once lost a sector of a program that containerd had unpacked, without an
 // error (docs/lab.md).
 func (c Config) importOne(ctx context.Context, file, sum string) error {
-	mark := imported + sum
+	mark := importedDir + sum
 	code, err := c.Run(ctx, remote.Request{Args: []string{"test", "-e", mark}}, remote.Streams{})
 	if err != nil || code == 0 {
 		return err
@@ -241,7 +241,7 @@ func (c Config) importOne(ctx context.Context, file, sum string) error {
 		if err != nil {
 			return err
 		}
-		damage, err := c.damage(ctx, file, sum)
+		damage, err := c.findDamage(ctx, file, sum)
 		if err != nil {
 			return err
 		}
@@ -273,9 +273,9 @@ func (c Config) unpack(ctx context.Context, file string) ([]string, error) {
 // digests are in the output of "ctr images import", one for each image.
 var digests = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// damage describes the archive's files that are not on the node's disk as they are in
+// findDamage describes the archive's files that are not on the node's disk as they are in
 // the archive. It reads the disk itself, since what is right in memory may be wrong there.
-func (c Config) damage(ctx context.Context, file, sum string) (string, error) {
+func (c Config) findDamage(ctx context.Context, file, sum string) (string, error) {
 	files, err := filesOf(file, sum)
 	if err != nil {
 		return "", err

@@ -40,14 +40,14 @@ func (id ID) Signal(sig unix.Signal) error {
 // Kill ends the process at once and waits until it is gone. A process that is gone
 // already is fine.
 func (id ID) Kill(ctx context.Context) error {
-	return id.end(ctx, unix.SIGKILL)
+	return id.signalAndWait(ctx, unix.SIGKILL)
 }
 
 // Stop asks the process to end, waits for at most grace, then kills it.
 func (id ID) Stop(ctx context.Context, grace time.Duration) error {
 	polite, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if err := id.end(polite, unix.SIGTERM); err == nil || polite.Err() == nil {
+	if err := id.signalAndWait(polite, unix.SIGTERM); err == nil || polite.Err() == nil {
 		return err
 	}
 	return id.Kill(ctx)
@@ -87,7 +87,7 @@ func (id ID) Wait(ctx context.Context) error {
 	return id.wait(ctx, fd)
 }
 
-func (id ID) end(ctx context.Context, sig unix.Signal) error {
+func (id ID) signalAndWait(ctx context.Context, sig unix.Signal) error {
 	fd, err := id.open()
 	if errors.Is(err, ErrGone) {
 		return nil

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// computes marks the process that TestPauseWaitsForAllThreads pauses.
-const computes = "PATCHBAY_TEST_COMPUTES"
+// computeVariable marks the process that TestPauseWaitsForAllThreads pauses.
+const computeVariable = "PATCHBAY_TEST_COMPUTES"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(computes) != "" {
+	if os.Getenv(computeVariable) != "" {
 		computeOnManyThreads()
 	}
 	os.Exit(m.Run())
@@ -102,7 +102,7 @@ func TestStopEndsPolitely(t *testing.T) {
 	}
 }
 
-func TestStopKillsWhoDoesNotListen(t *testing.T) {
+func TestStopKillsAfterGrace(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
 	id := start(t, Spec{Args: []string{"sh", "-c", `trap '' TERM; echo ready; while :; do sleep 0.01; done`}, Log: log})
@@ -119,7 +119,7 @@ func TestStopKillsWhoDoesNotListen(t *testing.T) {
 func TestPauseWaitsForAllThreads(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
-	id := start(t, Spec{Args: []string{os.Args[0]}, Env: []string{computes + "=1"}, Log: log})
+	id := start(t, Spec{Args: []string{os.Args[0]}, Env: []string{computeVariable + "=1"}, Log: log})
 	eventually(t, "threads compute", func() bool { got, _ := os.ReadFile(log); return strings.Contains(string(got), "ready") })
 	for range 20 {
 		if err := id.Pause(t.Context()); err != nil {
@@ -190,12 +190,12 @@ func TestThreadIsNoProcess(t *testing.T) {
 	}
 }
 
-// TestTied runs this test binary once more as the parent that dies without cleaning up.
-func TestTied(t *testing.T) {
+// TestDieWithParent runs this test binary once more as the parent that dies without cleaning up.
+func TestDieWithParent(t *testing.T) {
 	t.Parallel()
 	const role = "PROCESS_TEST_TIED"
 	if os.Getenv(role) != "" {
-		id, err := Start(Spec{Args: []string{"sleep", "60"}, Tied: os.Getenv(role) == "tied"})
+		id, err := Start(Spec{Args: []string{"sleep", "60"}, DieWithParent: os.Getenv(role) == "tied"})
 		if err != nil {
 			t.Fatal(err)
 		}

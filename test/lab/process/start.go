@@ -25,9 +25,9 @@ type Spec struct {
 	Files []*os.File
 	// Netns is the named network namespace to run in; empty means the caller's.
 	Netns string
-	// Tied makes the kernel kill the process when the caller ends, however it
+	// DieWithParent makes the kernel kill the process when the caller ends, however it
 	// ends. Otherwise the process lives on, in a session of its own.
-	Tied bool
+	DieWithParent bool
 }
 
 // Start runs the program and returns as soon as it exists. It reaps the process
@@ -75,7 +75,7 @@ func (s Spec) command() *exec.Cmd {
 	cmd.Dir = s.Dir
 	cmd.Env = append(os.Environ(), s.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if s.Tied {
+	if s.DieWithParent {
 		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	}
 	return cmd

@@ -47,7 +47,7 @@ func run(conn net.Conn, r Request, s Streams) (int, error) {
 		return 0, err
 	}
 	// Input may block for ever, as a terminal does, while the command ends.
-	go send(out, s.In)
+	go sendInput(out, s.In)
 	for {
 		k, data, err := readFrame(conn)
 		if err != nil {
@@ -55,9 +55,9 @@ func run(conn net.Conn, r Request, s Streams) (int, error) {
 		}
 		switch k {
 		case kindOutput:
-			err = pass(s.Out, data)
+			err = writeOutput(s.Out, data)
 		case kindErrorOutput:
-			err = pass(s.Err, data)
+			err = writeOutput(s.Err, data)
 		case kindExit:
 			return parseExit(data)
 		default:
@@ -69,7 +69,7 @@ func run(conn net.Conn, r Request, s Streams) (int, error) {
 	}
 }
 
-func send(out *frames, in io.Reader) {
+func sendInput(out *frames, in io.Reader) {
 	if in != nil {
 		if _, err := io.Copy(stream{out, kindInput}, in); err != nil {
 			return // the reading side sees why
@@ -78,7 +78,7 @@ func send(out *frames, in io.Reader) {
 	_ = out.write(kindInputEnd, nil)
 }
 
-func pass(w io.Writer, data []byte) error {
+func writeOutput(w io.Writer, data []byte) error {
 	if w == nil {
 		return nil
 	}
@@ -89,7 +89,7 @@ func pass(w io.Writer, data []byte) error {
 }
 
 func parseExit(data []byte) (int, error) {
-	var e exit
+	var e exitStatus
 	if err := json.Unmarshal(data, &e); err != nil {
 		return 0, fmt.Errorf("decode exit: %w", err)
 	}

@@ -38,8 +38,8 @@ func attach(cmd *exec.Cmd, out, errOut io.Writer) (outputs, error) {
 	return both, nil
 }
 
-// pass passes on what comes, from now on; the command has the writing ends.
-func (all outputs) pass() {
+// forward passes on what comes, from now on; the command has the writing ends.
+func (all outputs) forward() {
 	for _, o := range all {
 		_ = o.write.Close()
 		go func() {

@@ -26,7 +26,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer background.Close()
-	both.pass()
+	both.forward()
 	drained := make(chan struct{})
 	go func() { defer close(drained); both.drain() }()
 	select {

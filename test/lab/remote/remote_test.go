@@ -107,7 +107,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestRunWhatIsNotThere(t *testing.T) {
+func TestRunMissingProgram(t *testing.T) {
 	t.Parallel()
 	dial := serve(t)
 	for _, args := range [][]string{{"/nowhere/program"}, {}} {

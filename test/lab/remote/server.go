@@ -22,8 +22,8 @@ type Request struct {
 	Dir string `json:"dir,omitempty"`
 }
 
-// exit is how a command ended.
-type exit struct {
+// exitStatus is how a command ended.
+type exitStatus struct {
 	// Code is the exit code, 128 and the number for a signal.
 	Code int `json:"code"`
 	// NotStarted says why there is none.
@@ -60,13 +60,13 @@ func (s Server) handle(conn net.Conn) {
 	out := &frames{out: conn}
 	var r Request
 	if err := json.Unmarshal(data, &r); err != nil || len(r.Args) == 0 {
-		_ = out.writeJSON(kindExit, exit{Code: -1, NotStarted: "bad request"})
+		_ = out.writeJSON(kindExit, exitStatus{Code: -1, NotStarted: "bad request"})
 		return
 	}
 	_ = out.writeJSON(kindExit, s.run(r, conn, out))
 }
 
-func (s Server) run(r Request, in io.Reader, out *frames) exit {
+func (s Server) run(r Request, in io.Reader, out *frames) exitStatus {
 	cmd := exec.Command(r.Args[0], r.Args[1:]...)
 	cmd.Env = append(append([]string{}, s.Env...), r.Env...)
 	cmd.Dir = r.Dir
@@ -76,7 +76,7 @@ func (s Server) run(r Request, in io.Reader, out *frames) exit {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	outputs, err := attach(cmd, stream{out, kindOutput}, stream{out, kindErrorOutput})
 	if err != nil {
-		return exit{Code: -1, NotStarted: err.Error()}
+		return exitStatus{Code: -1, NotStarted: err.Error()}
 	}
 	defer outputs.close()
 	stdin, err := cmd.StdinPipe()
@@ -84,17 +84,17 @@ func (s Server) run(r Request, in io.Reader, out *frames) exit {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return exit{Code: -1, NotStarted: err.Error()}
+		return exitStatus{Code: -1, NotStarted: err.Error()}
 	}
-	outputs.pass()
-	go feed(in, stdin, cmd.Process.Pid)
+	outputs.forward()
+	go forwardInput(in, stdin, cmd.Process.Pid)
 	err = cmd.Wait()
 	outputs.drain()
-	return exitOf(cmd, err)
+	return exitStatusOf(cmd, err)
 }
 
-// feed passes input on. When the client is gone nobody wants the command any more.
-func feed(in io.Reader, stdin io.WriteCloser, group int) {
+// forwardInput passes input on. When the client is gone nobody wants the command any more.
+func forwardInput(in io.Reader, stdin io.WriteCloser, group int) {
 	for {
 		k, data, err := readFrame(in)
 		switch {
@@ -111,12 +111,12 @@ func feed(in io.Reader, stdin io.WriteCloser, group int) {
 	}
 }
 
-func exitOf(cmd *exec.Cmd, err error) exit {
+func exitStatusOf(cmd *exec.Cmd, err error) exitStatus {
 	if cmd.ProcessState == nil {
-		return exit{Code: -1, NotStarted: fmt.Sprint(err)}
+		return exitStatus{Code: -1, NotStarted: fmt.Sprint(err)}
 	}
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return exit{Code: 128 + int(status.Signal())}
+		return exitStatus{Code: 128 + int(status.Signal())}
 	}
-	return exit{Code: cmd.ProcessState.ExitCode()}
+	return exitStatus{Code: cmd.ProcessState.ExitCode()}
 }

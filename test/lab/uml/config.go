@@ -46,8 +46,8 @@ type Config struct {
 	Output *os.File
 	// Netns is the named network namespace that the taps are in.
 	Netns string
-	// Tied ends the guest when the thread that booted it ends.
-	Tied bool
+	// DieWithParent ends the guest when the thread that booted it ends.
+	DieWithParent bool
 }
 
 // Tap is a network card of a guest.
@@ -64,10 +64,10 @@ const GuestDir = "/run/guest"
 // SerialDevice is what Config.Output is connected to in the guest.
 const SerialDevice = "/dev/ttyS0"
 
-// card is a network card, by number, tap and MAC address. The driver tells the tap that
+// nicFormat is a network card, by number, tap and MAC address. The driver tells the tap that
 // it takes segments of 64 KiB; only with gro=1 does it have the buffers for them, and
 // without them most of a fast TCP stream is lost.
-const card = "vec%d:transport=tap,ifname=%s,depth=64,gro=1,mac=%s"
+const nicFormat = "vec%d:transport=tap,ifname=%s,depth=64,gro=1,mac=%s"
 
 func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
 
@@ -91,7 +91,7 @@ func (c Config) args() []string {
 		args = append(args, fmt.Sprintf("ubd%d=%s", i, d))
 	}
 	for i, t := range c.Taps {
-		args = append(args, fmt.Sprintf(card, i, t.Name, t.MAC))
+		args = append(args, fmt.Sprintf(nicFormat, i, t.Name, t.MAC))
 	}
 	return append(args, "--", guest.Verb, c.path(specFile))
 }
@@ -112,7 +112,7 @@ func (c Config) prepare() error {
 		}
 		spec.ModuleRoot, spec.Modules = c.path(moduleDir), c.Kernel.modules()
 	}
-	spec.Mounts = append(c.base(), spec.Mounts...)
+	spec.Mounts = append(c.baseMounts(), spec.Mounts...)
 	return spec.Save(c.path(specFile))
 }
 
@@ -148,9 +148,9 @@ func (c Config) linkModules() error {
 	return nil
 }
 
-// base are the mounts that every guest has. The guest's folder often lies in /tmp
+// baseMounts are the mounts that every guest has. The guest's folder often lies in /tmp
 // or /run, so it is mounted under a name of its own before those are covered.
-func (c Config) base() []guest.Mount {
+func (c Config) baseMounts() []guest.Mount {
 	mounts := []guest.Mount{
 		{Source: "sysfs", Target: "/sys", Type: "sysfs"},
 		{Source: "tmpfs", Target: "/run", Type: "tmpfs", Data: "mode=755", Folders: []string{
@@ -162,14 +162,14 @@ func (c Config) base() []guest.Mount {
 		{Source: "tmpfs", Target: "/dev/shm", Type: "tmpfs", Data: "mode=1777"},
 	}
 	for _, dir := range c.Visible {
-		if Covered(dir) {
+		if HiddenInGuest(dir) {
 			mounts = append(mounts, guest.Mount{Source: "none", Target: dir, Type: "hostfs", Data: dir, ReadOnly: true})
 		}
 	}
 	return mounts
 }
 
-// Covered tells whether a guest has a file system of its own where a path is.
-func Covered(path string) bool {
+// HiddenInGuest tells whether a guest has a file system of its own where a path is.
+func HiddenInGuest(path string) bool {
 	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/run/")
 }

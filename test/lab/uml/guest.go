@@ -24,12 +24,12 @@ func Boot(c Config) (process.ID, error) {
 		return process.ID{}, fmt.Errorf("prepare guest: %w", err)
 	}
 	spec := process.Spec{
-		Args:  c.args(),
-		Dir:   c.Dir,
-		Env:   c.Kernel.environment(),
-		Log:   ConsoleLog(c.Dir),
-		Netns: c.Netns,
-		Tied:  c.Tied,
+		Args:          c.args(),
+		Dir:           c.Dir,
+		Env:           c.Kernel.environment(),
+		Log:           ConsoleLog(c.Dir),
+		Netns:         c.Netns,
+		DieWithParent: c.DieWithParent,
 	}
 	if c.Output != nil {
 		spec.Files = []*os.File{c.Output}
@@ -78,7 +78,7 @@ func kill(ctx context.Context, pid int, dir string) error {
 		return fmt.Errorf("open process %d: %w", pid, err)
 	}
 	defer unix.Close(fd)
-	if !belongs(pid, dir) {
+	if !belongsToGuest(pid, dir) {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -108,16 +108,16 @@ func Processes(dir string) ([]int, error) {
 	var pids []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(filepath.Base(e))
-		if err == nil && belongs(pid, dir) {
+		if err == nil && belongsToGuest(pid, dir) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids, nil
 }
 
-// belongs tells whether a process is part of a guest; one that ended has no command
+// belongsToGuest tells whether a process is part of a guest; one that ended has no command
 // line and does not.
-func belongs(pid int, dir string) bool {
+func belongsToGuest(pid int, dir string) bool {
 	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil {
 		return false

@@ -138,12 +138,12 @@ func (k Kernel) Describe() string {
 		mode = "ptrace mode, the fallback"
 	}
 	raw, _ := os.ReadFile("/proc/cpuinfo")
-	return fmt.Sprintf("Linux %s (%s, %s) on %s", version, k.Program, mode, processor(string(raw)))
+	return fmt.Sprintf("Linux %s (%s, %s) on %s", version, k.Program, mode, describeProcessor(string(raw)))
 }
 
-// processor sums /proc/cpuinfo up: model, number, and the features on which the size of
+// describeProcessor sums /proc/cpuinfo up: model, number, and the features on which the size of
 // the register state depends.
-func processor(cpuinfo string) string {
+func describeProcessor(cpuinfo string) string {
 	model, count := "unknown processor", 0
 	var features []string
 	for line := range strings.Lines(cpuinfo) {

@@ -77,7 +77,7 @@ flags		: fpu xsave avx512f avx512dq amx_tile
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := processor(tc.cpuinfo); got != tc.want {
+			if got := describeProcessor(tc.cpuinfo); got != tc.want {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 		})

@@ -65,7 +65,7 @@ func TestVisible(t *testing.T) {
 	t.Parallel()
 	c := Config{Dir: "/tmp/guest", Visible: []string{"/tmp/clone", "/run/images", "/usr/src", "/tmpfoo"}}
 	var got []string
-	for _, m := range c.base() {
+	for _, m := range c.baseMounts() {
 		if m.Type == "hostfs" {
 			got = append(got, m.Data+" on "+m.Target)
 		}
@@ -77,9 +77,9 @@ func TestVisible(t *testing.T) {
 }
 
 // Only the kernel of the guest in question counts as its process.
-func TestBelongs(t *testing.T) {
+func TestBelongsToGuest(t *testing.T) {
 	t.Parallel()
-	if belongs(os.Getpid(), "/run/x") || belongs(1, "/run/x") || belongs(-1, "/run/x") {
+	if belongsToGuest(os.Getpid(), "/run/x") || belongsToGuest(1, "/run/x") || belongsToGuest(-1, "/run/x") {
 		t.Error("a process that is no guest belongs to one")
 	}
 	got, err := Processes("/run/no/such/guest")

@@ -67,15 +67,15 @@ type auditEvent struct {
 	RequestReceivedTimestamp      time.Time
 }
 
-// Log reads an audit log, from where the last read ended.
-type Log struct {
+// AuditReader reads an audit log, from where the last read ended.
+type AuditReader struct {
 	file   string
 	offset int64
 }
 
 // Writes returns what was written since the last call, in the order of the answers. With
 // texts it reads only lines that have one of them: a log is long, and JSON slow.
-func (l *Log) Writes(texts ...string) ([]Write, error) {
+func (l *AuditReader) Writes(texts ...string) ([]Write, error) {
 	f, err := os.Open(l.file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -100,7 +100,7 @@ func (l *Log) Writes(texts ...string) ([]Write, error) {
 		if len(texts) > 0 && !slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(line, []byte(text)) }) {
 			continue
 		}
-		w, ok, err := parse(line)
+		w, ok, err := parseAuditLine(line)
 		if err != nil {
 			return nil, fmt.Errorf("read audit log: %w", err)
 		}
@@ -110,8 +110,8 @@ func (l *Log) Writes(texts ...string) ([]Write, error) {
 	}
 }
 
-// parse reads one line; false when nothing was written.
-func parse(line []byte) (Write, bool, error) {
+// parseAuditLine reads one line; false when nothing was written.
+func parseAuditLine(line []byte) (Write, bool, error) {
 	var e auditEvent
 	if err := json.Unmarshal(line, &e); err != nil {
 		return Write{}, false, fmt.Errorf("decode event: %w", err)

@@ -13,23 +13,23 @@ import (
 // Balancer is a load balancer of layer 4. As such ones do, it forgets a connection on
 // which nothing was said for too long, and neither side hears of that.
 type Balancer struct {
-	listener net.Listener
-	target   string
-	idle     time.Duration
-	now      func() time.Time
+	listener    net.Listener
+	target      string
+	idleTimeout time.Duration
+	now         func() time.Time
 
-	mu     sync.Mutex
-	closed bool
-	flows  []*flow
-	silent int
-	all    sync.WaitGroup
+	mu        sync.Mutex
+	closed    bool
+	flows     []*flow
+	idleDrops int
+	all       sync.WaitGroup
 }
 
 // flow is one connection, from both sides.
 type flow struct {
-	in, out net.Conn
-	said    atomic.Int64 // when, in nanoseconds
-	lost    atomic.Bool
+	in, out    net.Conn
+	lastActive atomic.Int64 // when, in nanoseconds
+	dropped    atomic.Bool
 }
 
 // NewBalancer takes connections from the listener to the target. Idle is how long one may
@@ -39,7 +39,7 @@ func NewBalancer(listener net.Listener, target string, idle time.Duration) *Bala
 }
 
 func newBalancer(listener net.Listener, target string, idle time.Duration, now func() time.Time) *Balancer {
-	b := &Balancer{listener: listener, target: target, idle: idle, now: now}
+	b := &Balancer{listener: listener, target: target, idleTimeout: idle, now: now}
 	b.all.Go(b.serve)
 	return b
 }
@@ -54,19 +54,19 @@ func (b *Balancer) Connections() int {
 	return len(b.flows)
 }
 
-// Silent tells on how many connections something was said after too long a silence.
-func (b *Balancer) Silent() int {
+// IdleDrops tells on how many connections something was said after too long a silence.
+func (b *Balancer) IdleDrops() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.silent
+	return b.idleDrops
 }
 
-// Forget forgets all present connections.
-func (b *Balancer) Forget() {
+// DropFlows forgets all present connections.
+func (b *Balancer) DropFlows() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, f := range b.flows {
-		f.lost.Store(true)
+		f.dropped.Store(true)
 	}
 }
 
@@ -90,16 +90,16 @@ func (b *Balancer) serve() {
 			return // closed
 		}
 		if out, err := net.Dial("tcp", b.target); err == nil {
-			b.join(in, out)
+			b.forward(in, out)
 		} else {
 			_ = in.Close()
 		}
 	}
 }
 
-func (b *Balancer) join(in, out net.Conn) {
+func (b *Balancer) forward(in, out net.Conn) {
 	f := &flow{in: in, out: out}
-	f.said.Store(b.now().UnixNano())
+	f.lastActive.Store(b.now().UnixNano())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -117,8 +117,8 @@ func (b *Balancer) copy(f *flow, to, from net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		b.hear(f, n)
-		lost := f.lost.Load()
+		b.recordActivity(f, n)
+		lost := f.dropped.Load()
 		if !lost && n > 0 {
 			_, werr := to.Write(buf[:n])
 			err = errors.Join(err, werr)
@@ -132,15 +132,15 @@ func (b *Balancer) copy(f *flow, to, from net.Conn) {
 	}
 }
 
-// hear notes that a side has said something, or has ended, and forgets a connection that
+// recordActivity notes that a side has said something, or has ended, and forgets a connection that
 // was silent for too long.
-func (b *Balancer) hear(f *flow, n int) {
+func (b *Balancer) recordActivity(f *flow, n int) {
 	now := b.now().UnixNano()
-	before := f.said.Swap(now)
-	if b.idle == 0 || time.Duration(now-before) <= b.idle || f.lost.Swap(true) || n == 0 {
+	before := f.lastActive.Swap(now)
+	if b.idleTimeout == 0 || time.Duration(now-before) <= b.idleTimeout || f.dropped.Swap(true) || n == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.silent++
+	b.idleDrops++
 }

@@ -25,8 +25,8 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// says sends a line and tells whether it comes back within the time.
-func says(c net.Conn, within time.Duration) error {
+// echoes sends a line and tells whether it comes back within the time.
+func echoes(c net.Conn, within time.Duration) error {
 	if err := c.SetDeadline(time.Now().Add(within)); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func TestBalancer(t *testing.T) {
 	t.Parallel()
 	const limit, long, short = time.Minute, time.Minute, 300 * time.Millisecond
 	var clock atomic.Int64
-	b := newBalancer(listen(t), strings.TrimPrefix(echo(t), "https://"), limit, func() time.Time { return time.Unix(0, clock.Load()) })
+	b := newBalancer(listen(t), strings.TrimPrefix(startEchoServer(t), "https://"), limit, func() time.Time { return time.Unix(0, clock.Load()) })
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -52,7 +52,7 @@ func TestBalancer(t *testing.T) {
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", b.Address())
 		if err == nil {
-			err = says(c, long)
+			err = echoes(c, long)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -63,18 +63,18 @@ func TestBalancer(t *testing.T) {
 	silent, used := dial(), dial()
 	for range 3 {
 		clock.Add(int64(limit * 2 / 3))
-		if err := says(used, long); err != nil {
+		if err := echoes(used, long); err != nil {
 			t.Fatalf("a connection that is used: %v", err)
 		}
 	}
-	if err := says(silent, short); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := echoes(silent, short); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a silent connection: got %v, want no answer", err)
 	}
-	if got := b.Silent(); got != 1 {
+	if got := b.IdleDrops(); got != 1 {
 		t.Errorf("silent for too long: got %d connections, want 1", got)
 	}
-	b.Forget()
-	if err := says(used, short); !errors.Is(err, os.ErrDeadlineExceeded) {
+	b.DropFlows()
+	if err := echoes(used, short); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a forgotten connection: got %v, want no answer", err)
 	}
 	dial()
@@ -85,7 +85,7 @@ func TestBalancer(t *testing.T) {
 
 func TestProxy(t *testing.T) {
 	t.Parallel()
-	p := NewProxy(listen(t), "u", "p@ss", map[string]string{"hub.example:80": strings.TrimPrefix(echo(t), "https://")})
+	p := NewProxy(listen(t), "u", "p@ss", map[string]string{"hub.example:80": strings.TrimPrefix(startEchoServer(t), "https://")})
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)

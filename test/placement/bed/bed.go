@@ -41,8 +41,8 @@ type Config struct {
 	APIServersOnly bool
 	// Programs is the folder of our programs. Default: bin.
 	Programs string
-	// Keep leaves the folder with all logs there when the bed ends.
-	Keep bool
+	// KeepDir leaves the folder with all logs there when the bed ends.
+	KeepDir bool
 }
 
 // Bed is a hub and its clusters.
@@ -96,7 +96,7 @@ func (b *Bed) start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("start cluster %s: %w", name, err)
 		}
-		b.Clusters[name], etcd = c, c.Control.EtcdURL()
+		b.Clusters[name], etcd = c, c.ControlPlane.EtcdURL()
 	}
 	clusters := make([]*Cluster, len(b.config.Clusters))
 	g, ctx := errgroup.WithContext(ctx)
@@ -143,7 +143,7 @@ func (b *Bed) startHub(ctx context.Context) (*Plane, error) {
 
 // startPlane starts a control plane that keeps an audit log.
 func (b *Bed) startPlane(ctx context.Context, config controlplane.Config) (*Plane, error) {
-	config.Bin, config.Tied = filepath.Join(b.root, "bin", "kubernetes"), true
+	config.Bin, config.DieWithParent = filepath.Join(b.root, "bin", "kubernetes"), true
 	if err := os.MkdirAll(config.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make folder: %w", err)
 	}
@@ -167,7 +167,7 @@ func (b *Bed) startPlane(ctx context.Context, config controlplane.Config) (*Plan
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{Control: control, Config: control.RESTConfig(), bin: config.Bin, dir: config.Dir}
+	p := &Plane{ControlPlane: control, Config: control.RESTConfig(), bin: config.Bin, dir: config.Dir}
 	if p.Client, err = client.NewWithWatch(p.Config, client.Options{Scheme: Scheme()}); err != nil {
 		return nil, errors.Join(fmt.Errorf("make client: %w", err), p.close(context.WithoutCancel(ctx)))
 	}
@@ -197,7 +197,7 @@ func (b *Bed) startCluster(ctx context.Context, name, etcd string) (*Cluster, er
 func (b *Bed) SpareCluster(ctx context.Context, name string) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	c, err := b.startCluster(ctx, name, b.etcd())
+	c, err := b.startCluster(ctx, name, b.etcdURL())
 	if err != nil {
 		return nil, fmt.Errorf("start cluster %s: %w", name, err)
 	}
@@ -210,7 +210,7 @@ func (b *Bed) SpareHub(ctx context.Context, name string) (*Plane, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	p, err := b.startPlane(ctx, controlplane.Config{
-		Dir: filepath.Join(b.Dir, name), Etcd: b.etcd(), EtcdPrefix: "/" + name,
+		Dir: filepath.Join(b.Dir, name), Etcd: b.etcdURL(), EtcdPrefix: "/" + name,
 		ExtraArgs: map[controlplane.Part][]string{controlplane.APIServer: {"--enable-bootstrap-token-auth=true"}},
 	})
 	if err != nil {
@@ -222,8 +222,8 @@ func (b *Bed) SpareHub(ctx context.Context, name string) (*Plane, error) {
 	return p, nil
 }
 
-// etcd is that of the clusters.
-func (b *Bed) etcd() string { return b.Clusters[b.config.Clusters[0]].Control.EtcdURL() }
+// etcdURL is that of the clusters.
+func (b *Bed) etcdURL() string { return b.Clusters[b.config.Clusters[0]].ControlPlane.EtcdURL() }
 
 // Close ends everything and removes the folder, unless it is to be kept.
 func (b *Bed) Close(ctx context.Context) error {
@@ -236,14 +236,14 @@ func (b *Bed) Close(ctx context.Context) error {
 	if b.Hub != nil {
 		errs = append(errs, b.Hub.close(ctx))
 	}
-	if !b.config.Keep {
+	if !b.config.KeepDir {
 		errs = append(errs, os.RemoveAll(b.Dir))
 	}
 	return errors.Join(errs...)
 }
 
-// Keep makes Close leave the folder, with all logs.
-func (b *Bed) Keep() { b.config.Keep = true }
+// KeepDir makes Close leave the folder, with all logs.
+func (b *Bed) KeepDir() { b.config.KeepDir = true }
 
 // Scheme knows Kubernetes' kinds and ours.
 func Scheme() *runtime.Scheme {

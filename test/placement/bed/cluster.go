@@ -38,7 +38,7 @@ type Cluster struct {
 
 func (c *Cluster) prepare(ctx context.Context, b *Bed, full bool) error {
 	var err error
-	if c.Link, err = NewLink(b.Hub.Control.URL()); err != nil {
+	if c.Link, err = NewLink(b.Hub.ControlPlane.URL()); err != nil {
 		return err
 	}
 	if !full {
@@ -57,7 +57,7 @@ func (c *Cluster) prepare(ctx context.Context, b *Bed, full bool) error {
 		return err
 	}
 	// Its nodes have no heartbeat: a busy machine would make them fail.
-	if _, err := c.run("kwok", filepath.Join(b.root, "bin", "kwok"),
+	if _, err := c.startProgram("kwok", filepath.Join(b.root, "bin", "kwok"),
 		"--kubeconfig="+kubeconfig, "--config="+file, "--manage-all-nodes", "--node-lease-duration-seconds=0"); err != nil {
 		return err
 	}

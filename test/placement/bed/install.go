@@ -72,8 +72,8 @@ func awaitServed(ctx context.Context, config *rest.Config, objects []*unstructur
 		}
 		var last error
 		err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-			if last = list(ctx, d, o); last == nil {
-				last = discovered(discover, o)
+			if last = listServed(ctx, d, o); last == nil {
+				last = checkDiscovery(discover, o)
 			}
 			return last == nil, nil
 		})
@@ -84,9 +84,9 @@ func awaitServed(ctx context.Context, config *rest.Config, objects []*unstructur
 	return nil
 }
 
-// list asks for objects of the kind that a definition defines.
-func list(ctx context.Context, d dynamic.Interface, definition *unstructured.Unstructured) error {
-	for _, gvr := range resources(definition) {
+// listServed asks for objects of the kind that a definition defines.
+func listServed(ctx context.Context, d dynamic.Interface, definition *unstructured.Unstructured) error {
+	for _, gvr := range versionedResources(definition) {
 		if _, err := d.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
 			return fmt.Errorf("list %s: %w", gvr.Resource, err)
 		}
@@ -94,10 +94,10 @@ func list(ctx context.Context, d dynamic.Interface, definition *unstructured.Uns
 	return nil
 }
 
-// discovered returns an error until discovery has a definition in all its versions: that
+// checkDiscovery returns an error until discovery has a definition in all its versions: that
 // comes after it is served, and clients ask for it first.
-func discovered(d discovery.ServerResourcesInterface, definition *unstructured.Unstructured) error {
-	for _, gvr := range resources(definition) {
+func checkDiscovery(d discovery.ServerResourcesInterface, definition *unstructured.Unstructured) error {
+	for _, gvr := range versionedResources(definition) {
 		known, err := d.ServerResourcesForGroupVersion(gvr.GroupVersion().String())
 		if err != nil {
 			return fmt.Errorf("discover %s: %w", gvr.GroupVersion(), err)
@@ -109,8 +109,8 @@ func discovered(d discovery.ServerResourcesInterface, definition *unstructured.U
 	return nil
 }
 
-// resources are what a definition defines, one for each version.
-func resources(definition *unstructured.Unstructured) []schema.GroupVersionResource {
+// versionedResources are what a definition defines, one for each version.
+func versionedResources(definition *unstructured.Unstructured) []schema.GroupVersionResource {
 	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
 	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")

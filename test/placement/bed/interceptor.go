@@ -27,22 +27,22 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Gate stands before an API server for one user. Requests and watches pass as they are;
+// WriteInterceptor stands before an API server for one user. Requests and watches pass as they are;
 // of each write that changed something it tells before the client hears of it. A write
 // that was asked for is carried out, and is in the audit log, though who asked is dead.
-type Gate struct {
+type WriteInterceptor struct {
 	// Kubeconfig is the file of the way through.
 	Kubeconfig string
 
 	listener net.Listener
 	server   *http.Server
-	wrote    func(*http.Request)
+	onWrite  func(*http.Request)
 	versions sync.Map // by path: the object's last resourceVersion
 }
 
-// NewGate opens a gate before the API server for the user of that name. Wrote is called
+// NewWriteInterceptor opens a gate before the API server for the user of that name. Wrote is called
 // from any goroutine; when it kills the client, the answer is lost.
-func (p *Plane) NewGate(wrote func(*http.Request), user string, groups ...string) (*Gate, error) {
+func (p *Plane) NewWriteInterceptor(wrote func(*http.Request), user string, groups ...string) (*WriteInterceptor, error) {
 	file, err := p.UserKubeconfig(user, groups...)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (p *Plane) NewGate(wrote func(*http.Request), user string, groups ...string
 	if err != nil {
 		return nil, fmt.Errorf("parse the API server's address: %w", err)
 	}
-	g := &Gate{Kubeconfig: filepath.Join(p.dir, filepath.Base(file)+".gate"), wrote: wrote}
+	g := &WriteInterceptor{Kubeconfig: filepath.Join(p.dir, filepath.Base(file)+".gate"), onWrite: wrote}
 	if g.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("open the gate's port: %w", err)
 	}
@@ -68,19 +68,19 @@ func (p *Plane) NewGate(wrote func(*http.Request), user string, groups ...string
 		ErrorLog: log.New(io.Discard, "", 0), // clients that are killed
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			if changes(r.Out) {
+			if isPlacementWrite(r.Out) {
 				r.Out = r.Out.WithContext(context.WithoutCancel(r.Out.Context()))
 			}
 		},
-		ModifyResponse: g.look,
+		ModifyResponse: g.inspectResponse,
 	}}
 	go func() { _ = g.server.Serve(g.listener) }() // it ends with Close
-	return g, g.write()
+	return g, g.writeKubeconfig()
 }
 
-// look tells of an answer if it is that to a write which changed something.
-func (g *Gate) look(r *http.Response) error {
-	if !changes(r.Request) || r.StatusCode >= http.StatusMultipleChoices {
+// inspectResponse tells of an answer if it is that to a write which changed something.
+func (g *WriteInterceptor) inspectResponse(r *http.Response) error {
+	if !isPlacementWrite(r.Request) || r.StatusCode >= http.StatusMultipleChoices {
 		return nil
 	}
 	raw, err := io.ReadAll(r.Body)
@@ -94,12 +94,12 @@ func (g *Gate) look(r *http.Response) error {
 			return nil
 		}
 	}
-	g.wrote(r.Request)
+	g.onWrite(r.Request)
 	return nil
 }
 
-// write writes the kubeconfig.
-func (g *Gate) write() error {
+// writeKubeconfig writes the kubeconfig.
+func (g *WriteInterceptor) writeKubeconfig() error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["gate"] = &clientcmdapi.Cluster{Server: "http://" + g.listener.Addr().String()}
 	config.Contexts["gate"] = &clientcmdapi.Context{Cluster: "gate"}
@@ -111,13 +111,13 @@ func (g *Gate) write() error {
 }
 
 // Close ends the gate and all connections.
-func (g *Gate) Close() error {
+func (g *WriteInterceptor) Close() error {
 	return errors.Join(g.server.Close(), os.Remove(g.Kubeconfig))
 }
 
-// changes tells whether a request writes what placement is about: no heartbeats, Events,
+// isPlacementWrite tells whether a request writes what placement is about: no heartbeats, Events,
 // questions, or what a program does for itself when it starts.
-func changes(r *http.Request) bool {
+func isPlacementWrite(r *http.Request) bool {
 	return slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, r.Method) &&
 		!slices.ContainsFunc([]string{"/leases", "/events", "/apis/authorization.k8s.io/", "/namespaces/patchbay-system/", "dryRun="}, func(part string) bool {
 			return strings.Contains(r.URL.String(), part)

@@ -16,13 +16,13 @@ type Link struct {
 	listener net.Listener
 	target   string
 
-	mu     sync.Mutex
-	cut    bool
-	thaw   chan struct{} // closed unless the link is frozen
-	frozen bool
-	conns  map[net.Conn]struct{}
-	count  int
-	all    sync.WaitGroup
+	mu       sync.Mutex
+	cut      bool
+	unfrozen chan struct{} // closed unless the link is frozen
+	frozen   bool
+	conns    map[net.Conn]struct{}
+	accepted int
+	all      sync.WaitGroup
 }
 
 // NewLink listens on a port of its own and forwards to the address.
@@ -37,7 +37,7 @@ func NewLink(address string) (*Link, error) {
 	}
 	open := make(chan struct{})
 	close(open)
-	l := &Link{listener: listener, target: u.Host, conns: map[net.Conn]struct{}{}, thaw: open}
+	l := &Link{listener: listener, target: u.Host, conns: map[net.Conn]struct{}{}, unfrozen: open}
 	l.all.Go(l.serve)
 	return l, nil
 }
@@ -60,18 +60,18 @@ func (l *Link) Freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.frozen {
-		l.frozen, l.thaw = true, make(chan struct{})
+		l.frozen, l.unfrozen = true, make(chan struct{})
 	}
 }
 
-// Mend undoes Cut and Freeze.
-func (l *Link) Mend() {
+// Heal undoes Cut and Freeze.
+func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cut = false
 	if l.frozen {
 		l.frozen = false
-		close(l.thaw)
+		close(l.unfrozen)
 	}
 }
 
@@ -79,12 +79,12 @@ func (l *Link) Mend() {
 func (l *Link) Connections() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.count
+	return l.accepted
 }
 
 // Close ends the link.
 func (l *Link) Close() error {
-	l.Mend()
+	l.Heal()
 	err := l.listener.Close()
 	l.Cut()
 	l.all.Wait()
@@ -97,22 +97,22 @@ func (l *Link) serve() {
 		if err != nil {
 			return // closed
 		}
-		if !l.hold(in) {
+		if !l.track(in) {
 			continue
 		}
 		l.all.Go(func() {
-			defer l.drop(in)
-			l.carry(in)
+			defer l.untrack(in)
+			l.forward(in)
 		})
 	}
 }
 
-func (l *Link) carry(in net.Conn) {
+func (l *Link) forward(in net.Conn) {
 	out, err := net.Dial("tcp", l.target)
-	if err != nil || !l.hold(out) {
+	if err != nil || !l.track(out) {
 		return
 	}
-	defer l.drop(out)
+	defer l.untrack(out)
 	var both sync.WaitGroup
 	both.Go(func() { l.copy(out, in) })
 	both.Go(func() { l.copy(in, out) })
@@ -126,7 +126,7 @@ func (l *Link) copy(to, from net.Conn) {
 	for {
 		n, err := from.Read(buf)
 		l.mu.Lock()
-		thaw := l.thaw
+		thaw := l.unfrozen
 		l.mu.Unlock()
 		<-thaw
 		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
@@ -135,7 +135,7 @@ func (l *Link) copy(to, from net.Conn) {
 	}
 }
 
-func (l *Link) hold(c net.Conn) bool {
+func (l *Link) track(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cut {
@@ -143,11 +143,11 @@ func (l *Link) hold(c net.Conn) bool {
 		return false
 	}
 	l.conns[c] = struct{}{}
-	l.count++
+	l.accepted++
 	return true
 }
 
-func (l *Link) drop(c net.Conn) {
+func (l *Link) untrack(c net.Conn) {
 	_ = c.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// echo answers each line with itself.
-func echo(t *testing.T) string {
+// startEchoServer answers each line with itself.
+func startEchoServer(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,7 +39,7 @@ func echo(t *testing.T) string {
 // What passes, what does not, and that a mended link is as good as new.
 func TestLink(t *testing.T) {
 	t.Parallel()
-	l, err := NewLink(echo(t))
+	l, err := NewLink(startEchoServer(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestLink(t *testing.T) {
 	if err := say(c, r, short); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("frozen: got %v, want nothing at all", err)
 	}
-	l.Mend()
+	l.Heal()
 	if err := c.SetDeadline(time.Now().Add(long)); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestLink(t *testing.T) {
 	if err := say(d, s, long); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("new while cut: got %v, want an end", err)
 	}
-	l.Mend()
+	l.Heal()
 	e, u := dial()
 	defer e.Close()
 	if err := say(e, u, long); err != nil {
@@ -131,7 +131,7 @@ func TestParseAudit(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, ok, err := parse([]byte(tc.line))
+			w, ok, err := parseAuditLine([]byte(tc.line))
 			if err != nil || ok != tc.wrote || ok && !tc.check(w) {
 				t.Errorf("%s\ngot %+v, %t, %v", tc.reason, w, ok, err)
 			}

@@ -10,13 +10,13 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/netns"
 )
 
-// Island is a network namespace without any link: nothing can be dialled in it, and what
+// IsolatedNetns is a network namespace without any link: nothing can be dialled in it, and what
 // runs there reaches only what listens there.
-type Island struct{ name string }
+type IsolatedNetns struct{ name string }
 
-// NewIsland makes one. It needs root.
-func NewIsland() (*Island, error) {
-	i := &Island{name: apitest.Name("pb-island")}
+// NewIsolatedNetns makes one. It needs root.
+func NewIsolatedNetns() (*IsolatedNetns, error) {
+	i := &IsolatedNetns{name: apitest.Name("pb-island")}
 	if err := netns.Add(i.name); err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func NewIsland() (*Island, error) {
 }
 
 // Listen opens a port for who is on the island; it is served from outside.
-func (i *Island) Listen() (net.Listener, error) {
+func (i *IsolatedNetns) Listen() (net.Listener, error) {
 	var l net.Listener
 	err := netns.Do(i.name, func() error {
 		var err error
@@ -37,8 +37,10 @@ func (i *Island) Listen() (net.Listener, error) {
 	return l, nil
 }
 
-// enter is the command that runs what follows on the island.
-func (i *Island) enter() []string { return []string{"nsenter", "--net=" + netns.Path(i.name), "--"} }
+// execPrefix is the command that runs what follows on the island.
+func (i *IsolatedNetns) execPrefix() []string {
+	return []string{"nsenter", "--net=" + netns.Path(i.name), "--"}
+}
 
 // Close removes it.
-func (i *Island) Close() error { return netns.Delete(i.name) }
+func (i *IsolatedNetns) Close() error { return netns.Delete(i.name) }

@@ -35,8 +35,8 @@ import (
 
 // Plane is an API server with what runs beside it.
 type Plane struct {
-	// Control is the control plane, for tests that stop or break it.
-	Control *controlplane.ControlPlane
+	// ControlPlane is the control plane, for tests that stop or break it.
+	ControlPlane *controlplane.ControlPlane
 	// Config is the admin's client configuration.
 	Config *rest.Config
 	// Client is the admin's client; it knows all kinds by discovery.
@@ -56,7 +56,7 @@ func (p *Plane) close(ctx context.Context) error {
 	for _, id := range p.programs {
 		errs = append(errs, id.Kill(ctx))
 	}
-	return errors.Join(append(errs, p.Control.Kill(ctx, p.Control.Parts()...))...)
+	return errors.Join(append(errs, p.ControlPlane.Kill(ctx, p.ControlPlane.Parts()...))...)
 }
 
 // Close ends a spare API server.
@@ -65,21 +65,21 @@ func (p *Plane) Close(ctx context.Context) error { return p.close(ctx) }
 // Dir is where the API server and the programs beside it have their files.
 func (p *Plane) Dir() string { return p.dir }
 
-// Run starts a program of ours that ends with this API server, if not before. Its log is
+// StartProgram starts a program of ours that ends with this API server, if not before. Its log is
 // <name>.log in Dir.
-func (p *Plane) Run(name string, env []string, args ...string) (process.ID, error) {
-	return p.runEnv(name, env, args...)
+func (p *Plane) StartProgram(name string, env []string, args ...string) (process.ID, error) {
+	return p.startProgramWithEnv(name, env, args...)
 }
 
-// run starts a program beside the API server. Its log is <name>.log.
-func (p *Plane) run(name string, args ...string) (process.ID, error) {
-	return p.runEnv(name, nil, args...)
+// startProgram starts a program beside the API server. Its log is <name>.log.
+func (p *Plane) startProgram(name string, args ...string) (process.ID, error) {
+	return p.startProgramWithEnv(name, nil, args...)
 }
 
-// runEnv does so with more environment.
-func (p *Plane) runEnv(name string, env []string, args ...string) (process.ID, error) {
+// startProgramWithEnv does so with more environment.
+func (p *Plane) startProgramWithEnv(name string, env []string, args ...string) (process.ID, error) {
 	id, err := process.Start(process.Spec{
-		Args: args, Dir: p.dir, Log: filepath.Join(p.dir, name+".log"), Tied: true,
+		Args: args, Dir: p.dir, Log: filepath.Join(p.dir, name+".log"), DieWithParent: true,
 		Env: append([]string{"HOME=" + p.dir}, env...),
 	})
 	if err != nil {
@@ -95,7 +95,7 @@ func (p *Plane) runEnv(name string, env []string, args ...string) (process.ID, e
 func (p *Plane) Kubectl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "kubectl"), args...)
 	// HOME is where kubectl caches discovery, which another server must not see.
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.Control.AdminKubeconfig(), "HOME="+p.dir)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.ControlPlane.AdminKubeconfig(), "HOME="+p.dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("kubectl %v: %w\n%s", args, err, out)
@@ -106,7 +106,7 @@ func (p *Plane) Kubectl(ctx context.Context, args ...string) (string, error) {
 // startControllers starts a controller manager beside an API server that is ready: one
 // that comes too early gives up after ten seconds.
 func (p *Plane) startControllers(args ...string) error {
-	_, err := p.run("kube-controller-manager", append([]string{
+	_, err := p.startProgram("kube-controller-manager", append([]string{
 		filepath.Join(p.bin, "kube-controller-manager"),
 		"--kubeconfig=" + filepath.Join(p.dir, "kube-controller-manager.kubeconfig"), "--secure-port=0", "--leader-elect=false",
 		"--kube-api-qps=500", "--kube-api-burst=1000", "--use-service-account-credentials=true",
@@ -118,14 +118,14 @@ func (p *Plane) startControllers(args ...string) error {
 
 // startScheduler starts a scheduler.
 func (p *Plane) startScheduler() error {
-	_, err := p.run("kube-scheduler", filepath.Join(p.bin, "kube-scheduler"),
+	_, err := p.startProgram("kube-scheduler", filepath.Join(p.bin, "kube-scheduler"),
 		"--kubeconfig="+filepath.Join(p.dir, "kube-scheduler.kubeconfig"), "--secure-port=0", "--leader-elect=false")
 	return err
 }
 
 // UserKubeconfig writes a kubeconfig for a user of this API server and returns its path.
 func (p *Plane) UserKubeconfig(user string, groups ...string) (string, error) {
-	raw, err := p.Control.Kubeconfig(user, groups...)
+	raw, err := p.ControlPlane.Kubeconfig(user, groups...)
 	if err != nil {
 		return "", err
 	}
@@ -137,14 +137,14 @@ func (p *Plane) UserKubeconfig(user string, groups ...string) (string, error) {
 	return f.Name(), errors.Join(err, f.Close())
 }
 
-// tokenLife is longer than any test.
-const tokenLife = 24 * time.Hour
+// tokenTTL is longer than any test.
+const tokenTTL = 24 * time.Hour
 
 // AccountConfig is how a service account reaches this API server: with a token of its
 // own, and the rights that it was given.
 func (p *Plane) AccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	seconds := int64(tokenLife.Seconds())
+	seconds := int64(tokenTTL.Seconds())
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	if err := p.Client.SubResource("token").Create(ctx, account, request); err != nil {
 		return nil, fmt.Errorf("make token of ServiceAccount %s/%s: %w", namespace, name, err)
@@ -200,10 +200,10 @@ func (p *Plane) StartAPIServer(ctx context.Context) (*APIServer, error) {
 	name := fmt.Sprintf("kube-apiserver-%d", free)
 	s := &APIServer{URL: "https://" + at.String()}
 	audit := "--audit-log-path=" + filepath.Join(p.dir, name+"."+auditFile)
-	if s.ID, err = p.run(name, append(args, fmt.Sprintf("--secure-port=%d", free), audit)...); err != nil {
+	if s.ID, err = p.startProgram(name, append(args, fmt.Sprintf("--secure-port=%d", free), audit)...); err != nil {
 		return nil, err
 	}
-	return s, s.await(ctx, p.Config)
+	return s, s.awaitReady(ctx, p.Config)
 }
 
 // apiServerArgs is the command line of the API server that runs.
@@ -223,8 +223,8 @@ func (p *Plane) apiServerArgs() ([]string, error) {
 	return strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00"), nil
 }
 
-// await waits until it is ready, or has ended.
-func (s *APIServer) await(ctx context.Context, admin *rest.Config) error {
+// awaitReady waits until it is ready, or has ended.
+func (s *APIServer) awaitReady(ctx context.Context, admin *rest.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	config := rest.CopyConfig(admin)
@@ -252,19 +252,19 @@ func (s *APIServer) await(ctx context.Context, admin *rest.Config) error {
 // pageKeys is how many keys are read from etcd at a time.
 const pageKeys = 200
 
-// Stored reads all that this API server has in etcd now, as it is stored there: what a backup
+// WalkEtcd reads all that this API server has in etcd now, as it is stored there: what a backup
 // has. It calls visit with each key and its value. The key is without the server's prefix:
 // /secrets/<namespace>/<name>.
-func (p *Plane) Stored(ctx context.Context, visit func(key string, value []byte)) error {
-	socket := strings.TrimPrefix(p.Control.EtcdURL(), "unix://")
+func (p *Plane) WalkEtcd(ctx context.Context, visit func(key string, value []byte)) error {
+	socket := strings.TrimPrefix(p.ControlPlane.EtcdURL(), "unix://")
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}
 	defer transport.CloseIdleConnections()
 	etcd := &http.Client{Transport: transport}
-	prefix := p.Control.EtcdPrefix() + "/"
+	prefix := p.ControlPlane.EtcdPrefix() + "/"
 	for from := []byte(prefix); from != nil; {
-		page, err := readPage(ctx, etcd, from, []byte(p.Control.EtcdPrefix()+"0")) // 0 comes after the slash
+		page, err := readPage(ctx, etcd, from, []byte(p.ControlPlane.EtcdPrefix()+"0")) // 0 comes after the slash
 		if err != nil {
 			return fmt.Errorf("read etcd at %s from %q on: %w", socket, from, err)
 		}
@@ -314,8 +314,8 @@ type etcdPage struct {
 }
 
 // AuditLog starts at the log's present end.
-func (p *Plane) AuditLog() (*Log, error) {
-	l := &Log{file: filepath.Join(p.dir, auditFile)}
+func (p *Plane) AuditLog() (*AuditReader, error) {
+	l := &AuditReader{file: filepath.Join(p.dir, auditFile)}
 	info, err := os.Stat(l.file)
 	if errors.Is(err, os.ErrNotExist) {
 		return l, nil

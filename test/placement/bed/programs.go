@@ -52,7 +52,7 @@ func (b *Bed) StartHub(ctx context.Context) (process.ID, error) {
 
 // RunHub starts patchbay-hub by that way to a hub where all is installed.
 func (b *Bed) RunHub(kubeconfig string) (process.ID, error) {
-	return b.Hub.run("patchbay-hub", filepath.Join(b.config.Programs, "patchbay-hub"),
+	return b.Hub.startProgram("patchbay-hub", filepath.Join(b.config.Programs, "patchbay-hub"),
 		"--kubeconfig="+kubeconfig, "--http-address=127.0.0.1:0", "--leader-elect=false")
 }
 
@@ -62,12 +62,12 @@ func (b *Bed) StartHubReplica(ctx context.Context, name string) (process.ID, err
 	if err != nil {
 		return process.ID{}, err
 	}
-	return b.Hub.run(name, filepath.Join(b.config.Programs, "patchbay-hub"),
+	return b.Hub.startProgram(name, filepath.Join(b.config.Programs, "patchbay-hub"),
 		"--kubeconfig="+kubeconfig, "--http-address=127.0.0.1:0", "--leader-elect=true")
 }
 
-// Accept makes the Cluster at the hub, as an infrastructure person would.
-func (b *Bed) Accept(ctx context.Context, name string, spec v1alpha1.ClusterSpec) error {
+// CreateCluster makes the Cluster at the hub, as an infrastructure person would.
+func (b *Bed) CreateCluster(ctx context.Context, name string, spec v1alpha1.ClusterSpec) error {
 	spec.Accepted = true
 	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}, Spec: spec}
 	if err := b.Hub.Client.Create(ctx, c); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -87,7 +87,7 @@ func (b *Bed) StartAgent(ctx context.Context, name string, env ...string) (proce
 		return process.ID{}, err
 	}
 	if b.config.APIServersOnly {
-		if err := Aggregate(ctx, c.Client); err != nil {
+		if err := AggregateAgentRole(ctx, c.Client); err != nil {
 			return process.ID{}, err
 		}
 	}
@@ -97,7 +97,7 @@ func (b *Bed) StartAgent(ctx context.Context, name string, env ...string) (proce
 	}
 	hub := filepath.Join(c.dir, "hub.kubeconfig")
 	if _, err := os.Stat(hub); errors.Is(err, os.ErrNotExist) {
-		if err := b.writeJoin(ctx, c, hub); err != nil {
+		if err := b.writeJoinKubeconfig(ctx, c, hub); err != nil {
 			return process.ID{}, err
 		}
 	}
@@ -111,28 +111,28 @@ func (b *Bed) RunAgent(name, local, hub string, flags []string, env ...string) (
 		filepath.Join(b.config.Programs, "patchbay-agent"), "--cluster=" + name, "--kubeconfig=" + local, "--hub-kubeconfig=" + hub,
 		"--namespace=patchbay-system", "--identity=" + name, "--http-address=127.0.0.1:0", "--leader-elect=false", "--debug",
 	}, flags...)
-	return b.Clusters[name].runEnv("patchbay-agent", env, args...)
+	return b.Clusters[name].startProgramWithEnv("patchbay-agent", env, args...)
 }
 
-// Way is how an agent gets to the hub.
-type Way struct {
+// HubRoute is how an agent gets to the hub.
+type HubRoute struct {
 	// Hub is the hub's address, Further are more of them.
-	Hub     string
-	Further []string
+	Hub          string
+	FallbackHubs []string
 	// CA is the authority of who answers there; the hub's without.
 	CA []byte
 	// Proxy is the agent's HTTPS_PROXY.
 	Proxy string
 	// TokenAuth has it join with tokens, not with a certificate.
 	TokenAuth bool
-	// Island is where the agent runs, and Local its cluster's API server there.
-	Island *Island
-	Local  string
+	// Netns is where the agent runs, and Local its cluster's API server there.
+	Netns *IsolatedNetns
+	Local string
 }
 
-// StartAgentBy starts the agent of a cluster where one ran: it joins anew, by that way.
+// StartAgentVia starts the agent of a cluster where one ran: it joins anew, by that way.
 // Identity is what its heartbeat says who it is.
-func (b *Bed) StartAgentBy(ctx context.Context, name, identity string, way Way) (process.ID, error) {
+func (b *Bed) StartAgentVia(ctx context.Context, name, identity string, way HubRoute) (process.ID, error) {
 	c := b.Clusters[name]
 	for _, secret := range []string{"patchbay-agent-certificate", "patchbay-agent-token"} {
 		old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "patchbay-system", Name: secret}}
@@ -145,17 +145,17 @@ func (b *Bed) StartAgentBy(ctx context.Context, name, identity string, way Way) 
 		return process.ID{}, err
 	}
 	hub := filepath.Join(c.dir, identity+".kubeconfig")
-	if err := errors.Join(b.writeJoin(ctx, c, hub), readdress(hub, way.Hub, way.CA), readdress(local, way.Local, nil)); err != nil {
+	if err := errors.Join(b.writeJoinKubeconfig(ctx, c, hub), setServer(hub, way.Hub, way.CA), setServer(local, way.Local, nil)); err != nil {
 		return process.ID{}, err
 	}
 	var args, env []string
-	if way.Island != nil {
-		args = way.Island.enter()
+	if way.Netns != nil {
+		args = way.Netns.execPrefix()
 	}
 	args = append(args, filepath.Join(b.config.Programs, "patchbay-agent"),
 		"--cluster="+name, "--kubeconfig="+local, "--hub-kubeconfig="+hub, "--join", "--namespace=patchbay-system",
 		"--identity="+identity, "--http-address=127.0.0.1:0", "--leader-elect=false", "--debug")
-	for _, address := range way.Further {
+	for _, address := range way.FallbackHubs {
 		args = append(args, "--hub-address="+address)
 	}
 	if way.TokenAuth {
@@ -164,11 +164,11 @@ func (b *Bed) StartAgentBy(ctx context.Context, name, identity string, way Way) 
 	if way.Proxy != "" {
 		env = append(env, "HTTPS_PROXY="+way.Proxy)
 	}
-	return c.runEnv("patchbay-agent", env, args...)
+	return c.startProgramWithEnv("patchbay-agent", env, args...)
 }
 
-// readdress changes whom a kubeconfig leads to; "" and nil leave it as it is.
-func readdress(file, server string, ca []byte) error {
+// setServer changes whom a kubeconfig leads to; "" and nil leave it as it is.
+func setServer(file, server string, ca []byte) error {
 	config, err := clientcmd.LoadFromFile(file)
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
@@ -193,9 +193,9 @@ func InstallAgent(ctx context.Context, config *rest.Config) error {
 		"ValidatingAdmissionPolicyBinding", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 }
 
-// Aggregate gives the agent what the aggregation of roles would, where no controller manager
+// AggregateAgentRole gives the agent what the aggregation of roles would, where no controller manager
 // runs to do so.
-func Aggregate(ctx context.Context, c client.Client) error {
+func AggregateAgentRole(ctx context.Context, c client.Client) error {
 	for _, name := range []string{"patchbay-agent-placeable", "patchbay-agent-cluster-scoped"} {
 		var roles rbacv1.ClusterRoleList
 		whole := &rbacv1.ClusterRole{}
@@ -224,13 +224,13 @@ func isSubset(part, whole map[string]string) bool {
 	return true
 }
 
-// writeJoin makes a join token at the hub and writes the kubeconfig that has it. The
+// writeJoinKubeconfig makes a join token at the hub and writes the kubeconfig that has it. The
 // hub's address in it is the link's.
-func (b *Bed) writeJoin(ctx context.Context, c *Cluster, file string) error {
+func (b *Bed) writeJoinKubeconfig(ctx context.Context, c *Cluster, file string) error {
 	id, secret := tokenID(c.Name), "0123456789abcdef"
 	o := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id, Labels: map[string]string{v1alpha1.JoinTokenLabel: c.Name},
+			Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id, Labels: map[string]string{v1alpha1.JoinClusterLabel: c.Name},
 		},
 		Type: "bootstrap.kubernetes.io/token",
 		StringData: map[string]string{

@@ -18,7 +18,7 @@ type Proxy struct {
 	listener       net.Listener
 	server         *http.Server
 	user, password string
-	known          map[string]string // the address to dial, by what clients call it
+	addresses      map[string]string // the address to dial, by what clients call it
 
 	mu      sync.Mutex
 	closed  bool
@@ -29,7 +29,7 @@ type Proxy struct {
 
 // NewProxy serves the listener.
 func NewProxy(listener net.Listener, user, password string, known map[string]string) *Proxy {
-	p := &Proxy{listener: listener, user: user, password: password, known: known}
+	p := &Proxy{listener: listener, user: user, password: password, addresses: known}
 	p.server = &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
 	p.all.Go(func() { _ = p.server.Serve(listener) }) // it ends with Close
 	return p
@@ -85,7 +85,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "tunnels only", http.StatusMethodNotAllowed)
 		return
 	}
-	out, err := net.Dial("tcp", p.known[r.Host])
+	out, err := net.Dial("tcp", p.addresses[r.Host])
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
@@ -99,11 +99,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = errors.Join(in.Close(), out.Close())
 		return
 	}
-	p.carry(in, out, rest)
+	p.startTunnel(in, out, rest)
 }
 
-// carry opens the tunnel, unless the proxy has ended.
-func (p *Proxy) carry(in, out net.Conn, read io.Reader) {
+// startTunnel opens the tunnel, unless the proxy has ended.
+func (p *Proxy) startTunnel(in, out net.Conn, read io.Reader) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

@@ -19,9 +19,9 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// Terminator is a load balancer that ends TLS, with a certificate of an authority of its
+// TLSTerminator is a load balancer that ends TLS, with a certificate of an authority of its
 // own. What certificate a client has the API server never sees.
-type Terminator struct {
+type TLSTerminator struct {
 	// CA is its authority, as PEM.
 	CA []byte
 
@@ -30,8 +30,8 @@ type Terminator struct {
 	all      sync.WaitGroup
 }
 
-// NewTerminator serves the listener for the API server of the configuration.
-func NewTerminator(listener net.Listener, hub *rest.Config) (*Terminator, error) {
+// NewTLSTerminator serves the listener for the API server of the configuration.
+func NewTLSTerminator(listener net.Listener, hub *rest.Config) (*TLSTerminator, error) {
 	target, err := url.Parse(hub.Host)
 	if err != nil {
 		return nil, fmt.Errorf("parse address of the hub: %w", err)
@@ -51,7 +51,7 @@ func NewTerminator(listener net.Listener, hub *rest.Config) (*Terminator, error)
 	proxy.FlushInterval = -1 // watches
 	silent := log.New(io.Discard, "", 0)
 	proxy.ErrorLog = silent
-	t := &Terminator{CA: cert, listener: listener, server: &http.Server{
+	t := &TLSTerminator{CA: cert, listener: listener, server: &http.Server{
 		Handler: proxy, ReadHeaderTimeout: time.Minute, ErrorLog: silent,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 	}}
@@ -60,10 +60,10 @@ func NewTerminator(listener net.Listener, hub *rest.Config) (*Terminator, error)
 }
 
 // URL is where clients find the balancer.
-func (t *Terminator) URL() string { return "https://" + t.listener.Addr().String() }
+func (t *TLSTerminator) URL() string { return "https://" + t.listener.Addr().String() }
 
 // Close ends the balancer and its connections.
-func (t *Terminator) Close() error {
+func (t *TLSTerminator) Close() error {
 	err := t.server.Close()
 	t.all.Wait()
 	return err

@@ -18,8 +18,8 @@ import (
 	"github.com/patchbay-cni/patchbay/svcwatcher"
 )
 
-// Lines describe the endpoints of one Service in its slices, one line each, sorted.
-func Lines(slicesOf []discoveryv1.EndpointSlice, service string) []string {
+// EndpointLines describe the endpoints of one Service in its slices, one line each, sorted.
+func EndpointLines(slicesOf []discoveryv1.EndpointSlice, service string) []string {
 	var lines []string
 	for i := range slicesOf {
 		s := &slicesOf[i]
@@ -66,10 +66,10 @@ func Check(ctx context.Context, c client.Client, namespace string, nets ...*v1.C
 		there    discoveryv1.EndpointSliceList
 	)
 	if err := errors.Join(
-		pages(ctx, c, namespace, func(page *corev1.ServiceList) { services.Items = append(services.Items, page.Items...) }),
-		pages(ctx, c, namespace, func(page *corev1.PodList) { pods.Items = append(pods.Items, page.Items...) }),
-		pages(ctx, c, namespace, func(page *v1.DanmEpList) { eps.Items = append(eps.Items, page.Items...) }),
-		pages(ctx, c, namespace, func(page *discoveryv1.EndpointSliceList) { there.Items = append(there.Items, page.Items...) }),
+		listPages(ctx, c, namespace, func(page *corev1.ServiceList) { services.Items = append(services.Items, page.Items...) }),
+		listPages(ctx, c, namespace, func(page *corev1.PodList) { pods.Items = append(pods.Items, page.Items...) }),
+		listPages(ctx, c, namespace, func(page *v1.DanmEpList) { eps.Items = append(eps.Items, page.Items...) }),
+		listPages(ctx, c, namespace, func(page *discoveryv1.EndpointSliceList) { there.Items = append(there.Items, page.Items...) }),
 	); err != nil {
 		return err
 	}
@@ -94,24 +94,24 @@ func Check(ctx context.Context, c client.Client, namespace string, nets ...*v1.C
 	}
 	for i := range services.Items {
 		svc := &services.Items[i]
-		j := svcwatcher.Judge(svc)
-		if j.Verdict != svcwatcher.Served {
+		j := svcwatcher.Classify(svc)
+		if j.Class != svcwatcher.Managed {
 			continue
 		}
-		source := &svcwatcher.Source{Service: svc, Request: j.Request, Networks: known, Zone: func(string) string { return "" }}
+		source := &svcwatcher.Snapshot{Service: svc, Request: j.Request, Networks: known, Zone: func(string) string { return "" }}
 		source.Pods = byApp[j.Request.Selector["app"]]
 		for _, p := range source.Pods {
 			source.DanmEps = append(source.DanmEps, epsOf[p.Name]...)
 		}
-		if err := same(svc.Name, svcwatcher.Desired(source).Groups, slicesOf[svc.Name]); err != nil {
+		if err := compareSlices(svc.Name, svcwatcher.Desired(source).Groups, slicesOf[svc.Name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pages lists everything in pieces that no server on a busy machine gives up on.
-func pages[T any, L interface {
+// listPages lists everything in pieces that no server on a busy machine gives up on.
+func listPages[T any, L interface {
 	*T
 	client.ObjectList
 }](ctx context.Context, c client.Client, namespace string, each func(L)) error {
@@ -127,7 +127,7 @@ func pages[T any, L interface {
 	}
 }
 
-func same(service string, groups []svcwatcher.Group, there []discoveryv1.EndpointSlice) error {
+func compareSlices(service string, groups []svcwatcher.Group, there []discoveryv1.EndpointSlice) error {
 	var want []string
 	for _, g := range groups {
 		for _, e := range g.Endpoints {
@@ -135,7 +135,7 @@ func same(service string, groups []svcwatcher.Group, there []discoveryv1.Endpoin
 		}
 	}
 	slices.Sort(want)
-	if got := Lines(there, service); !slices.Equal(got, want) {
+	if got := EndpointLines(there, service); !slices.Equal(got, want) {
 		return fmt.Errorf("Service %s has %d endpoints, want %d:\n%s\nwant\n%s", service, len(got), len(want),
 			strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -26,8 +26,8 @@ import (
 // Namespace is where the controller is installed.
 const Namespace = "patchbay-system"
 
-// patience bounds the start and the end of a controller on a busy machine.
-const patience = 2 * time.Minute
+// startTimeout bounds the start and the end of a controller on a busy machine.
+const startTimeout = 2 * time.Minute
 
 // Build compiles the controller into a folder and returns its path.
 func Build(ctx context.Context, dir string) (string, error) {
@@ -60,7 +60,7 @@ type Controller struct {
 // Run starts a replica and waits until it could lead.
 func Run(ctx context.Context, env *apitest.Env, program string) (*Controller, error) {
 	dir := filepath.Dir(program)
-	kubeconfig, err := env.Plane.Kubeconfig("system:serviceaccount:"+Namespace+":patchbay-controller", "system:serviceaccounts")
+	kubeconfig, err := env.ControlPlane.Kubeconfig("system:serviceaccount:"+Namespace+":patchbay-controller", "system:serviceaccounts")
 	if err != nil {
 		return nil, fmt.Errorf("make kubeconfig: %w", err)
 	}
@@ -68,11 +68,11 @@ func Run(ctx context.Context, env *apitest.Env, program string) (*Controller, er
 	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
 		return nil, fmt.Errorf("write kubeconfig: %w", err)
 	}
-	address, err := free(ctx)
+	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := free(ctx)
+	metrics, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func Run(ctx context.Context, env *apitest.Env, program string) (*Controller, er
 		Args: []string{
 			program, "--kubeconfig=" + file, "--namespace=" + Namespace, "--http-address=" + address, "--metrics-address=" + metrics,
 		},
-		Log: c.log, Tied: true,
+		Log: c.log, DieWithParent: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the controller: %w", err)
@@ -177,7 +177,7 @@ func (c *Controller) Writes(ctx context.Context) (float64, error) {
 }
 
 func (c *Controller) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
 		_, err := c.get(ctx, "/readyz")
@@ -207,16 +207,16 @@ func (c *Controller) get(ctx context.Context, path string) (string, error) {
 	defer reply.Body.Close()
 	text, err := io.ReadAll(reply.Body)
 	if err != nil || reply.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("ask the controller for %s: %s %s: %w", path, reply.Status, text, errors.Join(errNotOK, err))
+		return "", fmt.Errorf("ask the controller for %s: %s %s: %w", path, reply.Status, text, errors.Join(errUnexpectedStatus, err))
 	}
 	return string(text), nil
 }
 
-var errNotOK = errors.New("no answer of use")
+var errUnexpectedStatus = errors.New("no answer of use")
 
-// free is an address on the loopback that nobody listens on. It is none that others
+// freeAddress is an address on the loopback that nobody listens on. It is none that others
 // look for a free port at: one of theirs may not come between this and its use.
-func free(ctx context.Context) (string, error) {
+func freeAddress(ctx context.Context) (string, error) {
 	host := netip.AddrFrom4([4]byte{127, byte(1 + rand.IntN(250)), byte(rand.IntN(256)), byte(1 + rand.IntN(254))})
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", netip.AddrPortFrom(host, 0).String())
 	if err != nil {

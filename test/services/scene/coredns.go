@@ -52,7 +52,7 @@ func CoreDNS(config CoreDNSConfig) (process.ID, error) {
 		return process.ID{}, fmt.Errorf("write CoreDNS's configuration: %w", err)
 	}
 	id, err := process.Start(process.Spec{
-		Args: []string{program, "-conf", file}, Log: filepath.Join(config.Dir, "coredns.log"), Netns: config.Netns, Tied: true,
+		Args: []string{program, "-conf", file}, Log: filepath.Join(config.Dir, "coredns.log"), Netns: config.Netns, DieWithParent: true,
 	})
 	if err != nil {
 		return process.ID{}, fmt.Errorf("start CoreDNS: %w", err)
@@ -70,7 +70,7 @@ func Resolver(server netip.AddrPort) *net.Resolver {
 // FreePort is an address on the loopback where nothing listens on UDP or TCP.
 func FreePort(ctx context.Context) (netip.AddrPort, error) {
 	for range 20 {
-		text, err := free(ctx)
+		text, err := freeAddress(ctx)
 		if err != nil {
 			return netip.AddrPort{}, err
 		}

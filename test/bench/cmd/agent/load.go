@@ -24,7 +24,7 @@ import (
 // fill makes the objects at the hub and waits until all are ready in the cluster.
 func (l *lab) fill(ctx context.Context) error {
 	for i := range l.works {
-		var o client.Object = config(i)
+		var o client.Object = configMap(i)
 		if i%2 == 0 {
 			o = deployment(i, int32(l.replicas))
 		}
@@ -48,13 +48,13 @@ func (l *lab) fill(ctx context.Context) error {
 		if ready == l.works {
 			return nil
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := sleepContext(ctx, time.Second); err != nil {
 			return fmt.Errorf("await %d Works, %d are ready: %w", l.works, ready, err)
 		}
 	}
 }
 
-func config(i int) *corev1.ConfigMap {
+func configMap(i int) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("config-", i)},
 		Data:       map[string]string{"filler": strings.Repeat("x", 1024)},
@@ -75,8 +75,8 @@ func deployment(i int, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// resident reads a process's memory, in MiB.
-func resident(id process.ID) (float64, error) {
+// residentMemory reads a process's memory, in MiB.
+func residentMemory(id process.ID) (float64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id.PID))
 	if err != nil {
 		return 0, fmt.Errorf("read memory: %w", err)

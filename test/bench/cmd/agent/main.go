@@ -46,8 +46,8 @@ type lab struct {
 	bed   *bed.Bed
 	agent process.ID
 
-	works, replicas int
-	settle, idle    time.Duration
+	works, replicas          int
+	settlePeriod, idlePeriod time.Duration
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -55,8 +55,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
 	flags.IntVar(&l.works, "works", 100, "Works: half are Deployments, half ConfigMaps")
 	flags.IntVar(&l.replicas, "replicas", 2, "replicas of each Deployment")
-	flags.DurationVar(&l.settle, "settle", 30*time.Second, "how long it is left alone first")
-	flags.DurationVar(&l.idle, "idle", 60*time.Second, "how long it is then watched")
+	flags.DurationVar(&l.settlePeriod, "settle", 30*time.Second, "how long it is left alone first")
+	flags.DurationVar(&l.idlePeriod, "idle", 60*time.Second, "how long it is then watched")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("parse flags: %w", err)
 	}
@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if _, err := l.bed.StartHub(ctx); err != nil {
 		return err
 	}
-	if err := l.bed.Accept(ctx, east, v1alpha1.ClusterSpec{}); err != nil {
+	if err := l.bed.CreateCluster(ctx, east, v1alpha1.ClusterSpec{}); err != nil {
 		return err
 	}
 	if l.agent, err = l.bed.StartAgent(ctx, east); err != nil {
@@ -81,17 +81,17 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 
 // measure leaves the agent alone, watches it, and prints the figures.
 func (l *lab) measure(ctx context.Context, out io.Writer) error {
-	if err := pause(ctx, l.settle); err != nil {
+	if err := sleepContext(ctx, l.settlePeriod); err != nil {
 		return err
 	}
-	writes, err := l.audit()
+	writes, err := l.countWrites()
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, l.idle); err != nil {
+	if err := sleepContext(ctx, l.idlePeriod); err != nil {
 		return err
 	}
-	size, err := resident(l.agent)
+	size, err := residentMemory(l.agent)
 	if err != nil {
 		return err
 	}
@@ -103,18 +103,18 @@ func (l *lab) measure(ctx context.Context, out io.Writer) error {
 		fmt.Fprintln(out, w)
 	}
 	table := measure.Table{
-		Title:   fmt.Sprintf("an agent with %d Works and %d Pods, after %v of rest", l.works, l.works/2*l.replicas, l.settle),
+		Title:   fmt.Sprintf("an agent with %d Works and %d Pods, after %v of rest", l.works, l.works/2*l.replicas, l.settlePeriod),
 		Columns: []string{"value"}, Alone: true,
 		Rows: []measure.Row{
 			{Name: "resident memory, MiB", Columns: []measure.Series{{size}}},
-			{Name: fmt.Sprintf("writes in %v, heartbeats left out", l.idle), Columns: []measure.Series{{float64(len(found))}}},
+			{Name: fmt.Sprintf("writes in %v, heartbeats left out", l.idlePeriod), Columns: []measure.Series{{float64(len(found))}}},
 		},
 	}
 	return table.Write(out)
 }
 
-// audit begins to count what the agent writes at the hub and in its cluster.
-func (l *lab) audit() (func() ([]bed.Write, error), error) {
+// countWrites begins to count what the agent writes at the hub and in its cluster.
+func (l *lab) countWrites() (func() ([]bed.Write, error), error) {
 	hub, errHub := l.bed.Hub.AuditLog()
 	cluster, errCluster := l.bed.Clusters[east].AuditLog()
 	if err := errors.Join(errHub, errCluster); err != nil {
@@ -122,7 +122,7 @@ func (l *lab) audit() (func() ([]bed.Write, error), error) {
 	}
 	return func() ([]bed.Write, error) {
 		var all []bed.Write
-		for user, log := range map[string]*bed.Log{v1alpha1.ClusterUserPrefix + east: hub, bed.AgentUser: cluster} {
+		for user, log := range map[string]*bed.AuditReader{v1alpha1.ClusterUserPrefix + east: hub, bed.AgentUser: cluster} {
 			writes, err := log.Writes()
 			if err != nil {
 				return nil, err
@@ -137,7 +137,7 @@ func (l *lab) audit() (func() ([]bed.Write, error), error) {
 	}, nil
 }
 
-func pause(ctx context.Context, long time.Duration) error {
+func sleepContext(ctx context.Context, long time.Duration) error {
 	select {
 	case <-time.After(long):
 		return nil

@@ -18,21 +18,21 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// memory is a store of one network with the conflicts of a real one.
-type memory struct {
+// memoryStore is a store of one network with the conflicts of a real one.
+type memoryStore struct {
 	claims.Store // what a single does not call
 	mu           sync.Mutex
 	object       claims.Object
 	version      int
 }
 
-func newMemory(cidr string) (*memory, *network.Network) {
+func newMemoryStore(cidr string) (*memoryStore, *network.Network) {
 	prefix := netip.MustParsePrefix(cidr)
 	n := &network.Network{Ref: network.Ref{Kind: "ClusterNetwork", Name: "n"}, Type: "macvlan", V4: &network.Subnet{CIDR: prefix}}
-	return &memory{object: claims.Object{Ref: n.Ref, Network: n, ResourceVersion: "0"}}, n
+	return &memoryStore{object: claims.Object{Ref: n.Ref, Network: n, ResourceVersion: "0"}}, n
 }
 
-func (m *memory) Get(context.Context, network.Ref) (*claims.Object, error) {
+func (m *memoryStore) Get(context.Context, network.Ref) (*claims.Object, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.object
@@ -42,7 +42,7 @@ func (m *memory) Get(context.Context, network.Ref) (*claims.Object, error) {
 	return &o, nil
 }
 
-func (m *memory) Update(_ context.Context, o *claims.Object) (*claims.Object, error) {
+func (m *memoryStore) Update(_ context.Context, o *claims.Object) (*claims.Object, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if o.ResourceVersion != m.object.ResourceVersion {
@@ -56,19 +56,19 @@ func (m *memory) Update(_ context.Context, o *claims.Object) (*claims.Object, er
 }
 
 // The peer must be right, or the comparison is not fair: nothing twice, nothing lost.
-func TestSingle(t *testing.T) {
+func TestSingleClaimClient(t *testing.T) {
 	t.Parallel()
 	const clients, each = 8, 25
-	store, n := newMemory("10.0.0.0/16")
-	counts, l := &counter{}, newLedger()
+	store, n := newMemoryStore("10.0.0.0/16")
+	counts, l := &writeCounter{}, newClaimResults()
 	all := make([]allocator, clients)
 	for i := range all {
-		all[i] = joinSingle(atOnce)(counts.over(store), n, i)
+		all[i] = newSingleClaimClient(noBackoff)(counts.wrap(store), n, i)
 	}
-	if _, err := race(t.Context(), all, options{addresses: each, limit: time.Minute}, l); err != nil {
+	if _, err := claimConcurrently(t.Context(), all, options{addresses: each, limit: time.Minute}, l); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.check(t.Context(), store, n); err != nil {
+	if err := l.verify(t.Context(), store, n); err != nil {
 		t.Error(err)
 	}
 	got := []int64{int64(len(l.latencies)), counts.writes.Load() - counts.conflicts.Load(), store.object.Allocated}
@@ -82,8 +82,8 @@ func TestSingle(t *testing.T) {
 
 func TestSingleExhausted(t *testing.T) {
 	t.Parallel()
-	store, n := newMemory("10.0.0.0/30")
-	err := joinSingle(atOnce)(store, n, 0).Claim(t.Context(), 3, func(netip.Addr, time.Duration) {})
+	store, n := newMemoryStore("10.0.0.0/30")
+	err := newSingleClaimClient(noBackoff)(store, n, 0).Claim(t.Context(), 3, func(netip.Addr, time.Duration) {})
 	if !errors.Is(err, claims.ErrExhausted) {
 		t.Errorf("Claim: got %v, want ErrExhausted", err)
 	}
@@ -92,14 +92,14 @@ func TestSingleExhausted(t *testing.T) {
 func TestJitterStaysBelowItsBound(t *testing.T) {
 	t.Parallel()
 	for attempt := range 100 {
-		if got := jitter(attempt); got < 0 || got >= 2*time.Second || (attempt == 0 && got >= 5*time.Millisecond) {
+		if got := jitteredBackoff(attempt); got < 0 || got >= 2*time.Second || (attempt == 0 && got >= 5*time.Millisecond) {
 			t.Errorf("jitter(%d): got %s", attempt, got)
 		}
 	}
 }
 
 // Figures of a run that broke the law are not printed.
-func TestLedgerCheck(t *testing.T) {
+func TestClaimResultsVerify(t *testing.T) {
 	t.Parallel()
 	one := netip.MustParseAddr("10.0.0.1")
 	cases := map[string]struct {
@@ -109,21 +109,21 @@ func TestLedgerCheck(t *testing.T) {
 	}{
 		"Right":   {reason: "Given and set.", given: []netip.Addr{one}},
 		"Missing": {reason: "An address that was cut off is fine.", given: nil},
-		"Twice":   {reason: "Two clients have it.", given: []netip.Addr{one, one}, want: errTwice},
-		"Free":    {reason: "Others may get it.", given: []netip.Addr{one.Next()}, want: errNotHeld},
+		"Twice":   {reason: "Two clients have it.", given: []netip.Addr{one, one}, want: errDuplicateAddress},
+		"Free":    {reason: "Others may get it.", given: []netip.Addr{one.Next()}, want: errNotAllocated},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, n := newMemory("10.0.0.0/24")
-			if err := joinSingle(atOnce)(store, n, 0).Claim(t.Context(), 1, func(netip.Addr, time.Duration) {}); err != nil {
+			store, n := newMemoryStore("10.0.0.0/24")
+			if err := newSingleClaimClient(noBackoff)(store, n, 0).Claim(t.Context(), 1, func(netip.Addr, time.Duration) {}); err != nil {
 				t.Fatal(err)
 			}
-			l := newLedger()
+			l := newClaimResults()
 			for _, a := range tc.given {
-				l.enter(0, a, 0, 0)
+				l.record(0, a, 0, 0)
 			}
-			if err := l.check(t.Context(), store, n); !errors.Is(err, tc.want) {
+			if err := l.verify(t.Context(), store, n); !errors.Is(err, tc.want) {
 				t.Errorf("%s\ncheck: got %v, want %v", tc.reason, err, tc.want)
 			}
 		})
@@ -140,7 +140,7 @@ func TestRunRefusesUnknownFlags(t *testing.T) {
 func TestRow(t *testing.T) {
 	t.Parallel()
 	got := row("x", []outcome{{
-		elapsed: 2 * time.Second, latencies: []time.Duration{time.Millisecond, 3 * time.Millisecond}, first: []time.Duration{2 * time.Millisecond}, writes: 6, conflicts: 4,
+		elapsed: 2 * time.Second, latencies: []time.Duration{time.Millisecond, 3 * time.Millisecond}, firstLatencies: []time.Duration{2 * time.Millisecond}, writes: 6, conflicts: 4,
 	}})
 	var figures []float64
 	for _, s := range got.Columns {

@@ -23,8 +23,8 @@ type contender struct {
 	name string
 	// warm asks for a node that had Pods of the network before.
 	warm bool
-	// join makes the allocator of one client.
-	join func(store claims.Store, n *network.Network, client int) allocator
+	// newClient makes the allocator of one client.
+	newClient func(store claims.Store, n *network.Network, client int) allocator
 }
 
 // allocator serves one client.
@@ -40,13 +40,13 @@ type allocator interface {
 type outcome struct {
 	elapsed           time.Duration
 	latencies         []time.Duration // of each address, since its client asked for it
-	first             []time.Duration // until each client had one
+	firstLatencies    []time.Duration // until each client had one
 	writes, conflicts int64
 }
 
-// contest lets all clients claim on a fresh network, for at most o.limit, and checks
+// runContender lets all clients claim on a fresh network, for at most o.limit, and checks
 // that nobody got what another has and that the stored bitmap agrees.
-func contest(ctx context.Context, env *apitest.Env, c contender, o options) (outcome, error) {
+func runContender(ctx context.Context, env *apitest.Env, c contender, o options) (outcome, error) {
 	n, err := bed.Network(ctx, env.Client, "10.5.0.0/16")
 	if err != nil {
 		return outcome{}, err
@@ -55,10 +55,10 @@ func contest(ctx context.Context, env *apitest.Env, c contender, o options) (out
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := inUse(ctx, store, n); err != nil {
+	if err := initializeNetwork(ctx, store, n); err != nil {
 		return outcome{}, err
 	}
-	counts := &counter{}
+	counts := &writeCounter{}
 	clients := make([]allocator, o.clients)
 	for i := range clients {
 		own, err := bed.Store(env)
@@ -69,31 +69,31 @@ func contest(ctx context.Context, env *apitest.Env, c contender, o options) (out
 		if _, err := own.Get(ctx, n.Ref); err != nil {
 			return outcome{}, err
 		}
-		clients[i] = c.join(counts.over(own), n, i)
+		clients[i] = c.newClient(counts.wrap(own), n, i)
 		defer clients[i].Close()
-		if g, ok := clients[i].(group); ok && c.warm {
-			if err := g.warm(ctx, o.addresses); err != nil {
+		if g, ok := clients[i].(groupCommitClient); ok && c.warm {
+			if err := g.fillWarmPool(ctx, o.addresses); err != nil {
 				return outcome{}, err
 			}
 		}
 	}
 	counts.reset()
-	l := newLedger()
-	elapsed, err := race(ctx, clients, o, l)
+	l := newClaimResults()
+	elapsed, err := claimConcurrently(ctx, clients, o, l)
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := l.check(ctx, store, n); err != nil {
+	if err := l.verify(ctx, store, n); err != nil {
 		return outcome{}, err
 	}
 	return outcome{
-		elapsed, l.latencies, slices.Collect(maps.Values(l.first)), counts.writes.Load(), counts.conflicts.Load(),
+		elapsed, l.latencies, slices.Collect(maps.Values(l.firstLatencies)), counts.writes.Load(), counts.conflicts.Load(),
 	}, nil
 }
 
-// inUse has one more node use the network once: finalizer and state are there when the
+// initializeNetwork has one more node use the network once: finalizer and state are there when the
 // contest begins, as on each network but a new one.
-func inUse(ctx context.Context, store claims.Store, n *network.Network) error {
+func initializeNetwork(ctx context.Context, store claims.Store, n *network.Network) error {
 	a := claims.New(store, claims.Config{Node: "first", NodeUID: "uid-of-first", Life: 1, Hold: -1})
 	defer a.Close()
 	if _, _, err := a.Claim(ctx, n, claims.Want{Dynamic: true}, claims.Want{}); err != nil {
@@ -102,8 +102,8 @@ func inUse(ctx context.Context, store claims.Store, n *network.Network) error {
 	return nil
 }
 
-// race starts all clients at once and returns how long they took together.
-func race(ctx context.Context, clients []allocator, o options, l *ledger) (time.Duration, error) {
+// claimConcurrently starts all clients at once and returns how long they took together.
+func claimConcurrently(ctx context.Context, clients []allocator, o options, l *claimResults) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
 	errs := make([]error, len(clients))
@@ -111,7 +111,7 @@ func race(ctx context.Context, clients []allocator, o options, l *ledger) (time.
 	begin := time.Now()
 	for i, c := range clients {
 		all.Go(func() {
-			err := c.Claim(ctx, o.addresses, func(a netip.Addr, took time.Duration) { l.enter(i, a, time.Since(begin), took) })
+			err := c.Claim(ctx, o.addresses, func(a netip.Addr, took time.Duration) { l.record(i, a, time.Since(begin), took) })
 			if ctx.Err() == nil { // at the limit all that is left fails, as it should
 				errs[i] = err
 			}

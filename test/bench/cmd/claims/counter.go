@@ -10,27 +10,27 @@ import (
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 )
 
-// counter counts the writes of all clients of a run.
-type counter struct {
+// writeCounter counts the writes of all clients of a run.
+type writeCounter struct {
 	writes, conflicts atomic.Int64
 }
 
 // reset begins anew.
-func (c *counter) reset() {
+func (c *writeCounter) reset() {
 	c.writes.Store(0)
 	c.conflicts.Store(0)
 }
 
-// over returns the store with its writes counted.
-func (c *counter) over(s claims.Store) claims.Store { return counted{s, c} }
+// wrap returns the store with its writes counted.
+func (c *writeCounter) wrap(s claims.Store) claims.Store { return countingStore{s, c} }
 
-type counted struct {
+type countingStore struct {
 	claims.Store
-	counter *counter
+	counter *writeCounter
 }
 
 // Update implements claims.Store.
-func (s counted) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
+func (s countingStore) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
 	written, err := s.Store.Update(ctx, o)
 	s.counter.writes.Add(1)
 	if errors.Is(err, claims.ErrConflict) {

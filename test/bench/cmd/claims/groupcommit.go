@@ -17,27 +17,27 @@ import (
 // contenders lists ours first, then its peers.
 func contenders() []contender {
 	return []contender{
-		{name: "Patchbay, nothing held: group commit, jitter", join: joinGroup},
-		{name: "Patchbay, holds warm", join: joinGroup, warm: true},
-		{name: "one address per PUT, jitter", join: joinSingle(jitter)},
-		{name: "one address per PUT, retried at once", join: joinSingle(atOnce)},
+		{name: "Patchbay, nothing held: group commit, jitter", newClient: newGroupCommitClient},
+		{name: "Patchbay, holds warm", newClient: newGroupCommitClient, warm: true},
+		{name: "one address per PUT, jitter", newClient: newSingleClaimClient(jitteredBackoff)},
+		{name: "one address per PUT, retried at once", newClient: newSingleClaimClient(noBackoff)},
 	}
 }
 
-// group is the product's allocator. All its addresses are asked for at once, as kubelet
+// groupCommitClient is the product's allocator. All its addresses are asked for at once, as kubelet
 // does with the Pods of a rollout.
-type group struct {
+type groupCommitClient struct {
 	*claims.Allocator
 	network *network.Network
 }
 
-func joinGroup(store claims.Store, n *network.Network, client int) allocator {
+func newGroupCommitClient(store claims.Store, n *network.Network, client int) allocator {
 	node := fmt.Sprintf("node-%d", client)
-	return group{claims.New(store, claims.Config{Node: node, NodeUID: "uid-of-" + node, Life: 1}), n}
+	return groupCommitClient{claims.New(store, claims.Config{Node: node, NodeUID: "uid-of-" + node, Life: 1}), n}
 }
 
-// warm has as many Pods start at once before, which the node remembers.
-func (g group) warm(ctx context.Context, n int) error {
+// fillWarmPool has as many Pods start at once before, which the node remembers.
+func (g groupCommitClient) fillWarmPool(ctx context.Context, n int) error {
 	for range 20 {
 		if err := g.Claim(ctx, n, func(netip.Addr, time.Duration) {}); err != nil {
 			return err
@@ -50,7 +50,7 @@ func (g group) warm(ctx context.Context, n int) error {
 }
 
 // Claim implements allocator.
-func (g group) Claim(ctx context.Context, n int, got func(netip.Addr, time.Duration)) error {
+func (g groupCommitClient) Claim(ctx context.Context, n int, got func(netip.Addr, time.Duration)) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	for i := range n {

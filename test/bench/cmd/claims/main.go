@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	// Contenders take turns, so that a slow minute of the machine hits all of them.
 	for range o.runs {
 		for i, c := range contenders {
-			r, err := contest(ctx, env, c, o)
+			r, err := runContender(ctx, env, c, o)
 			if err != nil {
 				return fmt.Errorf("run %s: %w", c.name, err)
 			}
@@ -94,7 +94,7 @@ func row(name string, outcomes []outcome) measure.Row {
 			n,
 			measure.Millis(measure.Quantile(o.latencies, 0.5)),
 			measure.Millis(measure.Quantile(o.latencies, 0.99)),
-			measure.Millis(measure.Quantile(o.first, 0.5)),
+			measure.Millis(measure.Quantile(o.firstLatencies, 0.5)),
 			float64(o.writes) / n,
 			float64(o.conflicts) / n,
 		} {

@@ -17,36 +17,36 @@ import (
 
 // Errors that make the figures worthless.
 var (
-	errTwice   = errors.New("address was given twice")
-	errNotHeld = errors.New("address was given and is free in the network's status")
+	errDuplicateAddress = errors.New("address was given twice")
+	errNotAllocated     = errors.New("address was given and is free in the network's status")
 )
 
-// ledger is what all clients of a run got.
-type ledger struct {
-	mu        sync.Mutex
-	addresses map[netip.Addr]int // how often each was given
-	latencies []time.Duration
-	first     map[int]time.Duration // when each client had one
+// claimResults is what all clients of a run got.
+type claimResults struct {
+	mu             sync.Mutex
+	addresses      map[netip.Addr]int // how often each was given
+	latencies      []time.Duration
+	firstLatencies map[int]time.Duration // when each client had one
 }
 
-func newLedger() *ledger {
-	return &ledger{addresses: map[netip.Addr]int{}, first: map[int]time.Duration{}}
+func newClaimResults() *claimResults {
+	return &claimResults{addresses: map[netip.Addr]int{}, firstLatencies: map[int]time.Duration{}}
 }
 
-// enter notes that a client got an address, since it began and since it asked for it.
-func (l *ledger) enter(client int, a netip.Addr, since, took time.Duration) {
+// record notes that a client got an address, since it began and since it asked for it.
+func (l *claimResults) record(client int, a netip.Addr, since, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.addresses[a]++
 	l.latencies = append(l.latencies, took)
-	if _, has := l.first[client]; !has {
-		l.first[client] = since
+	if _, has := l.firstLatencies[client]; !has {
+		l.firstLatencies[client] = since
 	}
 }
 
-// check compares what was given with what is stored. Bits that nobody got are fine: the
+// verify compares what was given with what is stored. Bits that nobody got are fine: the
 // limit cuts requests off whose write was applied.
-func (l *ledger) check(ctx context.Context, store claims.Store, n *network.Network) error {
+func (l *claimResults) verify(ctx context.Context, store claims.Store, n *network.Network) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o, err := store.Get(ctx, n.Ref)
@@ -59,10 +59,10 @@ func (l *ledger) check(ctx context.Context, store claims.Store, n *network.Netwo
 	}
 	for a, times := range l.addresses {
 		if times > 1 {
-			return fmt.Errorf("check %s: %s: %w", n.Ref, a, errTwice)
+			return fmt.Errorf("check %s: %s: %w", n.Ref, a, errDuplicateAddress)
 		}
 		if !pool.Has(a) {
-			return fmt.Errorf("check %s: %s: %w", n.Ref, a, errNotHeld)
+			return fmt.Errorf("check %s: %s: %w", n.Ref, a, errNotAllocated)
 		}
 	}
 	return nil

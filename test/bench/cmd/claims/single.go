@@ -16,33 +16,33 @@ import (
 	"github.com/patchbay-cni/patchbay/network"
 )
 
-// single claims one address per write, one after the other: read, take the next free
+// singleClaimClient claims one address per write, one after the other: read, take the next free
 // one, write with the resourceVersion, and begin again after a conflict.
-type single struct {
+type singleClaimClient struct {
 	store   claims.Store
 	network *network.Network
 	node    string
-	pause   func(attempt int) time.Duration
+	backoff func(attempt int) time.Duration
 }
 
-func joinSingle(pause func(int) time.Duration) func(claims.Store, *network.Network, int) allocator {
+func newSingleClaimClient(pause func(int) time.Duration) func(claims.Store, *network.Network, int) allocator {
 	return func(store claims.Store, n *network.Network, client int) allocator {
-		return single{store, n, fmt.Sprintf("node-%d", client), pause}
+		return singleClaimClient{store, n, fmt.Sprintf("node-%d", client), pause}
 	}
 }
 
-// atOnce does not wait after a conflict.
-func atOnce(int) time.Duration { return 0 }
+// noBackoff does not wait after a conflict.
+func noBackoff(int) time.Duration { return 0 }
 
-// jitter waits as Patchbay does: at random, below a bound that doubles from 5 ms to 2 s.
-func jitter(attempt int) time.Duration {
+// jitteredBackoff waits as Patchbay does: at random, below a bound that doubles from 5 ms to 2 s.
+func jitteredBackoff(attempt int) time.Duration {
 	const first, most = 5 * time.Millisecond, 2 * time.Second
 	bound := min(first<<min(attempt, 10), most)
 	return rand.N(bound)
 }
 
 // Claim implements allocator.
-func (s single) Claim(ctx context.Context, n int, got func(netip.Addr, time.Duration)) error {
+func (s singleClaimClient) Claim(ctx context.Context, n int, got func(netip.Addr, time.Duration)) error {
 	for range n {
 		begin := time.Now()
 		a, err := s.claimOne(ctx)
@@ -55,24 +55,24 @@ func (s single) Claim(ctx context.Context, n int, got func(netip.Addr, time.Dura
 }
 
 // Close implements allocator.
-func (s single) Close() {}
+func (s singleClaimClient) Close() {}
 
-func (s single) claimOne(ctx context.Context) (netip.Addr, error) {
+func (s singleClaimClient) claimOne(ctx context.Context) (netip.Addr, error) {
 	for attempt := 0; ; attempt++ {
-		a, err := s.try(ctx)
+		a, err := s.claimOnce(ctx)
 		if !errors.Is(err, claims.ErrConflict) {
 			return a, err
 		}
 		select {
-		case <-time.After(s.pause(attempt)):
+		case <-time.After(s.backoff(attempt)):
 		case <-ctx.Done():
 			return a, ctx.Err()
 		}
 	}
 }
 
-// try is one read and one write.
-func (s single) try(ctx context.Context) (netip.Addr, error) {
+// claimOnce is one read and one write.
+func (s singleClaimClient) claimOnce(ctx context.Context) (netip.Addr, error) {
 	o, err := s.store.Get(ctx, s.network.Ref)
 	if err != nil {
 		return netip.Addr{}, err
@@ -81,7 +81,7 @@ func (s single) try(ctx context.Context) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	a, ok := pool.Next()
+	a, ok := pool.AllocateNext()
 	if !ok {
 		return a, claims.ErrExhausted
 	}
@@ -90,7 +90,7 @@ func (s single) try(ctx context.Context) (netip.Addr, error) {
 	}
 	state := pool.Encode()
 	o.IPAM.V4 = &v1.AddressBitmap{CIDR: state.CIDR, Cursor: state.Cursor, Pages: state.Pages}
-	if err := s.hold(o.IPAM, a); err != nil {
+	if err := s.addToEntry(o.IPAM, a); err != nil {
 		return a, err
 	}
 	o.Allocated = pool.Allocated()
@@ -98,8 +98,8 @@ func (s single) try(ctx context.Context) (netip.Addr, error) {
 	return a, err
 }
 
-// hold enters the address under the node's name.
-func (s single) hold(status *v1.IPAMStatus, a netip.Addr) error {
+// addToEntry enters the address under the node's name.
+func (s singleClaimClient) addToEntry(status *v1.IPAMStatus, a netip.Addr) error {
 	entry := status.Held[s.node]
 	ranges, err := ipam.ParseRanges(entry.V4)
 	if err != nil {

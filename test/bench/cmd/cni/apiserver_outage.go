@@ -15,19 +15,19 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
 )
 
-// report prints where the addresses of all ADDs came from, and shows that none of them
+// reportClaimSources prints where the addresses of all ADDs came from, and shows that none of them
 // waits for the API server: it is frozen while some more are made.
-func (c *running) report(ctx context.Context, us contender, netns string, out io.Writer) error {
-	fromHold, committed, err := c.claims(ctx)
+func (c *benchCluster) reportClaimSources(ctx context.Context, us contender, netns string, out io.Writer) error {
+	fromHold, committed, err := c.claimCounts(ctx)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "in the cluster, %d addresses came from the hold, and %d, the first ones, by a write that their ADDs waited for\n", fromHold, committed)
-	adds, err := c.addFrozen(ctx, us, netns)
+	adds, err := c.addDuringOutage(ctx, us, netns)
 	if err != nil {
 		return err
 	}
-	_, after, err := c.claims(ctx)
+	_, after, err := c.claimCounts(ctx)
 	if err != nil {
 		return err
 	}
@@ -36,23 +36,23 @@ func (c *running) report(ctx context.Context, us contender, netns string, out io
 	return nil
 }
 
-// frozenADDs are fewer than a hold that is warm has.
-const frozenADDs = 10
+// outageADDs are fewer than a hold that is warm has.
+const outageADDs = 10
 
-// addFrozen makes ADDs while the API server is stopped in its tracks, and their DELs
+// addDuringOutage makes ADDs while the API server is stopped in its tracks, and their DELs
 // after that.
-func (c *running) addFrozen(ctx context.Context, us contender, netns string) (adds []time.Duration, err error) {
+func (c *benchCluster) addDuringOutage(ctx context.Context, us contender, netns string) (adds []time.Duration, err error) {
 	const run = 1000 // no other has this number
-	for i := range frozenADDs {
+	for i := range outageADDs {
 		box := us.sandbox(run, i, netns)
-		if err := c.env.Plane.Pause(ctx, controlplane.APIServer); err != nil {
+		if err := c.env.ControlPlane.Pause(ctx, controlplane.APIServer); err != nil {
 			return nil, err
 		}
-		took, err := us.call(ctx, "ADD", box)
-		if err := errors.Join(err, c.env.Plane.Resume(controlplane.APIServer)); err != nil {
+		took, err := us.execPlugin(ctx, "ADD", box)
+		if err := errors.Join(err, c.env.ControlPlane.Resume(controlplane.APIServer)); err != nil {
 			return nil, fmt.Errorf("with a frozen API server: %w", err)
 		}
-		if _, err := us.call(ctx, "DEL", box); err != nil {
+		if _, err := us.execPlugin(ctx, "DEL", box); err != nil {
 			return nil, err
 		}
 		adds = append(adds, took)
@@ -60,8 +60,8 @@ func (c *running) addFrozen(ctx context.Context, us contender, netns string) (ad
 	return adds, nil
 }
 
-// claims returns how many claims of the daemon were served without and with a write.
-func (c *running) claims(ctx context.Context) (fromHold, committed int, err error) {
+// claimCounts returns how many claims of the daemon were served without and with a write.
+func (c *benchCluster) claimCounts(ctx context.Context) (fromHold, committed int, err error) {
 	text, err := c.scraper.Metrics(ctx, daemonMetrics)
 	if err != nil {
 		return 0, 0, err

@@ -33,8 +33,8 @@ const (
 
 func clusterSocket(dir string) string { return filepath.Join(dir, "cluster", "s") }
 
-// running is a cluster of one node: etcd, API server and the node daemon's program.
-type running struct {
+// benchCluster is a cluster of one node: etcd, API server and the node daemon's program.
+type benchCluster struct {
 	env     *apitest.Env
 	scraper *apitest.Scraper
 	daemon  *exec.Cmd
@@ -42,29 +42,29 @@ type running struct {
 }
 
 // startCluster returns when the daemon is ready. All run in this network namespace.
-func startCluster(ctx context.Context, o options) (_ *running, err error) {
-	c := &running{}
+func startCluster(ctx context.Context, o options) (_ *benchCluster, err error) {
+	c := &benchCluster{}
 	if c.env, err = apitest.Launch(ctx); err != nil {
 		return nil, err
 	}
 	if c.scraper, err = c.env.Scraper(ctx); err != nil {
 		return nil, errors.Join(err, c.stop(context.WithoutCancel(ctx)))
 	}
-	if err := errors.Join(c.fill(ctx, o.pods), c.startDaemon(ctx, o)); err != nil {
+	if err := errors.Join(c.createObjects(ctx, o.pods), c.startDaemon(ctx, o)); err != nil {
 		return nil, errors.Join(err, c.stop(context.WithoutCancel(ctx)))
 	}
 	return c, nil
 }
 
-// fill creates the node, its Pods and their network.
-func (c *running) fill(ctx context.Context, pods int) error {
+// createObjects creates the node, its Pods and their network.
+func (c *benchCluster) createObjects(ctx context.Context, pods int) error {
 	if err := errors.Join(
 		c.env.Client.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}),
 		c.env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: podNamespace}}),
 		c.env.Client.Create(ctx, &v1.ClusterNetwork{
 			ObjectMeta: metav1.ObjectMeta{Name: networkName},
 			Spec: v1.NetworkSpec{NetworkID: networkName, NetworkType: v1.TypeMACVLAN, Options: v1.NetworkOptions{
-				Device: parent, CIDR: "10.92.0.0/16",
+				Device: parentLink, CIDR: "10.92.0.0/16",
 				ConflictProbe: new(false), // the peers ask nobody, either
 			}},
 		}),
@@ -87,12 +87,12 @@ func (c *running) fill(ctx context.Context, pods int) error {
 }
 
 // startDaemon runs the program with the rights that deployments/ gives it.
-func (c *running) startDaemon(ctx context.Context, o options) error {
+func (c *benchCluster) startDaemon(ctx context.Context, o options) error {
 	in := func(name string) string { return filepath.Join(o.dir, "cluster", name) }
 	if err := os.MkdirAll(in(""), 0o700); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
-	config, err := clientcmd.LoadFromFile(c.env.Plane.AdminKubeconfig())
+	config, err := clientcmd.LoadFromFile(c.env.ControlPlane.AdminKubeconfig())
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
@@ -113,7 +113,7 @@ func (c *running) startDaemon(ctx context.Context, o options) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		err := ready(ctx)
+		err := checkReady(ctx)
 		if err == nil {
 			return nil
 		}
@@ -128,7 +128,7 @@ func (c *running) startDaemon(ctx context.Context, o options) error {
 // errNotReady is what the daemon says before it can attach Pods.
 var errNotReady = errors.New("the daemon is not ready")
 
-func ready(ctx context.Context) error {
+func checkReady(ctx context.Context) error {
 	body, status, err := get(ctx, "/readyz")
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("%w: %s", errNotReady, body)
@@ -137,7 +137,7 @@ func ready(ctx context.Context) error {
 }
 
 // stop ends daemon and API server.
-func (c *running) stop(ctx context.Context) error {
+func (c *benchCluster) stop(ctx context.Context) error {
 	var errs []error
 	if c.daemon != nil && c.daemon.Process != nil {
 		errs = append(errs, c.daemon.Process.Signal(syscall.SIGTERM), c.daemon.Wait())

@@ -32,7 +32,7 @@ func TestOptions(t *testing.T) {
 // What the plugin would refuse must not be found out in the middle of a run.
 func TestOurConfiguration(t *testing.T) {
 	t.Parallel()
-	c, err := conf.Parse([]byte(ours(options{dir: "/var/tmp/x"}).config))
+	c, err := conf.ParseConfig([]byte(patchbayPlugin(options{dir: "/var/tmp/x"}).config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestOurConfiguration(t *testing.T) {
 func TestSandboxes(t *testing.T) {
 	t.Parallel()
 	pods := []pod{{"a", "uid-a"}, {"b", "uid-b"}}
-	got := []sandbox{inCluster(options{}, pods).sandbox(2, 3, "/n"), ours(options{}).sandbox(2, 3, "/n")}
+	got := []sandbox{patchbayInCluster(options{}, pods).sandbox(2, 3, "/n"), patchbayPlugin(options{}).sandbox(2, 3, "/n")}
 	want := []sandbox{{pods[1], "r2p3", "/n"}, {pod{"r2p3", "r2p3"}, "r2p3", "/n"}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(sandbox{}, pod{})); diff != "" {
 		t.Errorf("sandboxes: -want +got\n%s", diff)
@@ -66,7 +66,7 @@ func TestOneAddress(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := oneAddress([]byte(tc.out)); (err == nil) != tc.ok {
+			if err := checkOneAddress([]byte(tc.out)); (err == nil) != tc.ok {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}
 		})
@@ -101,7 +101,7 @@ func script(t *testing.T, text string) contender {
 func TestRace(t *testing.T) {
 	t.Parallel()
 	c := script(t, `[ "$CNI_COMMAND" = DEL ] || echo '{"ips":[{"address":"10.0.0.1/16"}]}'`)
-	out, err := race(t.Context(), c, []string{"/a", "/b", "/c"}, 7, 0)
+	out, err := runPods(t.Context(), c, []string{"/a", "/b", "/c"}, 7, 0)
 	if err != nil || len(out.samples) != 7 {
 		t.Fatalf("race: got %d samples and %v, want 7", len(out.samples), err)
 	}
@@ -110,7 +110,7 @@ func TestRace(t *testing.T) {
 			t.Errorf("sample: got %+v", s)
 		}
 	}
-	if _, err := race(t.Context(), script(t, "echo broken; exit 1"), []string{"/a"}, 1, 0); err == nil {
+	if _, err := runPods(t.Context(), script(t, "echo broken; exit 1"), []string{"/a"}, 1, 0); err == nil {
 		t.Error("a plugin that fails: got no error")
 	}
 }
@@ -149,11 +149,11 @@ func TestCluster(t *testing.T) {
 	if err := j.Put(rec); err != nil {
 		t.Fatal(err)
 	}
-	a, _, err := c.Claim(context.Background(), c.net, attach.Want{Dynamic: true}, attach.Want{})
+	a, _, err := c.Claim(context.Background(), c.net, attach.AddressRequest{Dynamic: true}, attach.AddressRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _, err := c.Claim(context.Background(), c.net, attach.Want{Dynamic: true}, attach.Want{})
+	b, _, err := c.Claim(context.Background(), c.net, attach.AddressRequest{Dynamic: true}, attach.AddressRequest{})
 	if err != nil || a == b {
 		t.Errorf("two claims: got %s and %s, %v", a, b, err)
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
 )
 
-// most is the largest number of Pods in flight.
-const most = 16
+// maxInFlight is the largest number of Pods in flight.
+const maxInFlight = 16
 
 // compare prints tables for 1 and for 16 Pods in flight.
 func compare(ctx context.Context, o options, out io.Writer) (err error) {
-	pods, err := host(o.dir, most)
+	pods, err := createHost(o.dir, maxInFlight)
 	if err != nil {
 		return err
 	}
@@ -31,9 +31,9 @@ func compare(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop(context.WithoutCancel(ctx))) }()
-	contenders := []contender{ours(o), inCluster(o, c.pods), debians(o)}
-	for _, flight := range []int{1, most} {
-		results, err := contest(ctx, o, contenders, pods[:flight])
+	contenders := []contender{patchbayPlugin(o), patchbayInCluster(o, c.pods), debianPlugins(o)}
+	for _, flight := range []int{1, maxInFlight} {
+		results, err := runContenders(ctx, o, contenders, pods[:flight])
 		if err != nil {
 			return err
 		}
@@ -44,16 +44,16 @@ func compare(ctx context.Context, o options, out io.Writer) (err error) {
 			fmt.Fprintln(out)
 		}
 	}
-	return c.report(ctx, contenders[1], pods[0], out)
+	return c.reportClaimSources(ctx, contenders[1], pods[0], out)
 }
 
-// contest lets the contenders take turns, so that a slow minute of the machine
+// runContenders lets the contenders take turns, so that a slow minute of the machine
 // hits all of them.
-func contest(ctx context.Context, o options, contenders []contender, pods []string) ([][]outcome, error) {
+func runContenders(ctx context.Context, o options, contenders []contender, pods []string) ([][]outcome, error) {
 	results := make([][]outcome, len(contenders))
 	for run := range o.runs + 1 {
 		for i, c := range contenders {
-			r, err := race(ctx, c, pods, o.pods, run)
+			r, err := runPods(ctx, c, pods, o.pods, run)
 			if err != nil {
 				return nil, err
 			}
@@ -83,7 +83,7 @@ func table(o options, flight int, contenders []contender, results [][]outcome, r
 // until it answers.
 func startDaemon(ctx context.Context, o options) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	daemon := again(ctx, "-stage", stageDaemon, "-dir", o.dir)
+	daemon := selfCommand(ctx, "-stage", stageDaemon, "-dir", o.dir)
 	if err := daemon.Start(); err != nil {
 		cancel()
 		return nil, fmt.Errorf("start daemon: %w", err)

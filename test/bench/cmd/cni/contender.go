@@ -42,29 +42,29 @@ func (c contender) sandbox(run, i int, netns string) sandbox {
 	return sandbox{pod{id, id}, id, netns}
 }
 
-// ours is our plugin before the daemon that listens in dir.
-func ours(o options) contender {
+// patchbayPlugin is our plugin before the daemon that listens in dir.
+func patchbayPlugin(o options) contender {
 	return contender{
 		name: "patchbay", plugin: o.plugin, path: o.peers,
 		config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":"bench","type":"patchbay","socket":%q}`, socketIn(o.dir)),
 	}
 }
 
-// inCluster is our plugin before the node daemon of a cluster.
-func inCluster(o options, pods []pod) contender {
-	c := ours(o)
+// patchbayInCluster is our plugin before the node daemon of a cluster.
+func patchbayInCluster(o options, pods []pod) contender {
+	c := patchbayPlugin(o)
 	c.name, c.pods = "patchbay in a cluster", pods
 	c.config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":"bench","type":"patchbay","socket":%q}`, clusterSocket(o.dir))
 	return c
 }
 
-// debians does the same with Debian's plugins.
-func debians(o options) contender {
+// debianPlugins does the same with Debian's plugins.
+func debianPlugins(o options) contender {
 	return contender{
 		name: "macvlan + host-local", plugin: filepath.Join(o.peers, "macvlan"), path: o.peers,
 		config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":"peer","type":"macvlan","master":%q,"mode":"bridge",`+
 			`"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.90.0.0/16"}]]}}`,
-			parent, filepath.Join(o.dir, "host-local")),
+			parentLink, filepath.Join(o.dir, "host-local")),
 	}
 }
 
@@ -78,8 +78,8 @@ type result struct {
 	} `json:"ips"`
 }
 
-// call runs the plugin once and returns how long its caller waited.
-func (c contender) call(ctx context.Context, command string, s sandbox) (time.Duration, error) {
+// execPlugin runs the plugin once and returns how long its caller waited.
+func (c contender) execPlugin(ctx context.Context, command string, s sandbox) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, c.plugin)
 	cmd.Env = []string{
 		"CNI_COMMAND=" + command, "CNI_CONTAINERID=" + s.id, "CNI_NETNS=" + s.netns, "CNI_IFNAME=eth0", "CNI_PATH=" + c.path,
@@ -95,14 +95,14 @@ func (c contender) call(ctx context.Context, command string, s sandbox) (time.Du
 		return 0, fmt.Errorf("%s: %s %s: %w: %s", c.name, command, s.id, err, stdout.Bytes())
 	}
 	if command == "ADD" {
-		err = oneAddress(stdout.Bytes())
+		err = checkOneAddress(stdout.Bytes())
 	}
 	return took, err
 }
 
-// oneAddress wants of a result what was asked for; a plugin that does less is
+// checkOneAddress wants of a result what was asked for; a plugin that does less is
 // not to be compared with.
-func oneAddress(stdout []byte) error {
+func checkOneAddress(stdout []byte) error {
 	var r result
 	if err := json.Unmarshal(stdout, &r); err != nil || len(r.IPs) != 1 {
 		return fmt.Errorf("want a result with one address, got %s: %w", stdout, err)

@@ -29,10 +29,10 @@ import (
 
 func socketIn(dir string) string { return filepath.Join(dir, "run", "s") }
 
-// serve is a daemon with the real server, use cases, journal and kernel; only
+// serveDaemon is a daemon with the real server, use cases, journal and kernel; only
 // the cluster is made up: every Pod asks for the one network, and its addresses
 // come from a pool in memory, as they do from a node's hold.
-func serve(ctx context.Context, o options) (err error) {
+func serveDaemon(ctx context.Context, o options) (err error) {
 	j, err := journal.OpenContext(ctx, filepath.Join(o.dir, "state", "journal.db"), journal.Options{})
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func serve(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
-	guard, err := firewall.OpenGuard("")
+	guard, err := firewall.OpenSourceGuard("")
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func serve(ctx context.Context, o options) (err error) {
 	}
 	defer fake.background.Wait()
 	return server.New(server.Config{
-		Socket: socketIn(o.dir), Pending: filepath.Join(o.dir, "pending"), Log: logr.Discard(),
+		Socket: socketIn(o.dir), PendingDir: filepath.Join(o.dir, "pending"), Log: logr.Discard(),
 		Handler: attach.New(attach.Config{
-			BootID: boot, Journal: j, Cluster: fake, Addresses: fake, HostLinks: fake, Namespaces: fake, Publisher: fake,
+			BootID: boot, Journal: j, KubeClient: fake, Addresses: fake, HostLinks: fake, NetworkNamespaces: fake, Publisher: fake,
 			Backends: map[string]attach.Backend{"macvlan": macvlan.New(k, guard)},
 		}),
 	}).Run(ctx)
@@ -83,7 +83,7 @@ func newCluster(j attach.Journal) (*cluster, error) {
 	}
 	return &cluster{journal: j, pool: pool, net: &network.Network{
 		Ref: network.Ref{Kind: "ClusterNetwork", Name: "bench"}, UID: "1", ID: "bench",
-		Type: "macvlan", Device: parent, Prefix: "eth", V4: &network.Subnet{CIDR: cidr},
+		Type: "macvlan", Device: parentLink, Prefix: "eth", V4: &network.Subnet{CIDR: cidr},
 	}}, nil
 }
 
@@ -96,25 +96,25 @@ func (c *cluster) Pod(_ context.Context, namespace, name, uid string) (*corev1.P
 
 func (c *cluster) Network(context.Context, network.Ref) (*network.Network, error) { return c.net, nil }
 
-func (c *cluster) Refuse(*corev1.Pod, error) {}
+func (c *cluster) ReportFailure(*corev1.Pod, error) {}
 
-func (c *cluster) Conflict(*corev1.Pod, *network.Network, error) {}
+func (c *cluster) ReportConflict(*corev1.Pod, *network.Network, error) {}
 
 func (c *cluster) Quarantine(*network.Network, netip.Addr) bool { return false }
 
 func (c *cluster) Check(context.Context, *network.Network) error { return nil }
 
-func (c *cluster) Parent(context.Context, *network.Network) (string, error) { return parent, nil }
+func (c *cluster) Parent(context.Context, *network.Network) (string, error) { return parentLink, nil }
 
 func (c *cluster) Exists(path string) (bool, error) {
 	_, err := os.Stat(path)
 	return err == nil, nil
 }
 
-func (c *cluster) Claim(context.Context, *network.Network, attach.Want, attach.Want) (a4, a6 netip.Addr, err error) {
+func (c *cluster) Claim(context.Context, *network.Network, attach.AddressRequest, attach.AddressRequest) (a4, a6 netip.Addr, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a4, ok := c.pool.Next()
+	a4, ok := c.pool.AllocateNext()
 	if !ok {
 		err = errors.New("the pool is full")
 	}

@@ -69,9 +69,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if err := compare(ctx, o, out); err != nil {
 			return err
 		}
-		return speak(ctx, o, out)
+		return reportStartup(ctx, o, out)
 	case stageDaemon:
-		return serve(ctx, o)
+		return serveDaemon(ctx, o)
 	}
-	return isolate(ctx, o, args, out)
+	return runIsolated(ctx, o, args, out)
 }

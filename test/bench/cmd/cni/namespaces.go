@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parent is the link below all slaves: one end of a veth pair, since not every
+// parentLink is the link below all slaves: one end of a veth pair, since not every
 // kernel has dummy links.
-const parent = "uplink"
+const parentLink = "uplink"
 
-// isolate runs the program again in a network and a mount namespace of its own:
+// runIsolated runs the program again in a network and a mount namespace of its own:
 // what it makes there, pinned Pod namespaces too, is gone when it ends.
-func isolate(ctx context.Context, o options, args []string, out io.Writer) (err error) {
+func runIsolated(ctx context.Context, o options, args []string, out io.Writer) (err error) {
 	// On a disk like the journal's and host-local's in real life, not in memory.
 	dir, err := os.MkdirTemp("/var/tmp", "patchbay-bench-")
 	if err != nil {
@@ -37,7 +37,7 @@ func isolate(ctx context.Context, o options, args []string, out io.Writer) (err 
 			return err
 		}
 	}
-	inner := again(ctx, append(args, "-stage", stageInner, "-dir", dir, "-plugin", o.plugin, "-daemon", o.daemon)...)
+	inner := selfCommand(ctx, append(args, "-stage", stageInner, "-dir", dir, "-plugin", o.plugin, "-daemon", o.daemon)...)
 	inner.Stdout = out
 	inner.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS}
 	if err := inner.Run(); err != nil {
@@ -46,24 +46,24 @@ func isolate(ctx context.Context, o options, args []string, out io.Writer) (err 
 	return nil
 }
 
-// again is this program with other arguments; it gets SIGTERM when ctx ends.
-func again(ctx context.Context, args ...string) *exec.Cmd {
+// selfCommand is this program with other arguments; it gets SIGTERM when ctx ends.
+func selfCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	return cmd
 }
 
-// host makes the parent link and n Pod namespaces, whose paths it returns.
-func host(dir string, n int) ([]string, error) {
+// createHost makes the parent link and n Pod namespaces, whose paths it returns.
+func createHost(dir string, n int) ([]string, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("make mounts private: %w", err)
 	}
-	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: parent}, PeerName: parent + "-peer"}
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: parentLink}, PeerName: parentLink + "-peer"}
 	if err := netlink.LinkAdd(veth); err != nil {
-		return nil, fmt.Errorf("add %s: %w", parent, err)
+		return nil, fmt.Errorf("add %s: %w", parentLink, err)
 	}
-	for _, name := range []string{"lo", parent, parent + "-peer"} {
+	for _, name := range []string{"lo", parentLink, parentLink + "-peer"} {
 		link, err := netlink.LinkByName(name)
 		if err == nil {
 			err = netlink.LinkSetUp(link)
@@ -75,15 +75,15 @@ func host(dir string, n int) ([]string, error) {
 	pods := make([]string, n)
 	for i := range pods {
 		pods[i] = filepath.Join(dir, "pod-"+strconv.Itoa(i))
-		if err := pin(pods[i]); err != nil {
+		if err := pinNetns(pods[i]); err != nil {
 			return nil, fmt.Errorf("make namespace of Pod %d: %w", i, err)
 		}
 	}
 	return pods, nil
 }
 
-// pin makes a network namespace and mounts it at path, as runtimes do.
-func pin(path string) error {
+// pinNetns makes a network namespace and mounts it at path, as runtimes do.
+func pinNetns(path string) error {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return err
 	}

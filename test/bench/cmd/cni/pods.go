@@ -20,8 +20,8 @@ type outcome struct {
 	samples []sample
 }
 
-// race adds and deletes n Pods, as many at a time as there are namespaces.
-func race(ctx context.Context, c contender, pods []string, n, run int) (outcome, error) {
+// runPods adds and deletes n Pods, as many at a time as there are namespaces.
+func runPods(ctx context.Context, c contender, pods []string, n, run int) (outcome, error) {
 	var out outcome
 	var mu sync.Mutex
 	errs := make([]error, len(pods))
@@ -31,7 +31,7 @@ func race(ctx context.Context, c contender, pods []string, n, run int) (outcome,
 		all.Go(func() {
 			for i := w; i < n && errs[w] == nil; i += len(pods) {
 				var s sample
-				s, errs[w] = live(ctx, c, c.sandbox(run, i, netns))
+				s, errs[w] = addAndDelete(ctx, c, c.sandbox(run, i, netns))
 				mu.Lock()
 				out.samples = append(out.samples, s)
 				mu.Unlock()
@@ -43,12 +43,12 @@ func race(ctx context.Context, c contender, pods []string, n, run int) (outcome,
 	return out, errors.Join(errs...)
 }
 
-// live is one Pod from ADD to DEL.
-func live(ctx context.Context, c contender, box sandbox) (s sample, err error) {
-	if s.add, err = c.call(ctx, "ADD", box); err != nil {
+// addAndDelete is one Pod from ADD to DEL.
+func addAndDelete(ctx context.Context, c contender, box sandbox) (s sample, err error) {
+	if s.add, err = c.execPlugin(ctx, "ADD", box); err != nil {
 		return s, err
 	}
-	s.del, err = c.call(ctx, "DEL", box)
+	s.del, err = c.execPlugin(ctx, "DEL", box)
 	return s, err
 }
 

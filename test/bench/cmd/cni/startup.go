@@ -18,9 +18,9 @@ import (
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
 )
 
-// speak prints how soon our plugin's first byte is on the socket, beside a
+// reportStartup prints how soon our plugin's first byte is on the socket, beside a
 // program that does nothing, and how large it is.
-func speak(ctx context.Context, o options, out io.Writer) (err error) {
+func reportStartup(ctx context.Context, o options, out io.Writer) (err error) {
 	info, err := os.Stat(o.plugin)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func speak(ctx context.Context, o options, out io.Writer) (err error) {
 		var first, none []time.Duration
 		for range o.pods {
 			a, errA := firstByte(ctx, o.plugin, path, l)
-			b, errB := doNothing(ctx)
+			b, errB := timeEmptyProgram(ctx)
 			if err := errors.Join(errA, errB); err != nil {
 				return err
 			}
@@ -75,10 +75,10 @@ func firstByte(ctx context.Context, plugin, socket string, l net.Listener) (took
 		return 0, err
 	}
 	took = time.Since(start)
-	return took, wire.Write(conn, &wire.Response{})
+	return took, wire.WriteFrame(conn, &wire.Response{})
 }
 
-func doNothing(ctx context.Context) (time.Duration, error) {
+func timeEmptyProgram(ctx context.Context) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, "/bin/true")
 	start := time.Now()
 	err := cmd.Run()

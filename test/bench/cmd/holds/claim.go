@@ -16,8 +16,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
 )
 
-// cell is a store of one object that does nothing but compare its version.
-type cell struct {
+// objectStore is a store of one object that does nothing but compare its version.
+type objectStore struct {
 	claims.Store // what an allocator without DanmEps does not call
 	mu           sync.Mutex
 	object       claims.Object
@@ -25,21 +25,21 @@ type cell struct {
 }
 
 // Get implements claims.Store.
-func (c *cell) Get(context.Context, network.Ref) (*claims.Object, error) {
+func (c *objectStore) Get(context.Context, network.Ref) (*claims.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return copyOf(c.object), nil
 }
 
 // Protect implements claims.Store.
-func (c *cell) Protect(ctx context.Context, o *claims.Object, on bool) (*claims.Object, error) {
+func (c *objectStore) Protect(ctx context.Context, o *claims.Object, on bool) (*claims.Object, error) {
 	protected := *o
 	protected.Protected = on
 	return c.Update(ctx, &protected)
 }
 
 // Update implements claims.Store.
-func (c *cell) Update(_ context.Context, o *claims.Object) (*claims.Object, error) {
+func (c *objectStore) Update(_ context.Context, o *claims.Object) (*claims.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o.ResourceVersion != c.object.ResourceVersion {
@@ -52,7 +52,9 @@ func (c *cell) Update(_ context.Context, o *claims.Object) (*claims.Object, erro
 }
 
 // Endpoints implements claims.Store.
-func (c *cell) Endpoints(context.Context, network.Ref) ([]claims.Endpoint, error) { return nil, nil }
+func (c *objectStore) Endpoints(context.Context, network.Ref) ([]claims.Endpoint, error) {
+	return nil, nil
+}
 
 func copyOf(o claims.Object) *claims.Object {
 	o.IPAM = o.IPAM.DeepCopy()
@@ -97,11 +99,11 @@ func compareClaims(ctx context.Context, o options) (measure.Table, error) {
 // hold is filled before, by as many at once.
 func timeClaims(ctx context.Context, n, hold int) (ns, allocations float64, err error) {
 	net := subnet("speed")
-	store := &cell{object: claims.Object{Ref: net.Ref, UID: net.UID, Generation: 1, Network: net}}
+	store := &objectStore{object: claims.Object{Ref: net.Ref, UID: net.UID, Generation: 1, Network: net}}
 	a := claims.New(store, claims.Config{Node: "node", NodeUID: "uid", Life: 1, Hold: hold})
 	defer a.Close()
 	if hold > 0 {
-		if n, err = fill(ctx, a, net, n); err != nil {
+		if n, err = fillWarmPool(ctx, a, net, n); err != nil {
 			return 0, 0, err
 		}
 	} else if err := claim(ctx, a, net); err != nil { // the first one builds the state
@@ -130,9 +132,9 @@ func claim(ctx context.Context, a *claims.Allocator, net *network.Network) error
 	return err
 }
 
-// fill lets n Pods come at once, and again until the allocator keeps enough for half of
+// fillWarmPool lets n Pods come at once, and again until the allocator keeps enough for half of
 // them. It returns how many claims the hold serves before more is wanted.
-func fill(ctx context.Context, a *claims.Allocator, net *network.Network, n int) (ready int, err error) {
+func fillWarmPool(ctx context.Context, a *claims.Allocator, net *network.Network, n int) (ready int, err error) {
 	for range 20 {
 		errs := make(chan error, n)
 		for range n {

@@ -15,7 +15,7 @@ func TestRunRefusesUnknownFlags(t *testing.T) {
 }
 
 // The figures must be of what they say: claims that the hold served, nothing allocated.
-func TestClaimsComeFromTheHold(t *testing.T) {
+func TestClaimsComeFromTheWarmPool(t *testing.T) {
 	t.Parallel()
 	ns, _, err := timeClaims(t.Context(), 64, 128)
 	if err != nil || ns <= 0 {

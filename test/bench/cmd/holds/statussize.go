@@ -60,7 +60,7 @@ func sizesOf(ctx context.Context, o options, pods, churn int) (sizes, held measu
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			sizes[i], held[i], errs[i] = one(ctx, o, i, pods, churn)
+			sizes[i], held[i], errs[i] = networkSizes(ctx, o, i, pods, churn)
 		})
 	}
 	all.Wait()
@@ -72,10 +72,10 @@ func sizesOf(ctx context.Context, o options, pods, churn int) (sizes, held measu
 	return sizes, held, nil
 }
 
-// one is one network.
-func one(ctx context.Context, o options, i, pods, churn int) (size, held float64, err error) {
+// networkSizes is one network.
+func networkSizes(ctx context.Context, o options, i, pods, churn int) (size, held float64, err error) {
 	net := subnet("size-" + strconv.Itoa(i))
-	store := &cell{object: claims.Object{Ref: net.Ref, UID: net.UID, Generation: 1, Network: net}}
+	store := &objectStore{object: claims.Object{Ref: net.Ref, UID: net.UID, Generation: 1, Network: net}}
 	dice := rand.New(rand.NewPCG(uint64(i), 1))
 	nodes := make([]*node, o.nodes)
 	for n := range nodes {
@@ -90,15 +90,15 @@ func one(ctx context.Context, o options, i, pods, churn int) (size, held float64
 		for _, at := range dice.Perm(o.nodes) {
 			n := nodes[at]
 			if round > 0 {
-				n.leave(dice, pods/2)
+				n.detachPods(dice, pods/2)
 			}
-			if err := n.come(ctx, pods-len(n.pods)); err != nil {
+			if err := n.attachPods(ctx, pods-len(n.pods)); err != nil {
 				return 0, 0, err
 			}
 		}
 	}
 	for _, n := range nodes {
-		n.publish()
+		n.publishAll()
 		if err := n.Settle(ctx, claims.KeyOf(net)); err != nil {
 			return 0, 0, err
 		}
@@ -119,8 +119,8 @@ type node struct {
 	pods []netip.Addr
 }
 
-// come attaches n Pods at once.
-func (n *node) come(ctx context.Context, count int) error {
+// attachPods attaches n Pods at once.
+func (n *node) attachPods(ctx context.Context, count int) error {
 	addrs, errs := make([]netip.Addr, count), make([]error, count)
 	var all sync.WaitGroup
 	for i := range count {
@@ -138,8 +138,8 @@ func (n *node) come(ctx context.Context, count int) error {
 	return nil
 }
 
-// leave detaches some of the Pods, before they had a DanmEp.
-func (n *node) leave(dice *rand.Rand, count int) {
+// detachPods detaches some of the Pods, before they had a DanmEp.
+func (n *node) detachPods(dice *rand.Rand, count int) {
 	dice.Shuffle(len(n.pods), func(i, j int) { n.pods[i], n.pods[j] = n.pods[j], n.pods[i] })
 	for _, a := range n.pods[:count] {
 		n.Discard(n.net, a, netip.Addr{})
@@ -147,8 +147,8 @@ func (n *node) leave(dice *rand.Rand, count int) {
 	n.pods = n.pods[count:]
 }
 
-// publish says that all Pods have DanmEps: what is left in the entry is held.
-func (n *node) publish() {
+// publishAll says that all Pods have DanmEps: what is left in the entry is held.
+func (n *node) publishAll() {
 	for i, a := range n.pods {
 		n.Published(claims.KeyOf(n.net), "pod-"+strconv.Itoa(i), a, netip.Addr{})
 	}
@@ -177,11 +177,11 @@ func bitmaps() []bitmap {
 	full, _ := ipam.New(slash16())
 	random, _ := ipam.New(slash16())
 	packed, _ := ipam.New(slash16())
-	full.NextN(nil, 1<<16)
-	packed.NextN(nil, 1<<16/100)
+	full.AllocateN(nil, 1<<16)
+	packed.AllocateN(nil, 1<<16/100)
 	dice := rand.New(rand.NewPCG(1, 2))
-	for random.InUse() < 1<<16/100 {
-		random.Mark(netip.AddrFrom4([4]byte{10, 5, byte(dice.Uint32()), byte(dice.Uint32())}))
+	for random.AllocatedDynamic() < 1<<16/100 {
+		random.MarkAllocated(netip.AddrFrom4([4]byte{10, 5, byte(dice.Uint32()), byte(dice.Uint32())}))
 	}
 	return []bitmap{
 		{"no holds, /16 full", encode(full)},

@@ -37,14 +37,14 @@ func newClient(ctx context.Context, env *apitest.Env, percent int) (*client, err
 	if _, err := c.claim(ctx); err != nil { // finalizer and state
 		return nil, err
 	}
-	if err := fill(ctx, store, n, percent); err != nil {
+	if err := setBitmap(ctx, store, n, percent); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// fill sets bits as of Pods that have DanmEps, spread evenly.
-func fill(ctx context.Context, store claims.Store, n *network.Network, percent int) error {
+// setBitmap sets bits as of Pods that have DanmEps, spread evenly.
+func setBitmap(ctx context.Context, store claims.Store, n *network.Network, percent int) error {
 	o, err := store.Get(ctx, n.Ref)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func fill(ctx context.Context, store claims.Store, n *network.Network, percent i
 	i := 0
 	for a := config.CIDR.Addr(); config.CIDR.Contains(a); a = a.Next() {
 		if i++; i%100 < percent {
-			pool.Mark(a)
+			pool.MarkAllocated(a)
 		}
 	}
 	s := pool.Encode()
@@ -74,9 +74,9 @@ func (c *client) claim(ctx context.Context) (netip.Addr, error) {
 	return a, err
 }
 
-// claims makes n claims and returns how long each took. All are given back then, in one
+// timeClaims makes n claims and returns how long each took. All are given back then, in one
 // write that is not counted.
-func (c *client) claims(ctx context.Context, n int) ([]time.Duration, error) {
+func (c *client) timeClaims(ctx context.Context, n int) ([]time.Duration, error) {
 	var took []time.Duration
 	var addrs []netip.Addr
 	for range n {

@@ -42,8 +42,8 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// fills are how full the networks are, in percent.
-func fills() []int { return []int{0, 50, 99} }
+// fillLevels are how full the networks are, in percent.
+func fillLevels() []int { return []int{0, 50, 99} }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	o, err := parse(args)
@@ -55,8 +55,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, env.Close(context.WithoutCancel(ctx))) }()
-	clients := make([]*client, len(fills()))
-	for i, percent := range fills() {
+	clients := make([]*client, len(fillLevels()))
+	for i, percent := range fillLevels() {
 		if clients[i], err = newClient(ctx, env, percent); err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	results := make([][][]time.Duration, len(clients))
 	for turn := range o.runs + 1 {
 		for i, c := range clients {
-			took, err := c.claims(ctx, o.claims)
+			took, err := c.timeClaims(ctx, o.claims)
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func table(o options, results [][][]time.Duration) measure.Table {
 		Title:   fmt.Sprintf("one client, one claim after the other, nothing held; %d claims × %d runs: median (least–most)", o.claims, o.runs),
 		Columns: []string{"p50 ms", "p99 ms", "p50 ÷ empty"}, Alone: true,
 	}
-	for i, percent := range fills() {
+	for i, percent := range fillLevels() {
 		row := measure.Row{Name: fmt.Sprintf("/16, %d %% in use", percent), Columns: make([]measure.Series, 3)}
 		for turn, took := range results[i] {
 			p50, empty := measure.Quantile(took, 0.5), measure.Quantile(results[0][turn], 0.5)

@@ -25,12 +25,12 @@ import (
 type lab struct {
 	options
 
-	out    io.Writer
-	bed    *bed.Bed
-	names  []string // of the clusters
-	hub    process.ID
-	agents []process.ID
-	works  cache.Cache // asking the hub again and again would cost it more than they do
+	out       io.Writer
+	bed       *bed.Bed
+	names     []string // of the clusters
+	hub       process.ID
+	agents    []process.ID
+	workCache cache.Cache // asking the hub again and again would cost it more than they do
 }
 
 // start starts the hub, all agents, and a cache of Works.
@@ -42,7 +42,7 @@ func (l *lab) start(ctx context.Context) (err error) {
 	var g errgroup.Group
 	for i, name := range l.names {
 		g.Go(func() (err error) {
-			if err := l.bed.Accept(ctx, name, v1alpha1.ClusterSpec{}); err != nil {
+			if err := l.bed.CreateCluster(ctx, name, v1alpha1.ClusterSpec{}); err != nil {
 				return err
 			}
 			l.agents[i], err = l.bed.StartAgent(ctx, name)
@@ -52,22 +52,22 @@ func (l *lab) start(ctx context.Context) (err error) {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	l.works, err = cache.New(l.bed.Hub.Config, cache.Options{Scheme: bed.Scheme(), DefaultTransform: slim})
+	l.workCache, err = cache.New(l.bed.Hub.Config, cache.Options{Scheme: bed.Scheme(), DefaultTransform: trimWork})
 	if err != nil {
 		return fmt.Errorf("make cache: %w", err)
 	}
-	if _, err := l.works.GetInformer(ctx, &v1alpha1.Work{}, cache.BlockUntilSynced(false)); err != nil {
+	if _, err := l.workCache.GetInformer(ctx, &v1alpha1.Work{}, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("watch Works: %w", err)
 	}
-	go func() { _ = l.works.Start(ctx) }() // it says why in WaitForCacheSync
-	if !l.works.WaitForCacheSync(ctx) {
+	go func() { _ = l.workCache.Start(ctx) }() // it says why in WaitForCacheSync
+	if !l.workCache.WaitForCacheSync(ctx) {
 		return fmt.Errorf("watch Works: %w", ctx.Err())
 	}
 	return nil
 }
 
-// slim keeps of a Work what says whether it has arrived.
-func slim(o any) (any, error) {
+// trimWork keeps of a Work what says whether it has arrived.
+func trimWork(o any) (any, error) {
 	if w, ok := o.(*v1alpha1.Work); ok {
 		w.ManagedFields, w.Spec.Manifests, w.Status.Manifests = nil, nil, nil
 	}
@@ -75,7 +75,7 @@ func slim(o any) (any, error) {
 }
 
 func (l *lab) list(ctx context.Context, works *v1alpha1.WorkList) error {
-	if err := l.works.List(ctx, works, client.UnsafeDisableDeepCopy); err != nil {
+	if err := l.workCache.List(ctx, works, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Works: %w", err)
 	}
 	return nil
@@ -84,21 +84,23 @@ func (l *lab) list(ctx context.Context, works *v1alpha1.WorkList) error {
 // measure runs all parts and prints the figures.
 func (l *lab) measure(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{
-		func(ctx context.Context) error { return l.spread(ctx, "no other Works") },
-		func(ctx context.Context) error { return l.fill(ctx, "idle", l.idle, l.names[:1]) },
+		func(ctx context.Context) error { return l.measurePropagation(ctx, "no other Works") },
+		func(ctx context.Context) error { return l.createObjects(ctx, "idle", l.idle, l.names[:1]) },
 		func(ctx context.Context) error {
-			return l.resident(ctx, fmt.Sprintf("agent with %d Works", l.idle), l.agents[0])
-		},
-		func(ctx context.Context) error { return l.fill(ctx, "busy", l.options.works-l.idle, l.names[1:]) },
-		l.settled,
-		func(ctx context.Context) error {
-			return l.resident(ctx, fmt.Sprintf("hub with %d Works", l.options.works), l.hub)
+			return l.reportMemory(ctx, fmt.Sprintf("agent with %d Works", l.idle), l.agents[0])
 		},
 		func(ctx context.Context) error {
-			return l.spread(ctx, fmt.Sprintf("%d other Works", l.options.works))
+			return l.createObjects(ctx, "busy", l.options.works-l.idle, l.names[1:])
 		},
-		l.restart,
-		func(ctx context.Context) error { return l.resident(ctx, "hub started anew with as many", l.hub) },
+		l.countIdleWrites,
+		func(ctx context.Context) error {
+			return l.reportMemory(ctx, fmt.Sprintf("hub with %d Works", l.options.works), l.hub)
+		},
+		func(ctx context.Context) error {
+			return l.measurePropagation(ctx, fmt.Sprintf("%d other Works", l.options.works))
+		},
+		l.restartHub,
+		func(ctx context.Context) error { return l.reportMemory(ctx, "hub started anew with as many", l.hub) },
 	} {
 		if err := part(ctx); err != nil {
 			return err
@@ -107,9 +109,9 @@ func (l *lab) measure(ctx context.Context) error {
 	return nil
 }
 
-// fill makes that many objects, each in one of the clusters, waits until all have
+// createObjects makes that many objects, each in one of the clusters, waits until all have
 // arrived, and prints how long that took.
-func (l *lab) fill(ctx context.Context, prefix string, n int, clusters []string) error {
+func (l *lab) createObjects(ctx context.Context, prefix string, n int, clusters []string) error {
 	const parallel = 8
 	begun := time.Now()
 	g, gctx := errgroup.WithContext(ctx)
@@ -124,7 +126,7 @@ func (l *lab) fill(ctx context.Context, prefix string, n int, clusters []string)
 		return fmt.Errorf("create objects: %w", err)
 	}
 	created := time.Since(begun)
-	if err := l.arrive(ctx, prefix, n); err != nil {
+	if err := l.awaitArrival(ctx, prefix, n); err != nil {
 		return err
 	}
 	took := time.Since(begun)
@@ -133,8 +135,8 @@ func (l *lab) fill(ctx context.Context, prefix string, n int, clusters []string)
 	return err
 }
 
-// arrive waits until all objects are reported to be in their clusters.
-func (l *lab) arrive(ctx context.Context, prefix string, n int) error {
+// awaitArrival waits until all objects are reported to be in their clusters.
+func (l *lab) awaitArrival(ctx context.Context, prefix string, n int) error {
 	for {
 		var list v1alpha1.WorkList
 		if err := l.list(ctx, &list); err != nil {
@@ -158,14 +160,14 @@ func (l *lab) arrive(ctx context.Context, prefix string, n int) error {
 	}
 }
 
-// settled counts what is written at the hub and in the clusters in a while of quiet,
+// countIdleWrites counts what is written at the hub and in the clusters in a while of quiet,
 // by their audit logs. Leases are not in these: heartbeats are meant to go on.
-func (l *lab) settled(ctx context.Context) error {
+func (l *lab) countIdleWrites(ctx context.Context) error {
 	planes := []*bed.Plane{l.bed.Hub}
 	for _, name := range l.names {
 		planes = append(planes, l.bed.Clusters[name].Plane)
 	}
-	logs := make([]*bed.Log, len(planes))
+	logs := make([]*bed.AuditReader, len(planes))
 	for i, p := range planes {
 		var err error
 		if logs[i], err = p.AuditLog(); err != nil {
@@ -173,8 +175,8 @@ func (l *lab) settled(ctx context.Context) error {
 		}
 	}
 	begun := time.Now()
-	for window := l.quiet / 6; ; { // what the clusters have reported is written yet
-		writes, err := watched(ctx, logs, window)
+	for window := l.quietPeriod / 6; ; { // what the clusters have reported is written yet
+		writes, err := writesDuring(ctx, logs, window)
 		if err != nil {
 			return err
 		}
@@ -183,12 +185,12 @@ func (l *lab) settled(ctx context.Context) error {
 		}
 	}
 	after := time.Since(begun)
-	writes, err := watched(ctx, logs, l.quiet)
+	writes, err := writesDuring(ctx, logs, l.quietPeriod)
 	if err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(l.out, "settled after %.0f s; %d writes at the hub and in %d clusters in the %s after that, heartbeats aside\n",
-		after.Seconds(), len(writes), len(l.names), l.quiet); err != nil {
+		after.Seconds(), len(writes), len(l.names), l.quietPeriod); err != nil {
 		return err
 	}
 	for _, w := range writes[:min(len(writes), 20)] {
@@ -199,9 +201,9 @@ func (l *lab) settled(ctx context.Context) error {
 	return nil
 }
 
-// watched is what the logs have after a while.
-func watched(ctx context.Context, logs []*bed.Log, while time.Duration) (all []bed.Write, err error) {
-	if err := pause(ctx, while); err != nil {
+// writesDuring is what the logs have after a while.
+func writesDuring(ctx context.Context, logs []*bed.AuditReader, while time.Duration) (all []bed.Write, err error) {
+	if err := sleepContext(ctx, while); err != nil {
 		return nil, err
 	}
 	for _, log := range logs {
@@ -214,8 +216,8 @@ func watched(ctx context.Context, logs []*bed.Log, while time.Duration) (all []b
 	return all, nil
 }
 
-// restart kills the hub and starts it again.
-func (l *lab) restart(ctx context.Context) error {
+// restartHub kills the hub and starts it again.
+func (l *lab) restartHub(ctx context.Context) error {
 	if err := l.hub.Kill(ctx); err != nil {
 		return fmt.Errorf("kill the hub: %w", err)
 	}
@@ -224,12 +226,12 @@ func (l *lab) restart(ctx context.Context) error {
 	return err
 }
 
-// rest is how long a process is left alone before its memory is read.
-const rest = 30 * time.Second
+// idlePeriod is how long a process is left alone before its memory is read.
+const idlePeriod = 30 * time.Second
 
-// resident prints the memory of a process that was left alone.
-func (l *lab) resident(ctx context.Context, name string, id process.ID) error {
-	if err := pause(ctx, rest); err != nil {
+// reportMemory prints the memory of a process that was left alone.
+func (l *lab) reportMemory(ctx context.Context, name string, id process.ID) error {
+	if err := sleepContext(ctx, idlePeriod); err != nil {
 		return err
 	}
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id.PID))
@@ -249,7 +251,7 @@ func (l *lab) resident(ctx context.Context, name string, id process.ID) error {
 	return fmt.Errorf("read memory of the %s: process %d has none", name, id.PID)
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func sleepContext(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil

@@ -42,7 +42,7 @@ func main() {
 // options are the size of the benchmark.
 type options struct {
 	clusters, runs, changes, idle, works int
-	pace, quiet                          time.Duration
+	changeInterval, quietPeriod          time.Duration
 }
 
 func parse(args []string) (options, error) {
@@ -51,10 +51,10 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.clusters, "clusters", 20, "workload clusters, at least 2")
 	flags.IntVar(&o.runs, "runs", 5, "runs of changes")
 	flags.IntVar(&o.changes, "changes", 20, "changes of a run, each to one object that is in all clusters")
-	flags.DurationVar(&o.pace, "pace", time.Second, "pause between changes; 0: the next as soon as the last is everywhere")
+	flags.DurationVar(&o.changeInterval, "pace", time.Second, "pause between changes; 0: the next as soon as the last is everywhere")
 	flags.IntVar(&o.idle, "idle-works", 100, "Works of the agent whose memory is read")
 	flags.IntVar(&o.works, "works", 5000, "Works of the hub whose memory is read")
-	flags.DurationVar(&o.quiet, "quiet", time.Minute, "how long nothing is to be written")
+	flags.DurationVar(&o.quietPeriod, "quiet", time.Minute, "how long nothing is to be written")
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("parse flags: %w", err)
 	}

@@ -45,7 +45,7 @@ func TestAwait(t *testing.T) {
 		err    error
 	}{
 		"All":   {"The first time of each counts, of this value.", t.Context(), []arrival{{1, "old", first}, {1, "new", first}, {1, "new", first.Add(9)}, {0, "new", first.Add(1)}}, []time.Time{first.Add(1), first}, nil},
-		"Watch": {"A watch that has ended sees nothing any more.", t.Context(), []arrival{{cluster: 1}}, nil, errEnded},
+		"Watch": {"A watch that has ended sees nothing any more.", t.Context(), []arrival{{cluster: 1}}, nil, errWatchEnded},
 		"Ended": {"Nobody waits for ever.", ended, nil, nil, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,21 +30,21 @@ type contender struct {
 	max          measure.Series
 }
 
-// spread changes one object that is in all clusters, again and again, at the hub and
+// measurePropagation changes one object that is in all clusters, again and again, at the hub and
 // directly, and prints how long each change took to each cluster.
-func (l *lab) spread(ctx context.Context, beside string) error {
+func (l *lab) measurePropagation(ctx context.Context, beside string) error {
 	contenders := []*contender{
-		{name: "one write at the hub", object: "spread", change: l.byHub},
-		{name: "server-side apply to each cluster", object: "direct", change: l.directly},
+		{name: "one write at the hub", object: "spread", change: l.changeAtHub},
+		{name: "server-side apply to each cluster", object: "direct", change: l.changeInClusters},
 	}
 	for _, c := range contenders { // agents join first; and nobody makes connections later
-		if _, err := l.changes(ctx, c, -1, 1); err != nil {
+		if _, err := l.timeChanges(ctx, c, -1, 1); err != nil {
 			return err
 		}
 	}
 	for run := range l.runs {
 		for _, c := range contenders {
-			times, err := l.changes(ctx, c, run, l.options.changes)
+			times, err := l.timeChanges(ctx, c, run, l.options.changes)
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ func (l *lab) spread(ctx context.Context, beside string) error {
 	}
 	table := measure.Table{
 		Title: fmt.Sprintf("change of a ConfigMap of 1 KiB → in each of %d clusters (API servers of their own with real agents), %s; %d changes × %d clusters × %d runs, %s between changes",
-			l.clusters, beside, l.options.changes, l.clusters, l.runs, l.pace),
+			l.clusters, beside, l.options.changes, l.clusters, l.runs, l.changeInterval),
 		Columns: []string{"p99 ms", "p50 ms", "most ms"}, LessIsBetter: true,
 	}
 	for _, c := range contenders {
@@ -64,10 +64,10 @@ func (l *lab) spread(ctx context.Context, beside string) error {
 	return table.Write(l.out)
 }
 
-// changes makes n changes, one after the other, and returns how long each took to each
+// timeChanges makes n changes, one after the other, and returns how long each took to each
 // cluster, its own write included.
-func (l *lab) changes(ctx context.Context, c *contender, run, n int) ([]time.Duration, error) {
-	a, err := l.follow(ctx, c.object)
+func (l *lab) timeChanges(ctx context.Context, c *contender, run, n int) ([]time.Duration, error) {
+	a, err := l.watchObject(ctx, c.object)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (l *lab) changes(ctx context.Context, c *contender, run, n int) ([]time.Dur
 		for _, end := range ends {
 			all = append(all, end.Sub(begun))
 		}
-		if err := pause(ctx, l.pace); err != nil {
+		if err := sleepContext(ctx, l.changeInterval); err != nil {
 			return nil, err
 		}
 	}
@@ -108,7 +108,7 @@ func configMap(name, value string, clusters []string) *corev1.ConfigMap {
 	}
 }
 
-func (l *lab) byHub(ctx context.Context, value string) error {
+func (l *lab) changeAtHub(ctx context.Context, value string) error {
 	o := configMap("spread", value, l.names)
 	err := l.bed.Hub.Client.Patch(ctx, o, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"data":{"value":`+strconv.Quote(value)+`}}`)))
@@ -118,7 +118,7 @@ func (l *lab) byHub(ctx context.Context, value string) error {
 	return err
 }
 
-func (l *lab) directly(ctx context.Context, value string) error {
+func (l *lab) changeInClusters(ctx context.Context, value string) error {
 	var g errgroup.Group
 	for _, name := range l.names {
 		g.Go(func() error {
@@ -141,11 +141,11 @@ type arrival struct {
 	at      time.Time
 }
 
-// errEnded says that an API server has ended a watch in the midst of a run.
-var errEnded = errors.New("a cluster's watch has ended: run it again")
+// errWatchEnded says that an API server has ended a watch in the midst of a run.
+var errWatchEnded = errors.New("a cluster's watch has ended: run it again")
 
-// follow begins to watch the object.
-func (l *lab) follow(ctx context.Context, name string) (*arrivals, error) {
+// watchObject begins to watch the object.
+func (l *lab) watchObject(ctx context.Context, name string) (*arrivals, error) {
 	a := &arrivals{seen: make(chan arrival, 64*len(l.names))}
 	for i, cluster := range l.names {
 		w, err := l.bed.Clusters[cluster].Client.Watch(ctx, &corev1.ConfigMapList{},
@@ -155,13 +155,13 @@ func (l *lab) follow(ctx context.Context, name string) (*arrivals, error) {
 			return nil, fmt.Errorf("watch cluster %s: %w", cluster, err)
 		}
 		a.watches = append(a.watches, w)
-		go a.pass(i, w)
+		go a.forward(i, w)
 	}
 	return a, nil
 }
 
-// pass notes when each event came.
-func (a *arrivals) pass(cluster int, w watch.Interface) {
+// forward notes when each event came.
+func (a *arrivals) forward(cluster int, w watch.Interface) {
 	for e := range w.ResultChan() {
 		if o, ok := e.Object.(*corev1.ConfigMap); ok {
 			a.seen <- arrival{cluster: cluster, value: o.Data["value"], at: time.Now()}
@@ -183,7 +183,7 @@ func (a *arrivals) await(ctx context.Context, value string) ([]time.Time, error)
 		select {
 		case s := <-a.seen:
 			if s.value == "" {
-				return nil, errEnded
+				return nil, errWatchEnded
 			}
 			if s.value == value && at[s.cluster].IsZero() {
 				at[s.cluster] = s.at

@@ -25,23 +25,23 @@ import (
 	"github.com/patchbay-cni/patchbay/test/services/scene"
 )
 
-// patience bounds what takes seconds.
-const patience = 5 * time.Minute
+// waitTimeout bounds what takes seconds.
+const waitTimeout = 5 * time.Minute
 
 // fleet is a namespace full of Services and Pods.
 type fleet struct {
-	o    options
-	env  *apitest.Env
-	ns   string
-	net  *v1.ClusterNetwork
-	pods []*corev1.Pod
+	options options
+	env     *apitest.Env
+	ns      string
+	net     *v1.ClusterNetwork
+	pods    []*corev1.Pod
 }
 
 func machine() string { return measure.Machine() }
 
 // newFleet stores all objects; every Pod is ready.
 func newFleet(ctx context.Context, env *apitest.Env, o options) (*fleet, error) {
-	f := &fleet{o: o, env: env, ns: apitest.Name("fleet"), net: scene.Network("fleet"), pods: make([]*corev1.Pod, o.services*o.each)}
+	f := &fleet{options: o, env: env, ns: apitest.Name("fleet"), net: scene.Network("fleet"), pods: make([]*corev1.Pod, o.services*o.podsPerService)}
 	if err := env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.ns}}); err != nil {
 		return nil, fmt.Errorf("create namespace: %w", err)
 	}
@@ -56,8 +56,8 @@ func newFleet(ctx context.Context, env *apitest.Env, o options) (*fleet, error) 
 			if err := env.Client.Create(ctx, scene.Service(f.ns, app, app, f.net.Name)); err != nil {
 				return fmt.Errorf("create Service: %w", err)
 			}
-			for n := range o.each {
-				at := i*o.each + n
+			for n := range o.podsPerService {
+				at := i*o.podsPerService + n
 				f.pods[at] = scene.Pod(f.ns, fmt.Sprintf("%s-%d", app, n), app)
 				address := fmt.Sprintf("10.%d.%d.%d/8", at>>16, at>>8&255, at&255)
 				if err := scene.Add(ctx, env.Client, f.pods[at], f.net, address, "", true); err != nil {
@@ -72,7 +72,7 @@ func newFleet(ctx context.Context, env *apitest.Env, o options) (*fleet, error) 
 
 // measure runs all parts one after the other, and prints each as soon as it is known.
 func (f *fleet) measure(ctx context.Context, program string, out io.Writer) error {
-	fmt.Fprintf(out, "Services on a network: %d with %d Pods each, the controller as a process of its own\n%s\n", f.o.services, f.o.each, machine())
+	fmt.Fprintf(out, "Services on a network: %d with %d Pods each, the controller as a process of its own\n%s\n", f.options.services, f.options.podsPerService, machine())
 	for _, start := range []string{"from nothing", "after a restart"} {
 		if err := f.resync(ctx, program, start, out); err != nil {
 			return err
@@ -84,10 +84,10 @@ func (f *fleet) measure(ctx context.Context, program string, out io.Writer) erro
 	}
 	err = f.settle(ctx, c)
 	if err == nil {
-		err = f.turnReady(ctx, c, out)
+		err = f.measureReadiness(ctx, c, out)
 	}
 	if err == nil {
-		err = f.flap(ctx, c, out)
+		err = f.measureFlapping(ctx, c, out)
 	}
 	return errors.Join(err, c.Kill(context.WithoutCancel(ctx)))
 }
@@ -103,11 +103,11 @@ func (f *fleet) resync(ctx context.Context, program, start string, out io.Writer
 	err = f.settle(ctx, c)
 	took := time.Since(began)
 	if err == nil {
-		err = f.rest(ctx) // what is to be looked at again in a moment is not in its queue
+		err = f.awaitConsistent(ctx) // what is to be looked at again in a moment is not in its queue
 	}
 	now, peak, errMemory := c.Memory()
 	writes, errWrites := c.Writes(ctx)
-	if err := errors.Join(err, errMemory, errWrites, c.Stop(context.WithoutCancel(ctx), patience)); err != nil {
+	if err := errors.Join(err, errMemory, errWrites, c.Stop(context.WithoutCancel(ctx), waitTimeout)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "%s: caches filled after %.1f s, all endpoints right after %.1f s, %.0f writes; memory %d MiB, at its peak %d MiB\n",
@@ -117,7 +117,7 @@ func (f *fleet) resync(ctx context.Context, program, start string, out io.Writer
 
 // settle waits until the controller has looked at every Service and has no work left.
 func (f *fleet) settle(ctx context.Context, c *scene.Controller) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	for {
 		done, err := c.Metric(ctx, `controller_runtime_reconcile_total{controller="services",result="success"}`)
@@ -126,7 +126,7 @@ func (f *fleet) settle(ctx context.Context, c *scene.Controller) error {
 		if err := errors.Join(err, errDepth, errBusy); err != nil {
 			return err
 		}
-		if done >= float64(f.o.services) && waiting+busy == 0 {
+		if done >= float64(f.options.services) && waiting+busy == 0 {
 			return nil
 		}
 		select {
@@ -142,23 +142,23 @@ func (f *fleet) check(ctx context.Context) error {
 	return scene.Check(ctx, f.env.Client, f.ns, f.net)
 }
 
-// turnReady makes Pods ready one at a time and watches for them in the slices, as
+// measureReadiness makes Pods ready one at a time and watches for them in the slices, as
 // kube-proxies and DNS servers do.
-func (f *fleet) turnReady(ctx context.Context, c *scene.Controller, out io.Writer) error {
-	chosen := rand.Perm(len(f.pods))[:min(f.o.samples, len(f.pods))]
+func (f *fleet) measureReadiness(ctx context.Context, c *scene.Controller, out io.Writer) error {
+	chosen := rand.Perm(len(f.pods))[:min(f.options.samples, len(f.pods))]
 	for _, i := range chosen {
 		if err := scene.SetReady(ctx, f.env.Client, f.pods[i], false); err != nil {
 			return err
 		}
 	}
-	if err := f.rest(ctx); err != nil {
+	if err := f.awaitConsistent(ctx); err != nil {
 		return err
 	}
-	w := &watcher{fleet: f}
+	w := &sliceWatcher{fleet: f}
 	if err := w.open(ctx); err != nil {
 		return err
 	}
-	defer func() { w.now.Stop() }()
+	defer func() { w.current.Stop() }()
 	before, err := c.Writes(ctx)
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (f *fleet) turnReady(ctx context.Context, c *scene.Controller, out io.Write
 		}
 		took = append(took, time.Since(began))
 	}
-	if err := f.rest(ctx); err != nil {
+	if err := f.awaitConsistent(ctx); err != nil {
 		return err
 	}
 	after, err := c.Writes(ctx)
@@ -186,32 +186,32 @@ func (f *fleet) turnReady(ctx context.Context, c *scene.Controller, out io.Write
 	return err
 }
 
-// watcher watches the slices, and again when the API server ends that: what is there
+// sliceWatcher watches the slices, and again when the API server ends that: what is there
 // by then comes first.
-type watcher struct {
+type sliceWatcher struct {
 	*fleet
 
-	now watch.Interface
+	current watch.Interface
 }
 
-func (w *watcher) open(ctx context.Context) (err error) {
-	if w.now, err = w.env.Client.Watch(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(w.ns)); err != nil {
+func (w *sliceWatcher) open(ctx context.Context) (err error) {
+	if w.current, err = w.env.Client.Watch(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(w.ns)); err != nil {
 		return fmt.Errorf("watch slices: %w", err)
 	}
 	return nil
 }
 
 // await waits until the watch shows a Pod ready.
-func (w *watcher) await(ctx context.Context, pod *corev1.Pod) error {
-	for limit := time.After(patience); ; {
+func (w *sliceWatcher) await(ctx context.Context, pod *corev1.Pod) error {
+	for limit := time.After(waitTimeout); ; {
 		select {
-		case e, ok := <-w.now.ResultChan():
+		case e, ok := <-w.current.ResultChan():
 			if !ok {
 				if err := w.open(ctx); err != nil {
 					return err
 				}
 			}
-			if s, ok := e.Object.(*discoveryv1.EndpointSlice); ok && shows(s, pod) {
+			if s, ok := e.Object.(*discoveryv1.EndpointSlice); ok && hasReadyEndpoint(s, pod) {
 				return nil
 			}
 		case <-limit:
@@ -222,27 +222,27 @@ func (w *watcher) await(ctx context.Context, pod *corev1.Pod) error {
 	}
 }
 
-func shows(s *discoveryv1.EndpointSlice, pod *corev1.Pod) bool {
+func hasReadyEndpoint(s *discoveryv1.EndpointSlice, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
 		return e.TargetRef != nil && e.TargetRef.UID == pod.UID && *e.Conditions.Ready
 	})
 }
 
-// flap turns a tenth of the Pods ready and not, as fast as the clients can, and looks
+// measureFlapping turns a tenth of the Pods ready and not, as fast as the clients can, and looks
 // at what is left when they stop.
-func (f *fleet) flap(ctx context.Context, c *scene.Controller, out io.Writer) error {
+func (f *fleet) measureFlapping(ctx context.Context, c *scene.Controller, out io.Writer) error {
 	before, err := c.Writes(ctx)
 	if err != nil {
 		return err
 	}
-	order := rand.Perm(len(f.pods))[:max(len(f.pods)/10, f.o.workers)]
+	order := rand.Perm(len(f.pods))[:max(len(f.pods)/10, f.options.workers)]
 	var flaps atomic.Int64
-	until := time.Now().Add(f.o.flap)
+	until := time.Now().Add(f.options.flap)
 	workers, flapping := errgroup.WithContext(ctx)
-	for w := range f.o.workers {
+	for w := range f.options.workers {
 		workers.Go(func() error {
 			// Each has Pods of its own: of two writes the later one would be unknown.
-			for n := w; time.Now().Before(until); n += f.o.workers {
+			for n := w; time.Now().Before(until); n += f.options.workers {
 				if n >= len(order) {
 					n = w
 				}
@@ -258,7 +258,7 @@ func (f *fleet) flap(ctx context.Context, c *scene.Controller, out io.Writer) er
 		return err
 	}
 	ended := time.Now()
-	if err := f.rest(ctx); err != nil {
+	if err := f.awaitConsistent(ctx); err != nil {
 		return err
 	}
 	rested := time.Since(ended)
@@ -275,14 +275,14 @@ func (f *fleet) flap(ctx context.Context, c *scene.Controller, out io.Writer) er
 		return err
 	}
 	_, err = fmt.Fprintf(out, "%d Pods flap for %s: %d changes of Pods (%.0f/s), %.0f writes of slices (%.2f for a change), %.0f more refused as stale and planned again; nothing lost or stale %.1f s after; memory %d MiB, at its peak %d MiB\n",
-		len(order), f.o.flap, flaps.Load(), float64(flaps.Load())/f.o.flap.Seconds(), writes-before, (writes-before)/float64(max(flaps.Load(), 1)), stale,
+		len(order), f.options.flap, flaps.Load(), float64(flaps.Load())/f.options.flap.Seconds(), writes-before, (writes-before)/float64(max(flaps.Load(), 1)), stale,
 		rested.Seconds(), now>>20, peak>>20)
 	return err
 }
 
-// rest waits until what is stored is what should be: nothing lost, nothing stale.
-func (f *fleet) rest(ctx context.Context) error {
-	for limit := time.Now().Add(patience); ; {
+// awaitConsistent waits until what is stored is what should be: nothing lost, nothing stale.
+func (f *fleet) awaitConsistent(ctx context.Context) error {
+	for limit := time.Now().Add(waitTimeout); ; {
 		err := f.check(ctx)
 		if err == nil || time.Now().After(limit) {
 			return err

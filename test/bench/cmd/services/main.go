@@ -34,15 +34,15 @@ func main() {
 
 // options are the size of the benchmark.
 type options struct {
-	services, each, samples, workers int
-	flap                             time.Duration
+	services, podsPerService, samples, workers int
+	flap                                       time.Duration
 }
 
 func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("services", flag.ContinueOnError)
 	flags.IntVar(&o.services, "services", 1000, "Services")
-	flags.IntVar(&o.each, "each", 20, "Pods of each")
+	flags.IntVar(&o.podsPerService, "each", 20, "Pods of each")
 	flags.IntVar(&o.samples, "samples", 500, "Pods that turn ready, one after the other")
 	flags.IntVar(&o.workers, "workers", 16, "clients that make and flap Pods")
 	flags.DurationVar(&o.flap, "flap", time.Minute, "how long a tenth of the Pods flaps")

@@ -18,11 +18,11 @@ import (
 )
 
 // device is the NIC of all networks, config the TenantConfig that offers it.
-const device, config = "ens4", "tenants"
+const device, tenantConfigName = "ens4", "tenants"
 
-// offer creates the one range.
-func offer(ctx context.Context, env *apitest.Env, networks int) error {
-	c := &v1.TenantConfig{ObjectMeta: metav1.ObjectMeta{Name: config}}
+// createTenantConfig creates the one range.
+func createTenantConfig(ctx context.Context, env *apitest.Env, networks int) error {
+	c := &v1.TenantConfig{ObjectMeta: metav1.ObjectMeta{Name: tenantConfigName}}
 	c.HostDevices = []v1.HostDevice{{Name: device, VNIType: "vxlan", VNIRange: fmt.Sprintf("1-%d", networks)}}
 	if err := env.Client.Create(ctx, c); err != nil {
 		return fmt.Errorf("create TenantConfig: %w", err)
@@ -30,8 +30,8 @@ func offer(ctx context.Context, env *apitest.Env, networks int) error {
 	return nil
 }
 
-// create makes all networks and returns how long each took, as its client saw it.
-func create(ctx context.Context, env *apitest.Env, o options, assigned bool) ([]time.Duration, error) {
+// createNetworks makes all networks and returns how long each took, as its client saw it.
+func createNetworks(ctx context.Context, env *apitest.Env, o options, assigned bool) ([]time.Duration, error) {
 	took := make([]time.Duration, o.networks)
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
@@ -65,10 +65,10 @@ func network(i int, assigned bool) *v1.TenantNetwork {
 	return n
 }
 
-// check finds out whether each network has a VNI.
-func check(ctx context.Context, env *apitest.Env, networks int) error {
+// checkAssigned finds out whether each network has a VNI.
+func checkAssigned(ctx context.Context, env *apitest.Env, networks int) error {
 	var c v1.TenantConfig
-	if err := env.Client.Get(ctx, client.ObjectKey{Name: config}, &c); err != nil {
+	if err := env.Client.Get(ctx, client.ObjectKey{Name: tenantConfigName}, &c); err != nil {
 		return fmt.Errorf("read reservations: %w", err)
 	}
 	reserved := 0
@@ -76,7 +76,7 @@ func check(ctx context.Context, env *apitest.Env, networks int) error {
 		reserved += strings.Count(page, ", ") + 1
 	}
 	if reserved != networks {
-		return fmt.Errorf("TenantConfig %s has %d reservations, want %d", config, reserved, networks)
+		return fmt.Errorf("TenantConfig %s has %d reservations, want %d", tenantConfigName, reserved, networks)
 	}
 	return nil
 }

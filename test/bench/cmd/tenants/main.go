@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	for i := range rows {
 		rows[i].Columns = make([]measure.Series, len(columns()))
 		for range o.runs {
-			r, err := once(ctx, o, i == 0)
+			r, err := measureRun(ctx, o, i == 0)
 			if err != nil {
 				return fmt.Errorf("%s: %w", rows[i].Name, err)
 			}
@@ -74,8 +74,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}.Write(out)
 }
 
-// once fills an API server of its own.
-func once(ctx context.Context, o options, admission bool) (r result, err error) {
+// measureRun fills an API server of its own.
+func measureRun(ctx context.Context, o options, admission bool) (r result, err error) {
 	env, err := apitest.Launch(ctx)
 	if err != nil {
 		return r, err
@@ -87,15 +87,15 @@ func once(ctx context.Context, o options, admission bool) (r result, err error) 
 			return r, err
 		}
 		defer stop()
-		if err := offer(ctx, env, o.networks); err != nil {
+		if err := createTenantConfig(ctx, env, o.networks); err != nil {
 			return r, err
 		}
 	}
 	begin, spent := time.Now(), processorTime()
-	took, err := create(ctx, env, o, admission)
+	took, err := createNetworks(ctx, env, o, admission)
 	r = result{took: took, all: time.Since(begin), processor: processorTime() - spent}
 	if err == nil && admission {
-		err = check(ctx, env, o.networks)
+		err = checkAssigned(ctx, env, o.networks)
 	}
 	return r, err
 }

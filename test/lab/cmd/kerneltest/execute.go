@@ -27,17 +27,17 @@ var errDied = errors.New("the guest died")
 
 // execute boots a guest for the program and waits for its end.
 func (o options) execute(ctx context.Context, out io.Writer) (code int, err error) {
-	if err := sweep(ctx); err != nil {
+	if err := removeStaleGuests(ctx); err != nil {
 		return 0, err
 	}
-	dir, end, err := folder(ctx)
+	dir, end, err := newGuestDir(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
 
-	if uml.Covered(o.program) {
-		if err := place(o.program, filepath.Join(dir, programFile)); err != nil {
+	if uml.HiddenInGuest(o.program) {
+		if err := linkOrCopy(o.program, filepath.Join(dir, programFile)); err != nil {
 			return 0, err
 		}
 		o.program = uml.GuestDir + "/" + programFile
@@ -91,11 +91,11 @@ func (o options) guest(dir string) (uml.Config, error) {
 		return uml.Config{}, err
 	}
 	return uml.Config{
-		Kernel: kernel,
-		Dir:    dir,
-		Memory: o.memory,
-		Init:   self,
-		Tied:   true,
+		Kernel:        kernel,
+		Dir:           dir,
+		Memory:        o.memory,
+		Init:          self,
+		DieWithParent: true,
 		// Tests read files of their module.
 		Visible: []string{moduleOf(here)},
 		Spec: guest.Spec{
@@ -142,8 +142,8 @@ func result(dir string) (int, error) {
 	return outcome.Code, nil
 }
 
-// place makes a program under another name, without a copy if possible.
-func place(from, to string) error {
+// linkOrCopy makes a program under another name, without a copy if possible.
+func linkOrCopy(from, to string) error {
 	from, err := filepath.EvalSymlinks(from)
 	if err != nil {
 		return fmt.Errorf("find program: %w", err)

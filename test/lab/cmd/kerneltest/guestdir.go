@@ -20,9 +20,9 @@ const (
 	lockFile     = "lock"
 )
 
-// folder makes a guest's folder and returns it with what ends guest and folder. The
+// newGuestDir makes a guest's folder and returns it with what ends guest and folder. The
 // lock in it tells others, for as long as this process lives, that it is in use.
-func folder(ctx context.Context) (dir string, end func() error, err error) {
+func newGuestDir(ctx context.Context) (dir string, end func() error, err error) {
 	dir, err = os.MkdirTemp("", folderPrefix)
 	if err != nil {
 		return "", nil, fmt.Errorf("make folder: %w", err)
@@ -34,11 +34,11 @@ func folder(ctx context.Context) (dir string, end func() error, err error) {
 	if err != nil {
 		return "", nil, errors.Join(fmt.Errorf("lock folder: %w", err), os.RemoveAll(dir))
 	}
-	return dir, func() error { return errors.Join(remove(ctx, dir), lock.Close()) }, nil
+	return dir, func() error { return errors.Join(removeGuest(ctx, dir), lock.Close()) }, nil
 }
 
-// sweep ends what earlier runs left that were killed themselves.
-func sweep(ctx context.Context) error {
+// removeStaleGuests ends what earlier runs left that were killed themselves.
+func removeStaleGuests(ctx context.Context) error {
 	const settled = time.Minute // a younger folder may be about to be locked
 	locks, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*", lockFile))
 	if err != nil {
@@ -46,7 +46,7 @@ func sweep(ctx context.Context) error {
 	}
 	for _, name := range locks {
 		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > settled {
-			if err := sweepOne(ctx, name); err != nil {
+			if err := removeIfStale(ctx, name); err != nil {
 				return err
 			}
 		}
@@ -54,7 +54,7 @@ func sweep(ctx context.Context) error {
 	return nil
 }
 
-func sweepOne(ctx context.Context, name string) error {
+func removeIfStale(ctx context.Context, name string) error {
 	lock, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -66,12 +66,12 @@ func sweepOne(ctx context.Context, name string) error {
 	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return nil // in use
 	}
-	return remove(ctx, filepath.Dir(name))
+	return removeGuest(ctx, filepath.Dir(name))
 }
 
-// remove ends a guest, with helpers of the kernel that may outlive it, and its
+// removeGuest ends a guest, with helpers of the kernel that may outlive it, and its
 // folder, also when ctx has ended.
-func remove(ctx context.Context, dir string) error {
+func removeGuest(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	if err := uml.Kill(ctx, dir); err != nil {

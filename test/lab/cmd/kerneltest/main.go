@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-cni/patchbay/test/lab/guest"
 )
 
-// failed is the exit code when there is none of the program's.
-const failed = 125
+// exitNoResult is the exit code when there is none of the program's.
+const exitNoResult = 125
 
 func main() {
 	if guest.Inside(os.Args[1:]) {
@@ -34,7 +34,7 @@ func main() {
 	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "kerneltest:", err)
-		code = failed
+		code = exitNoResult
 	}
 	os.Exit(code)
 }

@@ -162,7 +162,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := uml.Boot(uml.Config{
-		Kernel: kernel, Dir: dir, Memory: 128, Init: self, Tied: true,
+		Kernel: kernel, Dir: dir, Memory: 128, Init: self, DieWithParent: true,
 		Spec: guest.Spec{Run: &guest.Run{Args: []string{"/bin/sleep", "3600"}, Output: "/dev/console"}},
 	}); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestSweep(t *testing.T) {
 	if err := os.WriteFile(lock, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := sweep(t.Context()); err != nil {
+	if err := removeStaleGuests(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); err != nil {
@@ -181,7 +181,7 @@ func TestSweep(t *testing.T) {
 	if err := os.Chtimes(lock, old, old); err != nil {
 		t.Fatal(err)
 	}
-	if err := sweep(t.Context()); err != nil {
+	if err := removeStaleGuests(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); err == nil {

@@ -25,8 +25,8 @@ type options struct {
 	args    []string
 }
 
-// variables are passed on from the caller's environment.
-const variables = "GODEBUG,GOGC,GOMAXPROCS,GOMEMLIMIT,GORACE,GOTRACEBACK,RAPID_CHECKS"
+// passedVariables are passed on from the caller's environment.
+const passedVariables = "GODEBUG,GOGC,GOMAXPROCS,GOMEMLIMIT,GORACE,GOTRACEBACK,RAPID_CHECKS"
 
 func parse(args []string) (options, error) {
 	var o options
@@ -34,7 +34,7 @@ func parse(args []string) (options, error) {
 	flags.DurationVar(&o.timeout, "timeout", 15*time.Minute, "time for all of it")
 	flags.IntVar(&o.memory, "memory", 1024, "memory of the guest in MiB")
 	flags.StringVar(&o.bin, "bin", "", "folder of the built kernel (default: the one that kerneltest is in)")
-	flags.StringVar(&o.env, "env", variables, "variables to pass on, besides those that begin with PATCHBAY_")
+	flags.StringVar(&o.env, "env", passedVariables, "variables to pass on, besides those that begin with PATCHBAY_")
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("parse flags: %w", err)
 	}
@@ -49,15 +49,15 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("find program %s: %w", program, err)
 	}
 	if o.bin == "" {
-		if o.bin, err = ownFolder(); err != nil {
+		if o.bin, err = executableDir(); err != nil {
 			return o, err
 		}
 	}
-	o.args = slices.DeleteFunc(slices.Clone(flags.Args()[1:]), forHost)
+	o.args = slices.DeleteFunc(slices.Clone(flags.Args()[1:]), isHostFileFlag)
 	return o, nil
 }
 
-func ownFolder() (string, error) {
+func executableDir() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find own program: %w", err)
@@ -65,9 +65,9 @@ func ownFolder() (string, error) {
 	return filepath.Dir(self), nil
 }
 
-// forHost tells whether go test added an argument about a file of the machine, which
+// isHostFileFlag tells whether go test added an argument about a file of the machine, which
 // the guest cannot write. Without a test log go test does not cache the result.
-func forHost(arg string) bool {
+func isHostFileFlag(arg string) bool {
 	return strings.HasPrefix(strings.TrimLeft(arg, "-"), "test.testlogfile=")
 }
 

@@ -11,11 +11,11 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	bin, err := ownFolder()
+	bin, err := executableDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defaults := options{timeout: 15 * time.Minute, memory: 1024, bin: bin, env: variables}
+	defaults := options{timeout: 15 * time.Minute, memory: 1024, bin: bin, env: passedVariables}
 	cases := map[string]struct {
 		reason string
 		args   []string

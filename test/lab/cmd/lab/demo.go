@@ -28,8 +28,8 @@ func newDemo(name *string) *cobra.Command {
 			defer cancel()
 			config.Name, config.Progress = *name, cmd.OutOrStdout()
 			_, err := lab.Open(*name)
-			isNew := errors.Is(err, lab.ErrNone)
-			if err := show(ctx, config, cmd.OutOrStdout()); err != nil {
+			isNew := errors.Is(err, lab.ErrNotFound)
+			if err := runDemo(ctx, config, cmd.OutOrStdout()); err != nil {
 				return errors.Join(err, cleanUp(ctx, *name, isNew, cmd.OutOrStdout()))
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), nextSteps, *name)
@@ -40,8 +40,8 @@ func newDemo(name *string) *cobra.Command {
 	return cmd
 }
 
-// show starts the lab, or completes the one that is there, and shows the demo in it.
-func show(ctx context.Context, config lab.Config, out io.Writer) error {
+// runDemo starts the lab, or completes the one that is there, and shows the demo in it.
+func runDemo(ctx context.Context, config lab.Config, out io.Writer) error {
 	l, err := lab.Up(ctx, config)
 	if err != nil {
 		return err

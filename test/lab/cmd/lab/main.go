@@ -78,8 +78,8 @@ type exitError int
 
 func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// codeOf turns the end of a child into this program's.
-func codeOf(err error) error {
+// exitCode turns the end of a child into this program's.
+func exitCode(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exitError(exit.ExitCode())
 	}

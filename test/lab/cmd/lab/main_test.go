@@ -52,14 +52,14 @@ func TestExitCodes(t *testing.T) {
 func TestCodeOf(t *testing.T) {
 	t.Parallel()
 	var code exitError
-	if err := codeOf(exec.Command("sh", "-c", "exit 6").Run()); !errors.As(err, &code) || code != 6 {
+	if err := exitCode(exec.Command("sh", "-c", "exit 6").Run()); !errors.As(err, &code) || code != 6 {
 		t.Errorf("codeOf: got %v, want exit code 6", err)
 	}
 	plain := errors.New("x")
-	if got := codeOf(plain); !errors.Is(got, plain) || errors.As(got, &code) {
+	if got := exitCode(plain); !errors.Is(got, plain) || errors.As(got, &code) {
 		t.Errorf("codeOf(%q): got %v, want it as it was", plain, got)
 	}
-	if codeOf(nil) != nil {
+	if exitCode(nil) != nil {
 		t.Error("codeOf(nil) is an error")
 	}
 }

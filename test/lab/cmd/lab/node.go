@@ -25,7 +25,7 @@ func newNode(name *string) *cobra.Command {
 	} {
 		node.AddCommand(&cobra.Command{
 			Use: c.use, Short: c.short, Args: cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error { return with(cmd, *name, args[0], c.do) },
+			RunE: func(cmd *cobra.Command, args []string) error { return withLab(cmd, *name, args[0], c.do) },
 		})
 	}
 	return node
@@ -37,7 +37,7 @@ func newRestart(name *string) *cobra.Command {
 		Short: "Restart etcd, kube-apiserver, …, patchbayd or patchbay-controller (with new images), NODE/containerd or NODE/kubelet",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, *name, args[0], func(ctx context.Context, l *lab.Lab, part string) error { return l.Restart(ctx, part) })
+			return withLab(cmd, *name, args[0], func(ctx context.Context, l *lab.Lab, part string) error { return l.Restart(ctx, part) })
 		},
 	}
 }
@@ -48,13 +48,13 @@ func newLogs(name *string) *cobra.Command {
 		Short: "Collect all logs and the state of everything in a folder",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, *name, args[0], func(ctx context.Context, l *lab.Lab, dir string) error { return l.Logs(ctx, dir) })
+			return withLab(cmd, *name, args[0], func(ctx context.Context, l *lab.Lab, dir string) error { return l.Logs(ctx, dir) })
 		},
 	}
 }
 
-// with opens the lab for one operation of limited time.
-func with(cmd *cobra.Command, name, arg string, do func(context.Context, *lab.Lab, string) error) error {
+// withLab opens the lab for one operation of limited time.
+func withLab(cmd *cobra.Command, name, arg string, do func(context.Context, *lab.Lab, string) error) error {
 	const patience = 3 * time.Minute
 	ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 	defer cancel()
@@ -62,6 +62,6 @@ func with(cmd *cobra.Command, name, arg string, do func(context.Context, *lab.La
 	if err != nil {
 		return err
 	}
-	l.Report(cmd.OutOrStdout())
+	l.SetProgress(cmd.OutOrStdout())
 	return do(ctx, l, arg)
 }

@@ -28,7 +28,7 @@ func newKubectl(name *string) *cobra.Command {
 				return err
 			}
 			kubectl.Stdin, kubectl.Stdout, kubectl.Stderr = os.Stdin, os.Stdout, os.Stderr
-			return codeOf(kubectl.Run())
+			return exitCode(kubectl.Run())
 		},
 	}
 }

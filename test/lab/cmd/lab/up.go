@@ -67,7 +67,7 @@ func newStatus(name *string) *cobra.Command {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, h := range all {
 				fmt.Fprintf(w, "%s\t%s\t%s\n", h.Part, h.State, h.Detail)
-				good = good && h.Good
+				good = good && h.OK
 			}
 			if err := w.Flush(); err != nil {
 				return fmt.Errorf("print status: %w", err)

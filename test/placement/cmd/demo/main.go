@@ -54,16 +54,16 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := join(ctx, b, clusters); err != nil {
 		return err
 	}
-	s := &show{bed: b, out: out}
-	if err := s.play(ctx); err != nil {
+	s := &demoRun{bed: b, out: out}
+	if err := s.run(ctx); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "\nThat took %s.\n", time.Since(begun).Round(time.Second))
 	if *stay {
 		fmt.Fprintf(out, "\nAll of it runs until Ctrl-C. In another terminal (kubectl is in bin/kubernetes, and by\n"+
-			"PATH=$PATH:$PWD/bin:$PWD/bin/kubernetes it knows kubectl patchbay, too):\n\nexport KUBECONFIG=%s\n", b.Hub.Control.AdminKubeconfig())
+			"PATH=$PATH:$PWD/bin:$PWD/bin/kubernetes it knows kubectl patchbay, too):\n\nexport KUBECONFIG=%s\n", b.Hub.ControlPlane.AdminKubeconfig())
 		for _, name := range clusters {
-			fmt.Fprintf(out, "# in %s: export KUBECONFIG=%s\n", name, b.Clusters[name].Control.AdminKubeconfig())
+			fmt.Fprintf(out, "# in %s: export KUBECONFIG=%s\n", name, b.Clusters[name].ControlPlane.AdminKubeconfig())
 		}
 		<-ctx.Done()
 	} else {
@@ -80,7 +80,7 @@ func join(ctx context.Context, b *bed.Bed, clusters []string) error {
 	var g errgroup.Group
 	for _, name := range clusters {
 		g.Go(func() error {
-			if err := b.Accept(ctx, name, v1alpha1.ClusterSpec{}); err != nil {
+			if err := b.CreateCluster(ctx, name, v1alpha1.ClusterSpec{}); err != nil {
 				return err
 			}
 			_, err := b.StartAgent(ctx, name)

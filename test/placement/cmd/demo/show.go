@@ -32,16 +32,16 @@ const namespace = "shop"
 // stepTimeout bounds each step.
 const stepTimeout = 2 * time.Minute
 
-// show runs kubectl before an audience.
-type show struct {
+// demoRun runs kubectl before an audience.
+type demoRun struct {
 	bed *bed.Bed
 	out io.Writer
 }
 
-// play is the demo.
-func (s *show) play(ctx context.Context) error {
+// run is the demo.
+func (s *demoRun) run(ctx context.Context) error {
 	for _, name := range []string{"east", "west", "south"} {
-		if err := s.quiet(ctx, "wait", "--for=condition=Reachable", "cluster/"+name, "--timeout=110s"); err != nil {
+		if err := s.kubectlQuietly(ctx, "wait", "--for=condition=Reachable", "cluster/"+name, "--timeout=110s"); err != nil {
 			return err
 		}
 	}
@@ -53,19 +53,19 @@ func (s *show) play(ctx context.Context) error {
 		}
 	}
 	steps := []step{
-		{"The agents of three clusters have dialled the hub:", words("get clusters.placement.patchbay.io")},
+		{"The agents of three clusters have dialled the hub:", fields("get clusters.placement.patchbay.io")},
 		{"A namespace, which the agents make in their clusters, too, and a policy for it: east and west, two to one. Then an\n" +
-			"unchanged Deployment of 6 replicas, with its Service:", words("create namespace " + namespace)},
-		{"", words("config set-context --current --namespace=" + namespace)},
+			"unchanged Deployment of 6 replicas, with its Service:", fields("create namespace " + namespace)},
+		{"", fields("config set-context --current --namespace=" + namespace)},
 		{"", []string{"apply", "-f", files["policy.yaml"]}},
 		{"", []string{"apply", "-f", files["app.yaml"]}},
-		{"The hub has no nodes; it sums up what the clusters report, so kubectl waits there as ever:", words("rollout status deployment/shop --timeout=110s")},
-		{"", words("get deployment,service shop")},
-		{"Where they are. This is one of two commands to read; east has 4 replicas, west 2:", words("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
-		{"One annotation moves the Deployment to south. Its Service goes along, and stays where the policy says:", words("annotate deployment/shop placement.patchbay.io/clusters=south")},
+		{"The hub has no nodes; it sums up what the clusters report, so kubectl waits there as ever:", fields("rollout status deployment/shop --timeout=110s")},
+		{"", fields("get deployment,service shop")},
+		{"Where they are. This is one of two commands to read; east has 4 replicas, west 2:", fields("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
+		{"One annotation moves the Deployment to south. Its Service goes along, and stays where the policy says:", fields("annotate deployment/shop placement.patchbay.io/clusters=south")},
 		{"", []string{"wait", "--for=jsonpath={.spec.targets[0].cluster}=south", "assignment/" + assignment(), "--timeout=110s"}},
-		{"East and west gave up a replica only when south had another in its place:", words("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
-		{"The other command to read is the Deployment itself:", words("get deployment shop")},
+		{"East and west gave up a replica only when south had another in its place:", fields("get assignments.placement.patchbay.io -o custom-columns=" + columns)},
+		{"The other command to read is the Deployment itself:", fields("get deployment shop")},
 	}
 	for _, one := range steps {
 		if err := s.step(ctx, one); err != nil {
@@ -76,21 +76,21 @@ func (s *show) play(ctx context.Context) error {
 }
 
 // assignment is the name of the Deployment's Assignment.
-func assignment() string { return render.Name("apps", "Deployment", namespace, "shop") }
+func assignment() string { return render.WorkName("apps", "Deployment", namespace, "shop") }
 
 // step is something to say, and a command of kubectl at the hub.
 type step struct {
-	say  string
+	text string
 	args []string
 }
 
-func words(text string) []string { return strings.Fields(text) }
+func fields(text string) []string { return strings.Fields(text) }
 
-func (s *show) step(ctx context.Context, one step) error {
+func (s *demoRun) step(ctx context.Context, one step) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	if one.say != "" {
-		fmt.Fprintln(s.out, "\n"+one.say)
+	if one.text != "" {
+		fmt.Fprintln(s.out, "\n"+one.text)
 	}
 	fmt.Fprintln(s.out, "$ kubectl", strings.ReplaceAll(strings.Join(one.args, " "), s.bed.Dir+"/", ""))
 	text, err := s.bed.Hub.Kubectl(ctx, one.args...)
@@ -98,13 +98,13 @@ func (s *show) step(ctx context.Context, one step) error {
 	return err
 }
 
-func (s *show) quiet(ctx context.Context, args ...string) error {
+func (s *demoRun) kubectlQuietly(ctx context.Context, args ...string) error {
 	_, err := s.bed.Hub.Kubectl(ctx, args...)
 	return err
 }
 
 // clusters shows what each cluster has.
-func (s *show) clusters(ctx context.Context) error {
+func (s *demoRun) clusters(ctx context.Context) error {
 	fmt.Fprintln(s.out, "\nIn the clusters themselves:")
 	for _, name := range []string{"east", "west", "south"} {
 		text, err := s.bed.Clusters[name].Kubectl(ctx, "get", "deployments", "-n", namespace, "--no-headers", "--ignore-not-found")
