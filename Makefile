@@ -142,7 +142,7 @@ test-kernel: gotestsum packages linux bin/kerneltest ## tests in a kernel that h
 .PHONY: test-fallback
 test-fallback: gotestsum packages linux bin/kerneltest ## the kernel of machines that cannot build one: it boots and has the drivers
 	@PATCHBAY_LAB_KERNEL=debian bin/kerneltest /bin/true # prints which kernel
-	PATCHBAY_LAB_KERNEL=debian scripts/gotest fallback -vet=off -tags kernel -count=1 -timeout 10m -exec $(CURDIR)/bin/kerneltest -run '^Test(AttachGolden|PodsOnVLAN)$$' ./daemon/kernel
+	PATCHBAY_LAB_KERNEL=debian scripts/gotest fallback -vet=off -tags kernel -count=1 -timeout 10m -exec $(CURDIR)/bin/kerneltest -run '^Test(AttachGolden|PodsOnVLAN)$$' ./daemon/internal/kernel
 
 .PHONY: test-cluster
 test-cluster: gotestsum packages linux kubernetes coredns build images ## tests in the lab: real kubelets on three nodes

@@ -3,7 +3,7 @@
 package netwatcher
 
 import (
-	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // linkCache is what the last round left: which links a Pod may have at once, and

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // DesiredLink is a link that networks need on this node.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 func TestDesired(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Whatever is there and whatever is wanted: one or two rounds reach a state that

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/network"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // world is a kernel, a cluster and Pods in memory. It holds what the real ones

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // What other nodes report of themselves, each of which may have been taken over: VTEPs

@@ -7,8 +7,8 @@ import (
 	"net"
 	"time"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/network"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Kernel reads and changes the host's links.

@@ -6,8 +6,8 @@ import (
 	"context"
 	"fmt"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/network"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Parent returns the name of the host link that the network's slaves go on: its

@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-logr/logr"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/network"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Config of a Reconciler; every field but Observer is needed.

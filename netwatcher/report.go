@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // What a node's object costs grows with its links, and every node and the

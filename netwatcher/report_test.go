@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // observer notes what it is told.

@@ -5,7 +5,7 @@ package netwatcher
 import (
 	"maps"
 
-	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // scope is what one round works on.

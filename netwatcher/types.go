@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // NIC is a link of the node that Patchbay did not make, and on which it may put

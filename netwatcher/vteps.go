@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // VTEPs are the addresses that the other nodes receive VXLAN at, by the name of

@@ -88,8 +88,8 @@
 //
 // # Packages
 //
-//	divide.Divide(total, rows) (Result, error)     placement/divide
-//	mover.Step(mover.Input) mover.Output           placement/mover
+//	divide.Divide(total, rows) (Result, error)     placement/internal/apportion
+//	mover.Step(mover.Input) mover.Output           placement/internal/migration
 //
 //	// summary: rows are the clusters that report. Observed is the generation of the hub's
 //	// object that Status speaks of; Exact translates observedGeneration for one cluster,

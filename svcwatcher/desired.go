@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	endpointutil "k8s.io/endpointslice/util"
 
-	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Endpoints are what a Service should have.

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	endpointutil "k8s.io/endpointslice/util"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/network"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Snapshot is what the endpoints of a Service are made from. Pods and DanmEps may

@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-patchbay is a kubectl plugin: with it on the PATH, `kubectl
-// patchbay` asks Patchbay for what no manifest says. See docs/api.md.
+// Command kubectl-patchbay is documented in package internal/kubectl.
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/patchbay-cni/patchbay/internal/kubectl"
+	"github.com/patchbay-cni/patchbay/internal/app"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := runCommand(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(app.Main("error", kubectl.Run)) }

@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command patchbay-agent runs in a workload cluster: it fetches from the hub what is
-// placed there, applies it, and reports back. It dials the hub, and nothing dials it.
-// See package placement for the contract, and deployments/placement/agent.
+// Command patchbay-agent is documented in package placement/agent.
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/patchbay-cni/patchbay/placement/agent"
+	"github.com/patchbay-cni/patchbay/internal/app"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := runCommand(ctx, os.Args[1:], os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "patchbay-agent:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(app.Main("patchbay-agent", agent.Run)) }

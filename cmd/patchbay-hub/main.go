@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command patchbay-hub places objects of a hub's API server on workload clusters. It
-// runs beside an API server that runs no workload controllers; `patchbay-hub up` starts
-// such a one, for trying it out.
+// Command patchbay-hub is documented in package placement/hub.
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/patchbay-cni/patchbay/placement/hub"
+	"github.com/patchbay-cni/patchbay/internal/app"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := runCommand(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "patchbay-hub:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(app.Main("patchbay-hub", hub.Run)) }

@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command patchbayd is the node daemon: it attaches Pods to networks and keeps
-// the node's VLAN and VXLAN links. It runs as a DaemonSet, see deployments/.
+// Command patchbayd is documented in package daemon.
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/patchbay-cni/patchbay/daemon"
+	"github.com/patchbay-cni/patchbay/internal/app"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := runCommand(ctx, os.Args[1:], os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "patchbayd:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(app.Main("patchbayd", daemon.Run)) }

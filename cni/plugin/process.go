@@ -15,7 +15,7 @@ import (
 
 	"github.com/patchbay-cni/patchbay/cni/conf"
 	"github.com/patchbay-cni/patchbay/cni/wire"
-	"github.com/patchbay-cni/patchbay/version"
+	"github.com/patchbay-cni/patchbay/internal/version"
 )
 
 // Limits of one invocation. Kubelet gives a runtime 2 minutes for a sandbox.

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // cell is a store of one object that checks nothing but its version: the fake's

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Claim covers one address per wanted family with the node's entry, all or

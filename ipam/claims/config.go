@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Config is what an Allocator needs to know. Node is required.

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/ipam"
 )
 

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // family is one address family of a network while a plan is made.

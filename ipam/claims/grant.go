@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // claim is a caller of Claim in wait.

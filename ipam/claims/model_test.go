@@ -16,9 +16,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // scenario is one run of the model: some nodes, each with Pods that come and go

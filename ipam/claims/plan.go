@@ -9,7 +9,7 @@ import (
 	"reflect"
 	"time"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // errNeedList asks for the DanmEps: the plan is made again with the same object

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // While one network's plan is being made, and somebody waits for its end, the

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // read gets the object and, before the first claim, its finalizer. It returns

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // Recovering reports whether it is not known which addresses are in use: a recovery is

@@ -5,7 +5,7 @@ package claims_test
 import (
 	"testing"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // The journal never has a seq that the object may lack, else the object would be

@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // holder starts an allocator that holds addresses and lets released ones rest,

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // shelf is what a desk keeps ready for one generation of its network: callers

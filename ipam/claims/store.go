@@ -6,8 +6,8 @@ import (
 	"context"
 	"net/netip"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/network"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Store reads and writes network objects. Package ipamtest has the conformance

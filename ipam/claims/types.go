@@ -5,7 +5,7 @@ package claims
 import (
 	"net/netip"
 
-	"github.com/patchbay-cni/patchbay/network"
+	"github.com/patchbay-cni/patchbay/internal/network"
 )
 
 // Key names one life of a network object. It is comparable.

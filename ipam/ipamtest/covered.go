@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 	"github.com/patchbay-cni/patchbay/ipam"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 )

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // Fake is a claims.Store in memory that behaves as the API server does: one

@@ -10,10 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
 	"github.com/patchbay-cni/patchbay/ipam/ipamtest"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // harness makes the fake look like a cluster.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // ErrFault is what a request ends with whose fault is no conflict.

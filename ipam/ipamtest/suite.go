@@ -5,9 +5,9 @@ package ipamtest
 import (
 	"testing"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // Harness is a store and the other end of it: what users and node daemons do to

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // allocatorsAndFaults lets four nodes claim at once and then give back, while

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strconv"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
 )
 
 // Create makes a network object with a UID of its own, or, when one of that name

@@ -3,101 +3,66 @@
 package hub
 
 import (
-	"context"
+	"errors"
+	"flag"
 	"fmt"
-	"time"
+	"io"
+	"os"
 
-	appsv1 "k8s.io/api/apps/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
-	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/ending"
+	"github.com/patchbay-cni/patchbay/internal/securemetrics"
 )
 
-const (
-	// passTimeout bounds each look at an object: an API server that does not answer must not keep a
-	// worker from the others.
-	passTimeout = 2 * time.Minute
-	// retryFirst and retryLast are the pauses between looks that fail.
-	retryFirst, retryLast = 5 * time.Millisecond, time.Minute
-)
-
-// retries is when to look again at what has failed: ever later, and within a minute, so that the
-// hub goes on when its API server does. The default of controller-runtime ends at 17 minutes.
-func retries[K comparable]() workqueue.TypedRateLimiter[K] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryFirst, retryLast)
+// options are the program's flags.
+type options struct {
+	kubeconfig, namespace       string
+	healthAddress               string
+	secureMetrics               securemetrics.Options
+	workers                     int
+	leaderElect, debug, version bool
 }
 
-// NewScheme knows the kinds that the hub reads and writes by type.
-func NewScheme() (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme,
-		certificatesv1.AddToScheme, appsv1.AddToScheme, metav1.AddMetaToScheme,
-	} {
-		if err := add(s); err != nil {
-			return nil, fmt.Errorf("build scheme: %w", err)
-		}
+// parseOptions reads the flags; the message of a wrong one goes to stderr.
+func parseOptions(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("patchbay-hub", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	o.addFlags(f)
+	f.StringVar(&o.namespace, "namespace", podNamespaceOr("patchbay-system"), "`namespace` of the hub's own Lease (environment POD_NAMESPACE)")
+	f.BoolVar(&o.leaderElect, "leader-elect", true, "act only while holding the Lease; false is for a single replica")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the hub's API server; the Pod's service account when empty")
+	if err := f.Parse(args); err != nil {
+		return nil, err
 	}
-	return s, nil
+	return o, o.validate(f.NArg())
 }
 
-// Options are what Add needs of a manager that runs until ctx ends: reads go to the API
-// server unless the cache is asked by name, and caches are slim.
-func Options(ctx context.Context) (manager.Options, error) {
-	scheme, err := NewScheme()
-	if err != nil {
-		return manager.Options{}, err
+func podNamespaceOr(otherwise string) string {
+	if n := os.Getenv("POD_NAMESPACE"); n != "" {
+		return n
 	}
-	skip := true
-	managed := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.ManagedLabel: "true"})}
-	return manager.Options{
-		Scheme: scheme,
-		Cache: cache.Options{
-			DefaultTransform: slim,
-			ByObject: map[client.Object]cache.ByObject{
-				&coordinationv1.Lease{}:      {Field: fields.OneTermEqualSelector("metadata.name", v1alpha1.HeartbeatLease)},
-				&rbacv1.Role{}:               managed, // agents' rights
-				&rbacv1.RoleBinding{}:        managed,
-				&rbacv1.ClusterRole{}:        managed,
-				&rbacv1.ClusterRoleBinding{}: managed,
-			},
-		},
-		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
-			opts.Cache = nil
-			return client.New(cfg, opts)
-		},
-		NewCache:    ending.NewCache(ctx),
-		BaseContext: func() context.Context { return ctx },
-		Metrics:     metricsserver.Options{BindAddress: "0"},
-		Controller:  config.Controller{SkipNameValidation: &skip, ReconciliationTimeout: passTimeout},
-	}, nil
+	return otherwise
 }
 
-// slim drops what no decision depends on, before it is cached.
-func slim(o any) (any, error) {
-	object, ok := o.(metav1.Object)
-	if !ok {
-		return o, nil
+// addFlags adds the flags that `up` has, too.
+func (o *options) addFlags(f *flag.FlagSet) {
+	f.StringVar(&o.healthAddress, "http-address", "127.0.0.1:9643", "`address` for /healthz and /readyz")
+	o.secureMetrics.AddFlags(f)
+	f.IntVar(&o.workers, "workers", 8, "how many objects are placed at a time")
+	f.BoolVar(&o.debug, "debug", false, "log more")
+	f.BoolVar(&o.version, "version", false, "print the version")
+}
+
+// validate refuses what the program must not start with.
+func (o *options) validate(rest int) error {
+	switch {
+	case rest > 0:
+		return errors.New("arguments after the flags: want none, or `up` before them")
+	case o.version:
+		return nil
+	case o.leaderElect && o.namespace == "":
+		return errors.New("flag --namespace: the hub must know where its Lease is: give the namespace that it runs in")
+	case o.workers < 1 || o.workers > 1000:
+		return fmt.Errorf("flag --workers: got %d, want 1 to 1000", o.workers)
 	}
-	object.SetManagedFields(nil)
-	if a := object.GetAnnotations(); a[corev1.LastAppliedConfigAnnotation] != "" {
-		delete(a, corev1.LastAppliedConfigAnnotation)
-		object.SetAnnotations(a)
-	}
-	return o, nil
+	return nil
 }

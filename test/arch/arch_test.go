@@ -50,8 +50,8 @@ func TestLawsAllow(t *testing.T) {
 		reason, path, imp string
 	}{
 		"ModelReadsTypes":  {"network turns API types into the model", "network", module + "/api/v1"},
-		"KernelNetlink":    {"daemon/kernel is where netlink belongs", "daemon/kernel", kernels[0]},
-		"FirewallNftables": {"daemon/firewall is where nftables belongs", "daemon/firewall", kernels[2]},
+		"KernelNetlink":    {"daemon/internal/kernel is where netlink belongs", "daemon/internal/kernel", kernels[0]},
+		"FirewallNftables": {"daemon/internal/firewall is where nftables belongs", "daemon/internal/firewall", kernels[2]},
 		"LabNetlink":       {"the lab's tests look at the kernel themselves", "test/lab", kernels[0]},
 		"SimilarName":      {"a folder's name is not a prefix of another's", "ipam/claims", "log/slog"},
 	}

@@ -90,15 +90,15 @@ func laws() []law {
 			reason:     "the plugin holds no credentials and stays below 6 MB",
 		},
 		{
-			packages: "", except: []string{"daemon/kernel", "daemon/firewall", "test"}, forbidden: kernels,
-			reason: "daemon/kernel and daemon/firewall are the only importers of netlink, netns and nftables, so the rest runs anywhere",
+			packages: "", except: []string{"daemon/internal/kernel", "daemon/internal/firewall", "test"}, forbidden: kernels,
+			reason: "daemon/internal/kernel and daemon/internal/firewall are the only importers of netlink, netns and nftables, so the rest runs anywhere",
 		},
 		{
-			packages: "daemon/kernel", forbidden: []string{"github.com/google/nftables", "github.com/mdlayher/netlink"},
-			reason: "packet filters are daemon/firewall's: links work on a kernel without nf_tables",
+			packages: "daemon/internal/kernel", forbidden: []string{"github.com/google/nftables", "github.com/mdlayher/netlink"},
+			reason: "packet filters are daemon/internal/firewall's: links work on a kernel without nf_tables",
 		},
 		{
-			packages: "daemon/firewall", forbidden: append([]string{module, "github.com/vishvananda/netlink"}, concat(clients, loggers)...),
+			packages: "daemon/internal/firewall", forbidden: append([]string{module, "github.com/vishvananda/netlink"}, concat(clients, loggers)...),
 			allowed: []string{module + "/daemon/firewall", module + "/netwatcher"},
 			reason:  "the packet filter is told what passes, and neither looks at links nor asks the API server",
 		},
@@ -114,16 +114,16 @@ func laws() []law {
 			reason: "the controller runs on no node: it shares objects with the daemon, and nothing else of the rim",
 		},
 		{
-			packages: "daemon/acd", forbidden: append([]string{module}, pure...), allowed: []string{module + "/daemon/acd"},
+			packages: "daemon/internal/acd", forbidden: append([]string{module}, pure...), allowed: []string{module + "/daemon/acd"},
 			reason: "frames of others are parsed without a socket, so that a fuzzer can",
 		},
 		{
-			packages: "tenant", except: []string{"tenant/reserve"}, forbidden: append([]string{module}, pure...),
+			packages: "tenant", except: []string{"controller/internal/reserve"}, forbidden: append([]string{module}, pure...),
 			allowed: []string{module + "/api", module + "/network", module + "/tenant"},
 			reason:  "who gets which device and ID is arithmetic: admission, sweeper and tests run the same",
 		},
 		{
-			packages: "tenant/reserve", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
+			packages: "controller/internal/reserve", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
 			allowed: []string{module + "/api", module + "/network", module + "/tenant"},
 			reason:  "reservations know a narrow store, never the API server's client",
 		},
@@ -136,29 +136,29 @@ func laws() []law {
 			reason: "a program sets its logs up once; everybody else finds the logger in the context",
 		},
 		{
-			packages: "", except: []string{"objects", "daemon", "controller", "webhook", "svcwatcher/cluster", "cmd", "test"},
+			packages: "", except: []string{"objects", "daemon", "controller", "webhook", "controller/internal/services", "cmd", "test"},
 			forbidden: []string{module + "/objects"},
 			reason:    "what talks to the API server is the rim: pure packages and use cases know ports",
 		},
 		{
-			packages: "daemon/attach", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
+			packages: "daemon/internal/attach", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
 			allowed: []string{module + "/daemon/attach", module + "/network", module + "/api"},
 			reason:  "use cases know ports; adapters stand at the rim",
 		},
 		{
-			packages: "daemon/kernel", forbidden: append([]string{
+			packages: "daemon/internal/kernel", forbidden: append([]string{
 				module + "/daemon/cluster", module + "/daemon/server", module + "/daemon/journal",
 			}, clients...),
 			reason: "kernel, API-server and socket code never import each other",
 		},
 		{
-			packages: "daemon/cluster", forbidden: []string{
+			packages: "daemon/internal/cluster", forbidden: []string{
 				module + "/daemon/kernel", module + "/daemon/server",
 			},
 			reason: "kernel, API-server and socket code never import each other",
 		},
 		{
-			packages: "daemon/server", forbidden: append([]string{
+			packages: "daemon/internal/server", forbidden: append([]string{
 				module + "/daemon/kernel", module + "/daemon/cluster",
 			}, clients...),
 			reason: "kernel, API-server and socket code never import each other",
@@ -169,33 +169,33 @@ func laws() []law {
 			reason:  "desired host links are pure; the kernel stands behind an interface of netwatcher's own",
 		},
 		{
-			packages: "svcwatcher", except: []string{"svcwatcher/cluster"}, forbidden: append([]string{module}, pure...),
+			packages: "svcwatcher", except: []string{"controller/internal/services"}, forbidden: append([]string{module}, pure...),
 			allowed: []string{module + "/network", module + "/api"},
 			reason:  "which endpoints a Service has is arithmetic, so that any order of events can be tried",
 		},
 		{
-			packages: "svcwatcher/cluster", forbidden: concat([]string{module + "/daemon", module + "/controller", module + "/webhook"}, kernels),
+			packages: "controller/internal/services", forbidden: concat([]string{module + "/daemon", module + "/controller", module + "/webhook"}, kernels),
 			reason: "Services stand on objects alone, like the other parts of the controller",
 		},
 		{
-			packages: "placement/divide", forbidden: append([]string{module, "k8s.io"}, pure...),
+			packages: "placement/internal/apportion", forbidden: append([]string{module, "k8s.io"}, pure...),
 			allowed:    []string{module + "/placement/divide"},
 			transitive: true,
 			reason:     "division is arithmetic: standard library only, so that it can be proved alone",
 		},
 		{
-			packages: "placement", except: []string{"placement/hub", "placement/agent"},
+			packages: "placement", except: []string{"placement/hub/internal/controllers", "placement/agent/internal/works"},
 			forbidden: append([]string{module}, pure...),
 			allowed:   []string{module + "/api", module + "/placement/divide"},
 			reason:    "what placement decides is pure: an outage, a restart or a race is an input like any other",
 		},
 		{
-			packages: "placement/agent", forbidden: append([]string{module}, kernels...),
+			packages: "placement/agent/internal/works", forbidden: append([]string{module}, kernels...),
 			allowed: []string{module + "/api", module + "/placement/agent", module + "/relist"},
 			reason:  "the agent carries out what it is told: of the hub it knows the kinds and nothing else",
 		},
 		{
-			packages: "placement/hub", forbidden: concat([]string{
+			packages: "placement/hub/internal/controllers", forbidden: concat([]string{
 				module + "/placement/agent", module + "/daemon", module + "/controller", module + "/webhook", module + "/cni", module + "/objects",
 			}, kernels),
 			reason: "the hub meets agents at its API server only, and runs on no node",

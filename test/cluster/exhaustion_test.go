@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // A pool has exactly as many addresses as there are Pods, and each node keeps some

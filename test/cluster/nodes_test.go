@@ -17,15 +17,14 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/daemon/attach"
-	"github.com/patchbay-cni/patchbay/daemon/journal"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/journaltest"
 )
 
 // sandbox is a Pod's sandbox with an interface on the network that was asked for.
 type sandbox struct {
 	node    string
-	record  *attach.Record
+	record  *journaltest.Record
 	address netip.Addr
 }
 
@@ -50,8 +49,8 @@ func (c *cluster) sandboxes(ctx context.Context, node, network string) ([]sandbo
 // records are the sandboxes in the journal of a node's daemon. It is read from a
 // copy, since the daemon has it locked; a copy made amid a write is no journal,
 // which the caller tries again.
-func (c *cluster) records(ctx context.Context, node string) ([]*attach.Record, error) {
-	content, err := c.lab.Exec(ctx, node, "cat", journal.DefaultPath)
+func (c *cluster) records(ctx context.Context, node string) ([]*journaltest.Record, error) {
+	content, err := c.lab.Exec(ctx, node, "cat", journaltest.Path)
 	if err != nil {
 		return nil, fmt.Errorf("copy journal of %s: %w", node, err)
 	}
@@ -64,12 +63,7 @@ func (c *cluster) records(ctx context.Context, node string) ([]*attach.Record, e
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		return nil, err
 	}
-	j, err := journal.OpenContext(ctx, path, journal.Options{Holder: "test"})
-	if err != nil {
-		return nil, err
-	}
-	defer j.Close()
-	return j.List()
+	return journaltest.Read(ctx, path)
 }
 
 // sandboxAddresses are the addresses on a node that lie in a subnet and are in

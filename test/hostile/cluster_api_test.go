@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/controller/admissiontest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
-	"github.com/patchbay-cni/patchbay/test/apitest/admit"
 )
 
 // system is the namespace of Patchbay's own Pods.
@@ -47,7 +47,7 @@ var sharedAdmission struct {
 func start(t *testing.T) *apitest.Env {
 	t.Helper()
 	env := apitest.StartWithControllers(t)
-	sharedAdmission.Do(func() { _, sharedAdmission.err = admit.Serve(context.Background(), env, nil) }) // it outlives this test
+	sharedAdmission.Do(func() { _, sharedAdmission.err = admissiontest.Serve(context.Background(), env, nil) }) // it outlives this test
 	if sharedAdmission.err != nil {
 		t.Fatal(sharedAdmission.err)
 	}

@@ -8,7 +8,7 @@
 //
 // More attacks stand beside what they attack, since they use its parts: those of tenants on
 // assignments in package webhook, on Services in svcwatcher; those of nodes on each policy in
-// test/apitest, which runs them with the oldest Kubernetes, too, and in controller/addresses;
-// those of hub users in placement/agent; those of Pods in test/cluster, on nodes of the lab.
+// test/apitest, which runs them with the oldest Kubernetes, too, and in controller/internal/addresses;
+// those of hub users in placement/agent/internal/works; those of Pods in test/cluster, on nodes of the lab.
 // SECURITY.md names all of them.
 package hostile

@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/kube"
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
-	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -82,7 +82,7 @@ func TestNodeFillsNoBitmap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := claims.New(objects.NewStore(n.env.As(t, apitest.NodeDaemon(n.good))), claims.Config{Node: n.good, NodeUID: "good", Life: 1, Hold: -1})
+	good := claims.New(kube.NewStore(n.env.As(t, apitest.NodeDaemon(n.good))), claims.Config{Node: n.good, NodeUID: "good", Life: 1, Hold: -1})
 	t.Cleanup(good.Close)
 	claim := func() {
 		t.Helper()

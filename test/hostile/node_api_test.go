@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
-	"github.com/patchbay-cni/patchbay/objects"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/kube"
 	"github.com/patchbay-cni/patchbay/test/apitest"
 )
 
@@ -187,8 +187,8 @@ func TestClaimsLeaveFieldsToAppliers(t *testing.T) {
 				}
 				return protectedFields(u)
 			}
-			before, store := get(), objects.NewStore(n.daemon)
-			o, err := store.Get(t.Context(), objects.NetworkRefOf(kind, u))
+			before, store := get(), kube.NewStore(n.daemon)
+			o, err := store.Get(t.Context(), kube.NetworkRefOf(kind, u))
 			if err != nil {
 				t.Fatal(err)
 			}

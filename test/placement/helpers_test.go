@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/placement/render"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
@@ -210,7 +209,7 @@ func (w *world) awaitWorks(t *testing.T, all []client.Object, what string, wante
 	t.Helper()
 	for _, o := range all {
 		gvk := o.GetObjectKind().GroupVersionKind()
-		key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + "east", Name: render.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
+		key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + "east", Name: v1alpha1.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
 		eventually(t, "the Work of "+printedName(o)+" is "+what, func() error {
 			work := &v1alpha1.Work{}
 			if err := w.Hub.Client.Get(t.Context(), key, work); err != nil {
@@ -239,7 +238,7 @@ func (w *world) assignment(ctx context.Context, ns, kind, name string) (*v1alpha
 func (w *world) awaitPlacedReason(t *testing.T, o client.Object, reason string) {
 	t.Helper()
 	gvk := o.GetObjectKind().GroupVersionKind()
-	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: render.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
+	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: v1alpha1.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
 	eventually(t, fmt.Sprintf("%s says %s", o.GetName(), reason), func() error {
 		a := &v1alpha1.Assignment{}
 		if err := w.Hub.Client.Get(t.Context(), key, a); err != nil {

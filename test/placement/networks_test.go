@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/controller/admissiontest"
+	"github.com/patchbay-cni/patchbay/internal/kube"
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
-	"github.com/patchbay-cni/patchbay/objects"
 	"github.com/patchbay-cni/patchbay/test/apitest"
-	"github.com/patchbay-cni/patchbay/test/apitest/admit"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
@@ -119,7 +119,7 @@ func (w *world) claimAddresses(t *testing.T, cluster, name string, addresses, at
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := claims.New(objects.NewStore(c), claims.Config{Node: "n1", NodeUID: "n1", Life: 1, Hold: -1})
+	a := claims.New(kube.NewStore(c), claims.Config{Node: "n1", NodeUID: "n1", Life: 1, Hold: -1})
 	defer a.Close()
 	// What a node's daemon does when Pods leave, so that the network can be deleted.
 	t.Cleanup(func() {
@@ -185,7 +185,7 @@ func (w *world) serveAdmission(t *testing.T, cluster string) {
 			t.Fatal(err)
 		}
 	}
-	stop, err := admit.Serve(context.Background(), &apitest.Env{Config: c.Config, Client: c.Client}, nil)
+	stop, err := admissiontest.Serve(context.Background(), &apitest.Env{Config: c.Config, Client: c.Client}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/placement/render"
 )
 
 // Safety 4, hub term: an agent is away while the hub is restored, edited until its revisions
@@ -108,7 +107,7 @@ func TestSafetyAgentAwayMeanwhile(t *testing.T) {
 func (w *world) awaitOrdered(t *testing.T, o client.Object, text string) {
 	t.Helper()
 	gvk := o.GetObjectKind().GroupVersionKind()
-	key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + "east", Name: render.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
+	key := client.ObjectKey{Namespace: v1alpha1.ClusterNamespacePrefix + "east", Name: v1alpha1.WorkName(gvk.Group, gvk.Kind, o.GetNamespace(), o.GetName())}
 	eventually(t, "the Work of "+printedName(o)+" has "+text, func() error {
 		work := &v1alpha1.Work{}
 		if err := w.Hub.Client.Get(t.Context(), key, work); err != nil {

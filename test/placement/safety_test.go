@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
-	"github.com/patchbay-cni/patchbay/placement/render"
 )
 
 // objectsWithoutClaims is one object of each sort that people place and that moves.
@@ -312,7 +311,7 @@ func TestSafetyHeldRemoval(t *testing.T) {
 	w.annotate(t, object("v1", "ConfigMap", ns, "held"), "")
 	eventually(t, "the Assignment says what holds it", func() error {
 		a := &v1alpha1.Assignment{}
-		key := client.ObjectKey{Namespace: ns, Name: render.WorkName("", "ConfigMap", ns, "held")}
+		key := client.ObjectKey{Namespace: ns, Name: v1alpha1.WorkName("", "ConfigMap", ns, "held")}
 		if err := w.Hub.Client.Get(t.Context(), key, a); err != nil {
 			return err
 		}

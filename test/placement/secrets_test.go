@@ -19,7 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/patchbay-cni/patchbay/placement/render"
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
 
 // Safety 7: the values of a Secret are in Secrets alone, at the hub and in clusters, whatever is done with
@@ -101,7 +101,7 @@ func TestSafetySecrets(t *testing.T) {
 	beside := object("v1", "Secret", "", "")
 	for _, cluster := range []string{"east", "west"} {
 		beside.SetNamespace("cluster-" + cluster)
-		beside.SetName(render.WorkName("", "Secret", ns, "db"))
+		beside.SetName(v1alpha1.WorkName("", "Secret", ns, "db"))
 		if err := w.Hub.Client.Get(t.Context(), client.ObjectKeyFromObject(beside), beside); !apierrors.IsNotFound(err) {
 			t.Errorf("removed: the Secret beside the Work in %s: got %v, want it gone", beside.GetNamespace(), err)
 		}

@@ -10,7 +10,7 @@ func daemonRules() []mutation {
 		{
 			name: "JournalFirst",
 			rule: "Use: journal, then the interface, then the DanmEp",
-			file: "daemon/attach/add.go",
+			file: "daemon/internal/attach/add.go",
 			old:  "if err := s.Journal.Put(rec); err != nil {\n\t\treturn nil, errors.Join(fmt.Errorf(\"journal sandbox %s: %w\", req.ContainerID, err), s.forget(rec))",
 			new:  "if err := error(nil); err != nil {\n\t\treturn nil, errors.Join(fmt.Errorf(\"journal sandbox %s: %w\", req.ContainerID, err), s.forget(rec))",
 			test: "^TestAddJournalsFirst$",
@@ -18,7 +18,7 @@ func daemonRules() []mutation {
 		{
 			name: "InterfacesGoFirst",
 			rule: "Release: only when the interface is gone",
-			file: "daemon/attach/del.go",
+			file: "daemon/internal/attach/del.go",
 			old:  "\t\trec.State = Detaching\n",
 			new:  "\t\trec.State = Released\n\t\ts.Publisher.Release(rec)\n",
 			test: "^TestDelIsRepeated$",
@@ -26,7 +26,7 @@ func daemonRules() []mutation {
 		{
 			name: "EndIsJournalledFirst",
 			rule: "a release is journalled before it begins",
-			file: "daemon/attach/del.go",
+			file: "daemon/internal/attach/del.go",
 			old:  "\trec.State = Released\n\tif err := s.Journal.Put(rec); err != nil {",
 			new:  "\trec.State = Released\n\tif err := error(nil); err != nil {",
 			test: "^(TestKilledInDel|TestDelIsRepeated)$",
@@ -34,7 +34,7 @@ func daemonRules() []mutation {
 		{
 			name: "PublishedOnlyWithADanmEp",
 			rule: "the address leaves the entry only in a write sent after its DanmEp exists, also by the journal",
-			file: "daemon/cluster/uses.go",
+			file: "daemon/internal/cluster/uses.go",
 			old:  "case endpointUID != \"\":",
 			new:  "case state == attach.Attached:",
 			test: "^TestUsesTellHowFarEachInterfaceCame$",
@@ -42,7 +42,7 @@ func daemonRules() []mutation {
 		{
 			name: "JournalIsLocked",
 			rule: "the daemon takes an exclusive lock on its journal",
-			file: "daemon/journal/journal.go",
+			file: "daemon/internal/journal/journal.go",
 			old:  "db, err := bbolt.Open(path,",
 			new:  "if fresh, err := os.ReadFile(path); err == nil { // a file of its own has no lock\n\t\t_ = errors.Join(os.Remove(path), os.WriteFile(path, fresh, 0o600))\n\t}\n\tdb, err := bbolt.Open(path,",
 			test: "^TestLock$",
@@ -50,14 +50,14 @@ func daemonRules() []mutation {
 		{
 			name: "LivesAreCounted",
 			rule: "seq is raised by each life of a node's daemon",
-			file: "daemon/journal/life.go",
+			file: "daemon/internal/journal/life.go",
 			old:  "\t\t\tlife++\n",
 			test: "^TestLivesAreCountedAcrossStarts$",
 		},
 		{
 			name: "RecordBeforeAddresses",
 			rule: "only the owner releases: a record goes before its addresses",
-			file: "daemon/attach/undo.go",
+			file: "daemon/internal/attach/undo.go",
 			old:  "func (s *Service) forget(rec *Record) error {\n",
 			new:  "func (s *Service) forget(rec *Record) error {\n\tfor i := range slices.Backward(rec.Interfaces) {\n\t\ts.discard(&rec.Interfaces[i])\n\t}\n",
 			test: "^TestDelAfterFailedRollBackFreesNobodyElse$",
@@ -65,7 +65,7 @@ func daemonRules() []mutation {
 		{
 			name: "ProbeComesFirst",
 			rule: "on a network that probes, no address is on an interface before the network was asked for it",
-			file: "daemon/attach/plug.go",
+			file: "daemon/internal/attach/plug.go",
 			old:  "\tif err == nil {\n\t\terr = s.probe(", new: "\tif false {\n\t\terr = s.probe(",
 			test: "^(TestProbe|TestProbeComesFirst)$",
 		},

@@ -9,7 +9,7 @@ import (
 	"io"
 	"time"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // deployment is what examples/demo makes.

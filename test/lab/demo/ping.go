@@ -14,7 +14,7 @@ import (
 	"sync"
 	"text/tabwriter"
 
-	v1 "github.com/patchbay-cni/patchbay/api/v1"
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
 )
 
 // ErrNoAnswer says that a ping was not answered.

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-cni/patchbay/internal/network"
 	"github.com/patchbay-cni/patchbay/ipam/claims"
-	"github.com/patchbay-cni/patchbay/network"
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
 )
 

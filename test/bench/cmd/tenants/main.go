@@ -19,8 +19,8 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/patchbay-cni/patchbay/controller/admissiontest"
 	"github.com/patchbay-cni/patchbay/test/apitest"
-	"github.com/patchbay-cni/patchbay/test/apitest/admit"
 	"github.com/patchbay-cni/patchbay/test/bench/measure"
 )
 
@@ -82,7 +82,7 @@ func measureRun(ctx context.Context, o options, admission bool) (r result, err e
 	}
 	defer func() { err = errors.Join(err, env.Close(context.WithoutCancel(ctx))) }()
 	if admission {
-		stop, err := admit.Serve(ctx, env, nil)
+		stop, err := admissiontest.Serve(ctx, env, nil)
 		if err != nil {
 			return r, err
 		}

@@ -13,11 +13,11 @@
 // It fits where go test wants a program that runs test binaries:
 //
 //	go build -o bin/kerneltest ./test/lab/cmd/kerneltest
-//	go test -tags kernel -exec "$PWD/bin/kerneltest" ./daemon/kernel/...
+//	go test -tags kernel -exec "$PWD/bin/kerneltest" ./daemon/internal/kernel/...
 //
 // or, built once and run many times:
 //
-//	go test -c -tags kernel -o /tmp/kernel.test ./daemon/kernel
+//	go test -c -tags kernel -o /tmp/kernel.test ./daemon/internal/kernel
 //	bin/kerneltest /tmp/kernel.test -test.v -test.run TestIPVLAN
 //
 // Each call boots a guest (a quarter of a second; three seconds with the fallback kernel);

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-cni/patchbay/placement/render"
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 	"github.com/patchbay-cni/patchbay/test/placement/bed"
 )
 
@@ -76,7 +76,7 @@ func (s *demoRun) run(ctx context.Context) error {
 }
 
 // assignment is the name of the Deployment's Assignment.
-func assignment() string { return render.WorkName("apps", "Deployment", namespace, "shop") }
+func assignment() string { return v1alpha1.WorkName("apps", "Deployment", namespace, "shop") }
 
 // step is something to say, and a command of kubectl at the hub.
 type step struct {

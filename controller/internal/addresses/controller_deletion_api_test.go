@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package addresses
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/kube"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// The last user's end is what lets a deleted network go: no sweep has to come by.
+func TestDeletionEndsWithTheLastUser(t *testing.T) {
+	env := apitest.Start(t)
+	f := startWith(t, env, func(cfg *Config) { cfg.SweepInterval, cfg.MinInterval = time.Hour, time.Hour })
+	ns, node := env.Namespace(t), f.node(apitest.Name("node"))
+	held := map[string]v1.HeldAddresses{
+		node.Name:     {UID: string(node.UID), Seq: 1, V4: "10.9.0.3"},
+		"!quarantine": {UID: "none", V4: "10.9.0.5"},
+	}
+	cases := map[string]struct {
+		reason string
+		status *v1.IPAMStatus
+		end    func(t *testing.T, cn *v1.ClusterNetwork, ep *v1.DanmEp)
+		ep     bool
+	}{
+		"Entry": {
+			reason: "A node gave back what it held. An address in quarantine is no user.",
+			status: &v1.IPAMStatus{V4: bitmap(3, 5), Held: held},
+			end: func(_ *testing.T, cn *v1.ClusterNetwork, _ *v1.DanmEp) {
+				f.write(cn, func(s *v1.NetworkStatus) { delete(s.IPAM.Held, node.Name) })
+			},
+		},
+		"DanmEp": {
+			reason: "A Pod without an address went: nothing was written to the network.",
+			status: &v1.IPAMStatus{}, ep: true,
+			end: func(t *testing.T, _ *v1.ClusterNetwork, ep *v1.DanmEp) {
+				t.Helper()
+				if _, err := kube.RemoveEndpoint(t.Context(), env.Client, ep); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			cn := f.network(tc.status)
+			protect := client.RawPatch(client.Merge.Type(), []byte(`{"metadata": {"finalizers": ["danm.io/in-use"]}}`))
+			if err := env.Client.Patch(t.Context(), cn, protect); err != nil {
+				t.Fatal(err)
+			}
+			var ep *v1.DanmEp
+			if tc.ep {
+				ep = f.endpoint(ns, cn, node, "")
+			}
+			if err := env.Client.Delete(t.Context(), cn); err != nil {
+				t.Fatal(err)
+			}
+			gone := func(ctx context.Context) error {
+				err := env.Client.Get(ctx, client.ObjectKeyFromObject(cn), &v1.ClusterNetwork{})
+				if apierrors.IsNotFound(err) {
+					return nil
+				}
+				return fmt.Errorf("%s\nget the network: got %w, want it gone", tc.reason, err)
+			}
+			// As long as a controller needs that would end it too early.
+			for end := time.Now().Add(4 * deletionInterval); time.Now().Before(end); time.Sleep(deletionInterval) {
+				if gone(t.Context()) == nil {
+					t.Fatal("the network is gone under its last user")
+				}
+			}
+			begin := time.Now()
+			tc.end(t, cn, ep)
+			f.eventually("the network's end", gone)
+			t.Logf("gone %s after its last user", time.Since(begin).Round(time.Millisecond))
+		})
+	}
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addresses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+)
+
+// cluster is an API server with Nodes only; it notes what is written.
+type cluster struct {
+	client.Client
+	nodes  map[string]string
+	writes []string
+}
+
+func (c *cluster) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	uid, ok := c.nodes[key.Name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, key.Name)
+	}
+	obj.SetUID(types.UID(uid))
+	return nil
+}
+
+func (c *cluster) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	into, ok := list.(*metav1.PartialObjectMetadataList)
+	if !ok {
+		return nil // no DanmEp
+	}
+	for name, uid := range c.nodes {
+		into.Items = append(into.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}})
+	}
+	return nil
+}
+
+func (c *cluster) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(obj)
+	c.writes = append(c.writes, string(data))
+	return err
+}
+
+// Status is what conditions are written through.
+func (c *cluster) Status() client.SubResourceWriter { return conditionWriter{to: c} }
+
+type conditionWriter struct {
+	client.SubResourceWriter
+	to *cluster
+}
+
+func (w conditionWriter) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+	w.to.writes = append(w.to.writes, "conditions")
+	return nil
+}
+
+// fakeGarbageCollector notes what it is asked for, and answers as it is told.
+type fakeGarbageCollector struct {
+	calls   []string
+	found   claims.Findings
+	awaited []string
+	err     error
+}
+
+func (s *fakeGarbageCollector) Audit(context.Context, claims.Key) (claims.Findings, error) {
+	s.calls = append(s.calls, "audit")
+	return s.found, s.err
+}
+
+func (s *fakeGarbageCollector) Evict(_ context.Context, _ claims.Key, gone map[string]string) (int64, error) {
+	s.calls = append(s.calls, fmt.Sprintf("evict %v", gone))
+	return 1, s.err
+}
+
+func (s *fakeGarbageCollector) EndDeletion(context.Context, claims.Key) (bool, error) {
+	s.calls = append(s.calls, "end deletion")
+	return s.err == nil, s.err
+}
+
+func (s *fakeGarbageCollector) Recover(_ context.Context, _ claims.Key, nodes, skip []string) ([]string, error) {
+	s.calls = append(s.calls, fmt.Sprintf("recover %v without %v", nodes, skip))
+	return s.awaited, s.err
+}
+
+// fakeRecorder notes Events.
+type fakeRecorder []string
+
+func (r *fakeRecorder) Event(of runtime.Object, kind, reason, message string) {
+	text := kind + " " + reason + ": " + message
+	if pod, ok := of.(*corev1.ObjectReference); ok {
+		text = pod.Kind + " " + pod.Namespace + "/" + pod.Name + ": " + text
+	}
+	*r = append(*r, text)
+}
+
+// bench is a Controller with fakes around it.
+type bench struct {
+	*Controller
+	cluster *cluster
+	steward *fakeGarbageCollector
+	events  *fakeRecorder
+	now     time.Time
+}
+
+func newBench(suspect bool) *bench {
+	b := &bench{cluster: &cluster{nodes: map[string]string{"a": "1", "b": "2"}}, steward: &fakeGarbageCollector{}, events: &fakeRecorder{}, now: time.Unix(1_000_000, 0)}
+	cfg := Config{
+		NeedsRepair: func(*claims.Object, []claims.Endpoint) (bool, error) { return suspect, nil },
+		Now:         func() time.Time { return b.now },
+	}
+	b.Controller = &Controller{
+		cfg: cfg.withDefaults(), gc: b.steward, events: b.events, metrics: newMetrics(prometheus.NewRegistry()),
+		cached: b.cluster, direct: b.cluster,
+	}
+	return b
+}
+
+func TestDuties(t *testing.T) {
+	t.Parallel()
+	recovering := func(done ...string) func(*v1.ClusterNetwork) {
+		return func(cn *v1.ClusterNetwork) { cn.Status.IPAM.Recovering = &v1.RecoveryStatus{ReportedNodes: done} }
+	}
+	reporting := func(until int64) func(*v1.ClusterNetwork) {
+		return func(cn *v1.ClusterNetwork) {
+			cn.Status.IPAM.Held = map[string]v1.HeldAddresses{"a": {UID: "1", Rollback: &v1.RollbackReport{Reason: v1.RollbackOlderResourceVersion}}}
+			cn.Status.IPAM.RecoveryDeferredUntil = map[string]metav1.MicroTime{"a": metav1.NewMicroTime(time.Unix(until, 0))}
+		}
+	}
+	annotated := func(name, value string, others ...func(*v1.ClusterNetwork)) func(*v1.ClusterNetwork) {
+		return func(cn *v1.ClusterNetwork) {
+			cn.Annotations = map[string]string{name: value}
+			for _, f := range others {
+				f(cn)
+			}
+		}
+	}
+	const marked = `"danm.io/recovering":"0001-01-01T00:00:00Z"`
+	held := func(cn *v1.ClusterNetwork) {
+		cn.Status.IPAM.Held = map[string]v1.HeldAddresses{"a": {UID: "1"}, "b": {UID: "old"}, "c": {UID: "3"}}
+	}
+	cases := map[string]struct {
+		reason   string
+		network  func(*v1.ClusterNetwork)
+		suspect  bool
+		found    claims.Findings
+		departed []incarnation
+		err      error
+		calls    []string
+		writes   []string // parts of what is written, in order
+		events   []string // the same for Events
+		fails    bool
+	}{
+		"Quiet":   {reason: "nothing is due, nothing is asked", network: func(*v1.ClusterNetwork) {}, writes: []string{"conditions"}},
+		"Suspect": {reason: "caches say that a bit is loose", network: func(*v1.ClusterNetwork) {}, suspect: true, calls: []string{"audit"}, writes: []string{"conditions"}},
+		"Damaged": {
+			reason: "that addresses in use looked free is reported", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Drift: claims.Drift{Marked: 2}},
+			calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning BitmapDamaged: the bitmap was wrong: 2 addresses in use"},
+		},
+		"DamagedAndUnreadable": {
+			reason: "what an audit corrected counts, though it could not do all", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Drift: claims.Drift{Marked: 2}}, err: errors.New("entry is rubbish"),
+			calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning BitmapDamaged: "}, fails: true,
+		},
+		"Conflict": {
+			reason: "the condition, and an Event on each Pod", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Conflicts: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "other/b")}},
+			calls: []string{"audit"}, writes: []string{"conditions"},
+			events: []string{"Pod ns/a: Warning DuplicateAddress: address 10.0.0.1 of ", "Pod other/b: Warning DuplicateAddress: address 10.0.0.1 of ", "10.0.0.1: Pod ns/a on node "},
+		},
+		"ConflictAndUnreadable": {
+			reason: "a node that was taken over hides no conflict with an entry that cannot be read", suspect: true,
+			network: func(*v1.ClusterNetwork) {}, found: claims.Findings{Conflicts: []claims.Conflict{conflictOf("10.0.0.1", "ns/a", "other/b")}},
+			err: errors.New("entry is rubbish"), calls: []string{"audit"}, writes: []string{"conditions"}, fails: true,
+			events: []string{"Pod ns/a: Warning DuplicateAddress: ", "Pod other/b: Warning DuplicateAddress: ", "10.0.0.1: Pod ns/a on node "},
+		},
+		"ConflictIsOver": {
+			reason: "the condition is removed only after an audit", network: withConflict,
+			calls: []string{"audit"}, writes: []string{"conditions"},
+		},
+		"ConflictUnknown": {
+			reason: "the condition stays when the audit fails", network: withConflict, err: errors.New("away"),
+			calls: []string{"audit"}, writes: []string{"conditions"}, fails: true,
+		},
+		"LooseInRecovery": {
+			reason:  "who covers a bit is not known yet: nothing is freed",
+			network: recovering("a"), suspect: true, writes: []string{marked, "conditions"}, events: []string{"Warning AwaitingNodes: "},
+		},
+		"Rollback": {
+			reason:  "a node reports one: the recovery starts, and all else waits for the next look",
+			network: reporting(0), suspect: true, calls: []string{"recover [a b] without []"},
+		},
+		"RollbackDeferred": {
+			reason:  "a node reports too many: the network is looked after as ever",
+			network: reporting(2_000_000), suspect: true, calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning TooManyRollbacks: "},
+		},
+		"Recovered": {
+			reason:  "all nodes have reported",
+			network: recovering("a", "b"), calls: []string{"recover [a b] without []"}, writes: []string{"conditions"}, events: []string{"Normal Recovered: every node"},
+		},
+		"RecoverFails": {
+			reason:  "the condition stays when nobody can tell who is awaited",
+			network: recovering("a", "b"), err: errors.New("away"), calls: []string{"recover [a b] without []"}, writes: []string{marked}, fails: true,
+		},
+		"Marked": {
+			reason:  "nodes know since when it recovers",
+			network: annotated(v1.RecoveringAnnotation, "0001-01-01T00:00:00Z", recovering("a")), writes: []string{"conditions"}, events: []string{"AwaitingNodes"},
+		},
+		"MarkedOtherwise": {
+			reason:  "it began anew, or somebody else wrote the mark",
+			network: annotated(v1.RecoveringAnnotation, "noon", recovering("a")), writes: []string{marked, "conditions"}, events: []string{"AwaitingNodes"},
+		},
+		"MarkIsOver": {
+			reason: "nodes have nothing to report", network: annotated(v1.RecoveringAnnotation, "noon"), writes: []string{`"danm.io/recovering":null`, "conditions"},
+		},
+		"Skipped": {
+			reason:  "one is off",
+			network: annotated(v1.SkipAnnotation, "b", recovering("a")), calls: []string{"recover [a b] without [b]"},
+			writes: []string{"conditions"}, events: []string{"left out on request: b"},
+		},
+		"SkippedText": {
+			reason:  "tenants write it: what is no Node's name is neither passed on nor reported",
+			network: annotated(v1.SkipAnnotation, "c,b,all of them", recovering("a")), calls: []string{"recover [a b] without [b]"},
+			writes: []string{"conditions"}, events: []string{"left out on request: b"},
+		},
+		"SkipIsOver": {
+			reason: "it must not count for a later recovery", network: annotated(v1.SkipAnnotation, "b"), writes: []string{`"/metadata/annotations/danm.io~1ipam-skip"`, "conditions"},
+		},
+		"Rebuild": {
+			reason: "asked for, done, told, and the request taken off", network: annotated(v1.RebuildAnnotation, "x"),
+			calls: []string{"audit"}, writes: []string{`"value":"x"`, "conditions"}, events: []string{"Normal Rebuilt: "},
+		},
+		"RebuildWaits": {
+			reason:  "in a recovery nobody can tell what is in use",
+			network: annotated(v1.RebuildAnnotation, "x", recovering("a")), writes: []string{marked, "conditions"}, events: []string{"AwaitingNodes"},
+		},
+		"RebuildFails": {
+			reason: "the request stays and is tried again", network: annotated(v1.RebuildAnnotation, "x"), err: errors.New("entry is rubbish"),
+			calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning RebuildFailed: entry is rubbish"}, fails: true,
+		},
+		"Evict": {
+			reason:  "those that were gone for long, and are still gone now",
+			network: held, departed: []incarnation{{"a", "1"}, {"b", "old"}, {"c", "3"}, {"d", "4"}},
+			calls: []string{"evict map[b:old c:3]"}, writes: []string{"conditions"},
+		},
+		"NotYetGone": {reason: "absence alone takes nothing", network: held, writes: []string{"conditions"}},
+		"Deleting": {
+			reason: "nobody reads the conditions of a network in deletion; its addresses are still looked after", suspect: true,
+			network: func(cn *v1.ClusterNetwork) { cn.DeletionTimestamp = &metav1.Time{} }, calls: []string{"audit"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(tc.suspect)
+			b.steward.found = tc.found
+			b.steward.err = tc.err
+			b.goneNodes.set(tc.departed)
+			_, err := b.reconcileNetwork(t.Context(), dual(tc.network))
+			if (err != nil) != tc.fails {
+				t.Errorf("%s: got error %v, want one: %t", tc.reason, err, tc.fails)
+			}
+			if diff := cmp.Diff(tc.calls, b.steward.calls); diff != "" {
+				t.Errorf("%s: asked of the steward (-want +got):\n%s", tc.reason, diff)
+			}
+			for what, pair := range map[string][2][]string{"writes": {tc.writes, b.cluster.writes}, "Events": {tc.events, *b.events}} {
+				if !slices.EqualFunc(pair[0], pair[1], func(part, all string) bool { return strings.Contains(all, part) }) {
+					t.Errorf("%s: %s are %q, want %q", tc.reason, what, pair[1], pair[0])
+				}
+			}
+		})
+	}
+}
+
+// Whoever may write a network may ask for a rebuild in a loop.
+func TestRebuildsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(false)
+	r := dual(func(cn *v1.ClusterNetwork) { cn.Annotations = map[string]string{v1.RebuildAnnotation: "x"} })
+	for range 3 {
+		if again, err := b.rebuildOnRequest(t.Context(), r); err != nil || len(b.steward.calls) > 1 {
+			t.Fatalf("%d rebuilds at once, again in %s, %v", len(b.steward.calls), again, err)
+		}
+		b.pruneRebuilds()
+	}
+	b.now = b.now.Add(minRebuildInterval)
+	b.pruneRebuilds()
+	if _, err := b.rebuildOnRequest(t.Context(), r); err != nil || len(b.steward.calls) != 2 {
+		t.Errorf("%d rebuilds after a while, %v, want 2", len(b.steward.calls), err)
+	}
+}

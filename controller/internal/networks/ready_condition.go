@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+)
+
+const (
+	// maxCauses, and mostNodes and mostText of the names of each one's nodes, bound a
+	// message: Events hold 1 KiB.
+	maxCauses, maxNodes, maxNamesLength = 2, 3, 150
+	// notReported is what is wrong with a node that does not mention the network.
+	notReported = "it has not reported on this network yet"
+)
+
+// readyCondition is the condition of a network, without times and generation. Equal reports
+// give an equal condition.
+func readyCondition(network string, nodes map[string]*nodeReport) metav1.Condition {
+	c := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1.ReasonLinksUp, Message: "ready on all nodes"}
+	if len(nodes) == 0 {
+		c.Status, c.Reason = metav1.ConditionUnknown, v1.ReasonNoNodeReports
+		c.Message = "no node has reported its links: does patchbayd run?"
+		return c
+	}
+	byCause, ready := map[string][]string{}, 0
+	for name, r := range nodes {
+		switch text, wrong := r.problems[network]; {
+		case wrong:
+			byCause[text] = append(byCause[text], name)
+		case r.up[network]:
+			ready++
+		default:
+			byCause[notReported] = append(byCause[notReported], name)
+		}
+	}
+	if ready == len(nodes) {
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, v1.ReasonLinksNotUp
+	c.Message = fmt.Sprintf("ready on %d of %d nodes; %s", ready, len(nodes), causesMessage(byCause))
+	return c
+}
+
+// causesMessage names the causes that most nodes have, and these nodes.
+func causesMessage(byCause map[string][]string) string {
+	list := slices.SortedFunc(maps.Keys(byCause), func(a, b string) int {
+		if d := len(byCause[b]) - len(byCause[a]); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	var texts []string
+	for _, text := range list[:min(len(list), maxCauses)] {
+		texts = append(texts, joinNames(byCause[text])+": "+text)
+	}
+	if more := len(list) - maxCauses; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more causes: kubectl get nodenetworks", more))
+	}
+	return strings.Join(texts, "; ")
+}
+
+func joinNames(nodes []string) string {
+	slices.Sort(nodes)
+	text := ""
+	for i, name := range nodes {
+		if i == maxNodes || i > 0 && len(text)+len(name) > maxNamesLength {
+			return fmt.Sprintf("%s and %d more", text, len(nodes)-i)
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += name
+	}
+	return text
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package webhook_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/kube"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// allocator claims addresses as the daemon of a node does.
+func allocator(t *testing.T, env *apitest.Env, node string, hold int) *claims.Allocator {
+	t.Helper()
+	a := claims.New(kube.NewStore(env.Client), claims.Config{Node: node, NodeUID: node, Life: 1, Hold: hold, Cool: -1})
+	t.Cleanup(a.Close)
+	return a
+}
+
+// danmNet creates a DanmNet with a subnet, on a device that nobody else uses.
+func danmNet(t *testing.T, env *apitest.Env, ns, name string) (*v1.DanmNet, *network.Network) {
+	t.Helper()
+	o := &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+	o.Spec = v1.NetworkSpec{NetworkID: "n", Options: v1.NetworkOptions{Device: apitest.Name("d")[:12], CIDR: "10.0.0.0/24"}}
+	if err := env.Client.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	n, err := network.FromObject(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, n
+}
+
+// plug is what the daemon does at ADD: the address, then the DanmEp.
+func plug(ctx context.Context, env *apitest.Env, a *claims.Allocator, n *network.Network) (*v1.DanmEp, error) {
+	v4, _, err := a.Claim(ctx, n, claims.Want{Dynamic: true}, claims.Want{})
+	if err != nil {
+		return nil, err
+	}
+	ep := &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: n.Ref.Namespace, Name: apitest.Name("ep"), Finalizers: []string{v1.NodeFinalizer}}}
+	ep.Spec = v1.DanmEpSpec{
+		NetworkName: n.Ref.Name, NetworkUID: n.UID, APIType: n.Ref.Kind, Host: "n1", Pod: "web", EndpointID: "x", CID: "y",
+		Interface: v1.DanmEpInterface{Name: "eth1", Address: netip.PrefixFrom(v4, 24).String()},
+	}
+	if err := env.Client.Create(ctx, ep); err != nil {
+		return nil, fmt.Errorf("create DanmEp: %w", err)
+	}
+	a.Published(claims.KeyOf(n), ep.Name, v4, netip.Addr{})
+	return ep, nil
+}
+
+// unplug is what it does at DEL.
+func unplug(ctx context.Context, env *apitest.Env, a *claims.Allocator, n *network.Network, ep *v1.DanmEp) error {
+	p, err := netip.ParsePrefix(ep.Spec.Interface.Address)
+	if err != nil {
+		return err
+	}
+	key := claims.KeyOf(n)
+	if err := a.Return(ctx, key, ep.Name, p.Addr(), netip.Addr{}); err != nil {
+		return err
+	}
+	if err := env.Client.Patch(ctx, ep, merge(`{"metadata": {"finalizers": null}}`)); err != nil {
+		return err
+	}
+	if err := client.IgnoreNotFound(env.Client.Delete(ctx, ep)); err != nil {
+		return err
+	}
+	return a.Free(ctx, key, ep.Name, p.Addr(), netip.Addr{})
+}
+
+// A network is deleted while a Pod attaches, again and again: either the deletion is
+// refused, or the Pod is, or the network stays until the Pod is gone. It never
+// disappears under a Pod, and never stays for good.
+func TestDeletionWhileAPodAttaches(t *testing.T) {
+	env := start(t)
+	ns := env.Namespace(t)
+	const rounds = 60
+	outcomes := map[string]int{}
+	controller := claims.NewSteward(kube.NewStore(env.Client), claims.StewardConfig{})
+	for round := range rounds {
+		o, n := danmNet(t, env, ns, fmt.Sprintf("net%d", round))
+		a := allocator(t, env, "n1", -1)
+		if round%3 == 0 { // a Pod was here before, so that deletion has to ask
+			ep, err := plug(t.Context(), env, a, n)
+			if err == nil {
+				err = unplug(t.Context(), env, a, n, ep)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var ep *v1.DanmEp
+		var refused, deleted error
+		var g errgroup.Group
+		g.Go(func() error { ep, refused = plug(t.Context(), env, a, n); return nil })
+		g.Go(func() error {
+			<-time.After(time.Duration(round%8) * 3 * time.Millisecond) // spread over what the other does
+			deleted = env.Client.Delete(t.Context(), o.DeepCopy())
+			return nil
+		})
+		_ = g.Wait()
+		now := &v1.DanmNet{}
+		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), now)
+		gone := apierrors.IsNotFound(err)
+		switch {
+		case refused == nil && gone:
+			t.Fatalf("round %d: the network is gone under a Pod (delete: %v)", round, deleted)
+		case refused == nil && deleted == nil:
+			outcomes["both, and it stays for the Pod"]++
+		case refused == nil:
+			outcomes["deletion refused"]++
+		default:
+			outcomes["Pod refused"]++
+		}
+		if ep != nil {
+			if err := unplug(t.Context(), env, a, n, ep); err != nil {
+				t.Fatalf("round %d: give back: %v", round, err)
+			}
+		}
+		if deleted != nil {
+			eventually(t, "the network is deleted without a Pod", func() bool {
+				return client.IgnoreNotFound(env.Client.Delete(t.Context(), o.DeepCopy())) == nil
+			})
+		}
+		eventually(t, "the network goes when the Pod is gone", func() bool {
+			_, _ = controller.EndDeletion(t.Context(), claims.KeyOf(n)) // it looks when something has changed
+			return apierrors.IsNotFound(env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), &v1.DanmNet{}))
+		})
+	}
+	t.Logf("%d rounds: %v", rounds, outcomes)
+}
+
+// What a node only keeps for Pods to come is given back when a change asks for it.
+func TestChangeWhileNodesHold(t *testing.T) {
+	env := start(t)
+	o, n := danmNet(t, env, env.Namespace(t), "net")
+	a := allocator(t, env, "n7", 8)
+	ep, err := plug(t.Context(), env, a, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := merge(`{"spec": {"Options": {"cidr": "10.1.0.0/24"}}}`)
+	change := func(opts ...client.PatchOption) error {
+		return env.Client.Patch(t.Context(), o.DeepCopy(), patch, opts...)
+	}
+	checkAnswer(t, "a Pod is attached", change(), []string{"spec.Options.cidr", "web", "detach the Pods first"})
+	if err := unplug(t.Context(), env, a, n, ep); err != nil {
+		t.Fatal(err)
+	}
+	pressure := func() *metav1.MicroTime {
+		now := &v1.DanmNet{}
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), now); err != nil {
+			t.Fatal(err)
+		}
+		a.Look(claims.KeyOf(n), now.ResourceVersion) // as the daemon's watch tells
+		if now.Status.IPAM == nil {
+			return nil
+		}
+		return now.Status.IPAM.ReclaimRequestTime
+	}
+	checkAnswer(t, "a node holds addresses", change(client.DryRunAll), []string{"spec.Options.cidr", "node n7", "try again in"})
+	if pressure() != nil {
+		t.Error("a dry run asked the nodes")
+	}
+	checkAnswer(t, "a node holds addresses", change(), []string{"spec.Options.cidr", "node n7", "try again in"})
+	eventually(t, "the node is asked", func() bool { return pressure() != nil })
+	eventually(t, "the change is let in", func() bool { pressure(); return change() == nil })
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/internal/tenant"
+)
+
+// An entry in status.ipam.held is a node's: whatever it says costs no work.
+func FuzzFirstAndLast(f *testing.F) {
+	for _, seed := range []string{"10.0.0.5-10.0.0.9,10.0.0.12", "fd00::-fdff::", "-", ",", "10.0.0.1-", "x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if found := firstAndLast(text); len(found) > 2 {
+			t.Errorf("ends(%q): %v", text, found)
+		}
+	})
+}
+
+// What a tenant writes: a refusal, or a patch that the API server can apply. It never
+// takes the webhook down.
+func FuzzTenantNetwork(f *testing.F) {
+	f.Add(`{"metadata": {"name": "a"}, "spec": {"NetworkID": "a", "Options": {"vlan": 5}}}`)
+	f.Add(`{"metadata": {"annotations": null}, "spec": {"Options": null}}`)
+	f.Add(`{"metadata": 1}`)
+	f.Add(`[]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Namespace: "ns", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(text)},
+			Kind: metav1.GroupVersionKind{Group: "danm.io", Version: "v1", Kind: v1.KindTenantNetwork},
+		}}
+		obj, err := decodeTenantNetwork(r, r.Object.Raw)
+		if err != nil || obj == nil {
+			return
+		}
+		if tenant.CheckIDsUnset(&obj.Spec) != nil || wrong(obj) {
+			return
+		}
+		setAssignmentAnnotation(obj, "vlan/ens4/5 0123456789abcdef")
+		answer := patchResponse(r.Object.Raw, obj)
+		if answer.Allowed && json.Valid(r.Object.Raw) && len(answer.Patches) == 0 {
+			t.Errorf("%s: let in, and nothing was assigned", text)
+		}
+	})
+}
+
+func wrong(obj *v1.TenantNetwork) bool {
+	_, err := validateUnassigned(obj)
+	return err != nil
+}
+
+// What a user writes, of any kind that admission sees: let in, or a mistake of the user's.
+// An error of ours would be answered with 500.
+func FuzzAdmission(f *testing.F) {
+	kinds := []string{v1.KindClusterNetwork, v1.KindTenantNetwork, v1.KindDanmNet, "TenantConfig", "Pod", "Service"}
+	for _, seed := range []string{
+		`{"metadata": {"name": "a"}, "spec": {"NetworkID": "a", "Options": {"host_device": "ens4", "cidr": "10.0.0.0/24", "routes": {"10.1.0.0/16": "10.0.0.1"}}}}`,
+		`{"hostDevices": [{"name": "ens4", "vniType": "vlan", "vniRange": "1-4094"}]}`,
+		`{"metadata": {"annotations": {"danm.io/interfaces": "[{\"network\": \"a\", \"ip\": \"dynamic\"}]"}}}`,
+		`{"metadata": {"annotations": {"danm.io/selector": "{\"a\": \"b\"}", "danm.io/network": "a"}}, "spec": {"selector": {"a": "b"}}}`,
+		`{"spec": {"Options": {"vlan": "5"}}}`, `{"spec": []}`, `{"metadata": {"creationTimestamp": 5}}`, `null`, `5`, `[]`,
+	} {
+		for i := range kinds {
+			f.Add(i, seed)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind int, text string) {
+		if kind < 0 || kind >= len(kinds) || !json.Valid([]byte(text)) {
+			return
+		}
+		r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Namespace: "ns", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(text)},
+			Kind: metav1.GroupVersionKind{Group: "danm.io", Version: "v1", Kind: kinds[kind]},
+		}}
+		if got := handleAlone(r); !got.Allowed && got.Result.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s %s: %+v", kinds[kind], text, got.Result)
+		}
+	})
+}
+
+// handleAlone is the answer as far as the object alone decides it.
+func handleAlone(r admission.Request) admission.Response {
+	switch r.Kind.Kind {
+	case "Service":
+		return serviceValidator{}.Handle(context.Background(), r)
+	case "Pod":
+		var pod corev1.Pod
+		if err := decodeJSON(r.Object.Raw, &pod); err != nil {
+			return responseFor(err)
+		}
+		_, err := network.CheckPod(r.Namespace, "", pod.Annotations, func(network.Ref) *network.Network { return nil }, func(netip.Addr) bool { return false })
+		return responseFor(err)
+	case "TenantConfig":
+		var config v1.TenantConfig
+		if err := decodeJSON(r.Object.Raw, &config); err != nil {
+			return responseFor(err)
+		}
+		_, err := network.FromTenantConfig(&config)
+		return responseFor(err)
+	}
+	obj, err := decodeNetwork(r, r.Object.Raw)
+	if err == nil {
+		_, err = network.FromObject(obj)
+	}
+	return responseFor(err)
+}

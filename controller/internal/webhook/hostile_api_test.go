@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package webhook_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/controller/admissiontest"
+	"github.com/patchbay-cni/patchbay/test/apitest"
+)
+
+// world is a tenant with a token for its own namespace, and a victim beside it.
+type world struct {
+	env            *apitest.Env
+	ns, victimNS   string
+	tenant         client.WithWatch
+	config, device string
+	own, victim    *v1.TenantNetwork
+}
+
+// newWorld gives both namespaces one network each, of one TenantConfig.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	env := start(t)
+	w := &world{env: env, ns: env.Namespace(t), victimNS: env.Namespace(t)}
+	w.tenant = tenantClient(t, env, w.ns)
+	config := object(t, "TenantConfig", "", apitest.Name("tc"), "{}")
+	w.config = config.GetName()
+	w.device = "d" + w.config[len(w.config)-8:]
+	config.Object["hostDevices"] = []any{map[string]any{"name": w.device, "vniType": "vlan", "vniRange": "100-110"}}
+	config.Object["namespaceSelector"] = map[string]any{"matchExpressions": []any{map[string]any{
+		"key": "kubernetes.io/metadata.name", "operator": "In", "values": []any{w.ns, w.victimNS},
+	}}}
+	if err := env.Client.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	w.victim, w.own = tenantNetwork(t, w.victimNS, "victim", `{}`), tenantNetwork(t, w.ns, "own", `{}`)
+	if err := env.Client.Create(t.Context(), w.victim); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the tenant has its rights", func() bool {
+		return w.tenant.Create(t.Context(), w.own.DeepCopy(), client.DryRunAll) == nil
+	})
+	if err := w.tenant.Create(t.Context(), w.own); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// tenantClient has the token of an account with a tenant's rights in its namespace.
+func tenantClient(t *testing.T, env *apitest.Env, ns string) client.WithWatch {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mallory"}}
+	bind := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "patchbay-tenant"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: account.Name}},
+	}
+	for _, o := range []client.Object{account, bind} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := &authenticationv1.TokenRequest{}
+	if err := env.Client.SubResource("token").Create(t.Context(), account, token); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(env.Config)
+	config.BearerToken = token.Status.Token
+	c, err := client.NewWithWatch(config, client.Options{Scheme: env.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// attempt is one thing that a tenant tries.
+type attempt struct {
+	reason string
+	try    func(t *testing.T, w *world) error
+	// harmless says that it may be let in, as long as nothing of the victim changes.
+	harmless bool
+	// refused are what the message may say, one of them.
+	refused []string
+}
+
+// forged is a TenantNetwork that says it was assigned what the victim has.
+func (w *world) forged(name string) *v1.TenantNetwork {
+	f := &v1.TenantNetwork{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Annotations: map[string]string{
+		v1.AssignedAnnotation: w.victim.Annotations[v1.AssignedAnnotation],
+	}}}
+	f.Spec = *w.victim.Spec.DeepCopy()
+	f.Spec.NetworkID = "x" + w.ns[len(w.ns)-8:]
+	return f
+}
+
+// Whatever a tenant tries with its token is refused, or harms nothing but its own.
+func TestHostileTenant(t *testing.T) {
+	runAttempts(t, map[string]attempt{
+		"CreateVLAN": {reason: "The victim's VLAN.", refused: []string{"spec.Options.vlan", "leave it out"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), w.forged("f"))
+		}},
+		"ForgedAnnotation": {reason: "An assignment made up.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			f := w.forged("f")
+			f.Spec.Options = v1.NetworkOptions{}
+			return w.tenant.Create(t.Context(), f)
+		}},
+		"ForeignDevice": {reason: "The management NIC.", refused: []string{"spec.Options.host_device", "eth0"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			f := w.forged("f")
+			f.Spec.Options = v1.NetworkOptions{Device: "eth0"}
+			return w.tenant.Create(t.Context(), f)
+		}},
+		"BadName": {reason: "A name that the API server refuses, but after admission: nobody could read the status with it.", refused: []string{"metadata.name"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "Bad", `{}`))
+		}},
+		"InjectedName": {reason: "A name that reads as two reservations.", refused: []string{"metadata.name"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "x 0123456789abcdef, 105 "+w.ns+"/y", `{}`))
+		}},
+		"BadPrefix": {reason: "The same, by generateName.", refused: []string{"metadata.generateName", "X_"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			tn := tenantNetwork(t, w.ns, "", `{}`)
+			tn.GenerateName = "X_"
+			return w.tenant.Create(t.Context(), tn)
+		}},
+		"BadLabel": {reason: "It would hold an ID for a minute, as often as it likes.", refused: []string{"metadata.labels", "a b"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			tn := tenantNetwork(t, w.ns, "f", `{}`)
+			tn.Labels = map[string]string{"a b": "c"}
+			return w.tenant.Create(t.Context(), tn)
+		}},
+		"LongPrefix": {reason: "The API server cuts it: so does the reservation.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			tn := tenantNetwork(t, w.ns, "", `{}`)
+			tn.GenerateName = strings.Repeat("a", 200)
+			return w.tenant.Create(t.Context(), tn)
+		}},
+		"PatchVLAN": {reason: "By merge patch.", refused: []string{"spec.Options.vlan", "never changes"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"spec": {"Options": {"vlan": %d}}}`, w.victim.Spec.Options.VLAN))
+		}},
+		"JSONPatch": {reason: "By JSON patch, the annotation too.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			p := fmt.Sprintf(`[{"op": "replace", "path": "/metadata/annotations/danm.io~1assigned", "value": %q},
+				{"op": "replace", "path": "/spec/Options/vlan", "value": %d}]`, w.victim.Annotations[v1.AssignedAnnotation], w.victim.Spec.Options.VLAN)
+			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(p)))
+		}},
+		"Update": {reason: "By PUT.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			o := w.own.DeepCopy()
+			o.Spec.Options.VLAN = w.victim.Spec.Options.VLAN
+			o.Annotations[v1.AssignedAnnotation] = w.victim.Annotations[v1.AssignedAnnotation]
+			return w.tenant.Update(t.Context(), o)
+		}},
+		"AnnotationOnly": {reason: "The annotation first, the VLAN later.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"metadata": {"annotations": {"danm.io/assigned": %q}}}`, w.victim.Annotations[v1.AssignedAnnotation]))
+		}},
+		"DropVLAN": {reason: "On the bare NIC one sees all VLANs.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Patch(t.Context(), w.own.DeepCopy(), merge(`{"spec": {"Options": {"vlan": null}}, "metadata": {"annotations": null}}`))
+		}},
+		"Apply": {reason: "Server-side apply with force.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			u := object(t, v1.KindTenantNetwork, w.ns, "own", fmt.Sprintf(`{spec: {NetworkID: %s, Options: {vlan: %d}}}`, w.own.Spec.NetworkID, w.victim.Spec.Options.VLAN))
+			return w.tenant.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner("mallory"))
+		}},
+		"ApplyNew": {reason: "Server-side apply creates too.", refused: []string{"spec.Options.vlan"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			u := object(t, v1.KindTenantNetwork, w.ns, "new", fmt.Sprintf(`{spec: {NetworkID: x, Options: {vlan: %d}}}`, w.victim.Spec.Options.VLAN))
+			return w.tenant.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("mallory"))
+		}},
+		"Status": {reason: "Addresses are in the status.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Status().Patch(t.Context(), w.own.DeepCopy(), merge(`{"status": {"ipam": {"held": {"n1": {"uid": "u", "seq": 1}}}}}`))
+		}},
+		"StatusAlong": {reason: "A status in a PUT of the spec is dropped.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			o := w.own.DeepCopy()
+			o.Status.Allocated = 7
+			o.Labels = map[string]string{"a": "b"}
+			return w.tenant.Update(t.Context(), o)
+		}},
+		"OtherVersion": {reason: "A version without webhooks.", refused: []string{"no matches", "not find", "v2"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			u := object(t, v1.KindTenantNetwork, w.ns, "v2", `{spec: {NetworkID: x, Options: {vlan: 5}}}`)
+			u.SetAPIVersion("danm.io/v2")
+			return w.tenant.Create(t.Context(), u)
+		}},
+		"DryRun": {reason: "To see what is free, or to reserve for nothing.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			for i := range 30 {
+				if err := w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, fmt.Sprintf("dry%d", i), `{}`), client.DryRunAll); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		"Plugin": {reason: "Root would execute it.", refused: []string{"spec.NetworkType", "bridge"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkType: bridge}`))
+		}},
+		"Program": {reason: "A path to a program.", refused: []string{"spec.NetworkType"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkType: ../../bin/sh}`))
+		}},
+		"File": {reason: "A path to a file.", refused: []string{"spec.NetworkID"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkID: ../../../etc/shadow}`))
+		}},
+		"LinkName": {reason: "A NIC's name, as NetworkID and VLAN.", harmless: true, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), tenantNetwork(t, w.ns, "f", `{NetworkID: `+w.victim.Spec.NetworkID+`}`))
+		}},
+		"DanmNet": {reason: "Any attribute.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), &v1.DanmNet{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "f"}, Spec: *w.victim.Spec.DeepCopy()})
+		}},
+		"ClusterNetwork": {reason: "A netadmin's.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), &v1.ClusterNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("f")}, Spec: *w.victim.Spec.DeepCopy()})
+		}},
+		"ReadConfig": {reason: "It names the other tenants and their tokens.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Get(t.Context(), client.ObjectKey{Name: w.config}, &v1.TenantConfig{})
+		}},
+		"WriteConfig": {reason: "A netadmin's.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Status().Patch(t.Context(), &v1.TenantConfig{ObjectMeta: metav1.ObjectMeta{Name: w.config}}, merge(`{"status": {"reservations": null}}`))
+		}},
+		"OtherNamespace": {reason: "The victim's own.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Delete(t.Context(), w.victim.DeepCopy())
+		}},
+		"ForgeDanmEp": {reason: "It would keep a network or an address.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), &v1.DanmEp{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "f"}, Spec: v1.DanmEpSpec{NetworkName: "victim", Host: "n1"}})
+		}},
+		"Nodes": {reason: "The ends of VXLANs.", refused: []string{"forbidden"}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			return w.tenant.Create(t.Context(), &v1.NodeNetwork{ObjectMeta: metav1.ObjectMeta{Name: apitest.Name("n")}})
+		}},
+		"Pod": {reason: "A Pod on the victim's network.", refused: []string{"[0].tenantNetwork", w404}, try: func(t *testing.T, w *world) error {
+			t.Helper()
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "p", Annotations: map[string]string{v1.InterfacesAnnotation: `[{"tenantNetwork": "` + w.victimNS + `/victim"}]`}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}, AutomountServiceAccountToken: new(bool)},
+			}
+			var err error
+			eventually(t, "the Pod's account is there", func() bool {
+				err = w.env.Client.Create(t.Context(), pod.DeepCopy()) // as whoever may create Pods
+				return err == nil || !strings.Contains(err.Error(), "serviceaccount")
+			})
+			return err
+		}},
+	})
+}
+
+func merge(format string, args ...any) client.Patch {
+	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
+}
+
+func runAttempts(t *testing.T, cases map[string]attempt) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			err := tc.try(t, w)
+			if !tc.harmless && err == nil || tc.harmless && err != nil {
+				t.Errorf("%s\ngot %v, want it let in: %v", tc.reason, err, tc.harmless)
+			}
+			said := err == nil
+			for _, part := range tc.refused {
+				said = said || strings.Contains(err.Error(), part)
+			}
+			if !said {
+				t.Errorf("%s\ngot %v, want it to say one of %q", tc.reason, err, tc.refused)
+			}
+			w.check(t)
+		})
+	}
+}
+
+// w404 is a part of the message about a name that is none.
+const w404 = "RFC 1123"
+
+// check finds out whether the victim was harmed.
+func (w *world) check(t *testing.T) {
+	t.Helper()
+	victim := &v1.TenantNetwork{}
+	if err := w.env.Client.Get(t.Context(), client.ObjectKeyFromObject(w.victim), victim); err != nil {
+		t.Fatal(err)
+	}
+	if attributes(victim) != attributes(w.victim) || victim.Annotations[v1.AssignedAnnotation] != w.victim.Annotations[v1.AssignedAnnotation] {
+		t.Errorf("the victim has %s, %v", attributes(victim), victim.Annotations)
+	}
+	list := &v1.TenantNetworkList{}
+	if err := w.env.Client.List(t.Context(), list, client.InNamespace(w.ns)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		tn := &list.Items[i]
+		o := tn.Spec.Options
+		if o.Device != w.device || o.VLAN == 0 || o.VLAN == victim.Spec.Options.VLAN {
+			t.Errorf("%s is on %s, the victim on VLAN %d", tn.Name, attributes(tn), victim.Spec.Options.VLAN)
+		}
+		if tn.Annotations[v1.AssignedAnnotation] == victim.Annotations[v1.AssignedAnnotation] || tn.Status.Allocated != 0 {
+			t.Errorf("%s was assigned %v, allocated %d", tn.Name, tn.Annotations, tn.Status.Allocated)
+		}
+	}
+	if got := reserved(t, w.env, w.config); len(got) != len(list.Items)+1 {
+		t.Errorf("%d networks and %d reservations: %v", len(list.Items)+1, len(got), got)
+	}
+}
+
+// With the webhooks away a tenant gets nothing at all, and a Pod or a label waits for
+// nobody.
+func TestAway(t *testing.T) {
+	env := apitest.New(t)
+	stop, err := admissiontest.Serve(t.Context(), env, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := env.Namespace(t)
+	offer(t, env, ns, `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100-110"}]}`)
+	tn := tenantNetwork(t, ns, "net", `{}`)
+	if err := env.Client.Create(t.Context(), tn); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := env.Client.Create(t.Context(), tenantNetwork(t, ns, "new", `{}`)); !apierrors.IsInternalError(err) {
+		t.Errorf("create a network: got %v, want a refusal", err)
+	}
+	patch := func(text string) error {
+		return env.Client.Patch(t.Context(), tn.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
+	}
+	for _, text := range []string{`{"spec": {"Options": {"vlan": 101}}}`, `{"metadata": {"annotations": {"danm.io/assigned": "x"}}}`} {
+		if err := patch(text); err == nil {
+			t.Errorf("patch %s: let in", text)
+		}
+	}
+	for _, text := range []string{`{"metadata": {"labels": {"a": "b"}}}`, `{"metadata": {"finalizers": ["danm.io/in-use"]}}`, `{"metadata": {"finalizers": null}}`} {
+		if err := patch(text); err != nil {
+			t.Errorf("patch %s: %v", text, err)
+		}
+	}
+	for name, annotations := range map[string]map[string]string{"plain": nil, "annotated": {v1.InterfacesAnnotation: `[{"tenantNetwork": "net"}]`}} {
+		pod := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"containers": []any{map[string]any{"name": "a", "image": "b"}}, "automountServiceAccountToken": false}}}
+		pod.SetAPIVersion("v1")
+		pod.SetKind("Pod")
+		pod.SetNamespace(ns)
+		pod.SetName(name)
+		pod.SetAnnotations(annotations)
+		eventually(t, "Pod "+name+" is let in", func() bool { return env.Client.Create(t.Context(), pod.DeepCopy()) == nil })
+	}
+	if err := env.Client.Delete(t.Context(), tn); err != nil {
+		t.Errorf("delete a network that nobody has used: %v", err)
+	}
+	config := &v1.TenantConfigList{}
+	if err := env.Client.List(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	checkAnswer(t, "a TenantConfig that is drawn from, by the policy alone",
+		env.Client.Delete(t.Context(), &config.Items[0]), []string{config.Items[0].Name})
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/controller/internal/reserve"
+	"github.com/patchbay-cni/patchbay/internal/kube"
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// indexOf is a catalog of DanmNets by name.
+func indexOf(networks map[string]network.Network) *networkIndex {
+	c := newNetworkIndex()
+	for name, n := range networks {
+		n.Ref = network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: name}
+		c.put(n.Ref, kube.ParsedNetwork{Version: kube.SpecVersion{UID: "u", Generation: 2}, Network: &n})
+	}
+	return c
+}
+
+func TestNetworkIndexTaken(t *testing.T) {
+	t.Parallel()
+	c := indexOf(map[string]network.Network{
+		"vlan":  {ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5},
+		"vxlan": {ID: "b", Type: "ipvlan", Device: "ens4", VXLAN: 500},
+		"pool":  {ID: "c", Type: "sriov", DevicePool: "x/y", VLAN: 6},
+		"nic":   {ID: "d", Type: "ipvlan", Device: "vl7_ens5"},
+		"nic2":  {ID: "d", Type: "ipvlan", Device: "vx502"},
+	})
+	cases := map[string]struct {
+		reason string
+		place  network.TenantSlot
+		want   bool
+	}{
+		"VLAN":      {"somebody is on it", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 5}, true},
+		"OtherNIC":  {"a VLAN ID is of one NIC", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens5", ID: 5}, false},
+		"NICName":   {"its link would be named as a NIC", network.TenantSlot{Kind: network.SlotVLAN, Device: "ens5", ID: 7}, true},
+		"NICName2":  {"its link would be named as a NIC", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens5", ID: 502}, true},
+		"VXLAN":     {"one VNI is on the whole node", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens9", ID: 500}, true},
+		"VXLANFree": {"nobody has it", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: 501}, false},
+		"PoolVLAN":  {"a device pool's", network.TenantSlot{Kind: network.SlotVLAN, Device: "x/y", ID: 6}, true},
+		"NotAVXLAN": {"VLANs are not VXLANs", network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: 5}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := c.isTaken(tc.place); got != tc.want {
+				t.Errorf("taken(%s): got %v: %s", tc.place, got, tc.reason)
+			}
+		})
+	}
+}
+
+// What is forgotten leaves nothing, and an old reading does not replace a new one.
+func TestNetworkIndexForgets(t *testing.T) {
+	t.Parallel()
+	c := indexOf(map[string]network.Network{"a": {ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5}})
+	ref := network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "a"}
+	old := &network.Network{Ref: ref, ID: "a", Device: "ens4", VLAN: 9}
+	c.put(ref, kube.ParsedNetwork{Version: kube.SpecVersion{UID: "u", Generation: 1}, Network: old})
+	if m, ok := c.get(ref); !ok || m.Network.VLAN != 5 {
+		t.Errorf("after an old reading: %+v", m.Network)
+	}
+	c.put(ref, kube.ParsedNetwork{Version: kube.SpecVersion{UID: "v", Generation: 1}, Err: network.ErrInvalid})
+	if c.isTaken(network.TenantSlot{Kind: network.SlotVLAN, Device: "ens4", ID: 5}) {
+		t.Error("an invalid network is on no VLAN")
+	}
+	c.remove(ref)
+	c.remove(ref)
+	if x := c.stored; len(c.networks)+len(x.places)+len(x.links)+len(x.devices) != 0 {
+		t.Errorf("left: %v %v", c.networks, x)
+	}
+}
+
+func TestContenders(t *testing.T) {
+	t.Parallel()
+	c := indexOf(map[string]network.Network{
+		"same": {ID: "a", Type: "ipvlan", Device: "ens4", VLAN: 5}, "other": {ID: "b", Type: "ipvlan", Device: "ens4", VLAN: 6},
+		"named": {ID: "me", Type: "ipvlan", Device: "ens5", VLAN: 5}, "none": {ID: "c", Type: "flannel"},
+	})
+	wish := &network.Network{Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "wish"}, Type: "ipvlan", Device: "ens4", VLAN: 5}
+	c.put(wish.Ref, kube.ParsedNetwork{Network: wish})
+	var got []string
+	for _, n := range c.contenders(&network.Network{ID: "me", Type: "ipvlan", Device: "ens4", VLAN: 5}) {
+		got = append(got, n.Ref.Name)
+	}
+	less := func(a, b string) bool { return a < b }
+	if diff := cmp.Diff([]string{"named", "same"}, got, cmpopts.SortSlices(less)); diff != "" {
+		t.Errorf("rivals: -want +got\n%s", diff)
+	}
+}
+
+func TestNetworkIndexSynced(t *testing.T) {
+	t.Parallel()
+	c := newNetworkIndex()
+	if err := c.checkSynced(); !errors.Is(err, reserve.ErrUnavailable) {
+		t.Errorf("before all networks were read: got %v", err)
+	}
+	c.markSynced()
+	if err := c.checkSynced(); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestPreallocatedUses(t *testing.T) {
+	t.Parallel()
+	status := &v1.NetworkStatus{IPAM: &v1.IPAMStatus{Held: map[string]v1.HeldAddresses{
+		"n1": {V4: "10.0.0.5-10.0.0.9,10.0.0.12", V6: "fd00::5"}, "n2": {}, "!quarantine": {V4: "10.0.0.99"},
+		"n3": {V6: "fd00::-fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"}, // a node may write what it likes
+	}}}
+	addr := netip.MustParseAddr
+	want := []network.Usage{
+		{Node: "n1", V4: addr("10.0.0.5"), V6: addr("fd00::5")}, {Node: "n1", V4: addr("10.0.0.12"), V6: addr("fd00::5")},
+		{Node: "n2"}, {Node: "n3", V6: addr("fd00::")}, {Node: "n3", V6: addr("fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")},
+	}
+	less := func(a, b network.Usage) bool {
+		return a.Node+a.V4.String()+a.V6.String() < b.Node+b.V4.String()+b.V6.String()
+	}
+	if diff := cmp.Diff(want, preallocatedUses(status), cmpopts.SortSlices(less), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("held: -want +got\n%s", diff)
+	}
+	if got := preallocatedUses(&v1.NetworkStatus{}); got != nil {
+		t.Errorf("held of nothing: %v", got)
+	}
+}

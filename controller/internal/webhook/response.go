@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/patchbay-cni/patchbay/controller/internal/reserve"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/internal/tenant"
+)
+
+// responseFor lets in when err is nil. What is wrong with the object is Invalid, as the
+// API server says for a CEL rule, with a cause for each field; all else is ours, and
+// the client may try again.
+func responseFor(err error) admission.Response {
+	invalid, ok := errors.AsType[*network.InvalidError](err)
+	switch {
+	case err == nil:
+		return admission.Allowed("")
+	case ok:
+		r := denied(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err)
+		r.Result.Details = &metav1.StatusDetails{}
+		for _, f := range invalid.Faults {
+			r.Result.Details.Causes = append(r.Result.Details.Causes, metav1.StatusCause{
+				Type: metav1.CauseType(f.Type), Message: f.ErrorBody(), Field: f.Field,
+			})
+		}
+		return r
+	case errors.Is(err, network.ErrInvalid), isNetworkConflict(err):
+		return denied(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err)
+	case apierrors.IsAlreadyExists(err):
+		return denied(http.StatusConflict, metav1.StatusReasonAlreadyExists, err)
+	case errors.Is(err, tenant.ErrReservationsPending):
+		r := denied(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err)
+		r.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: pendingRetrySeconds}
+		return r
+	case errors.Is(err, reserve.ErrUnavailable):
+		return denied(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err)
+	}
+	return denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, err)
+}
+
+// isNetworkConflict reports whether an older network is in the way.
+func isNetworkConflict(err error) bool {
+	return errors.Is(err, network.ErrLinkTaken) || errors.Is(err, network.ErrParentShared) || errors.Is(err, network.ErrPoolOverlap)
+}
+
+func denied(code int32, reason metav1.StatusReason, err error) admission.Response {
+	r := admission.Response{}
+	r.Allowed = false
+	r.Result = &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: err.Error()}
+	return r
+}
+
+// withSubject says which object an error is about, if it does not say so itself.
+func withSubject(ref network.Ref, err error) error {
+	if invalid, ok := errors.AsType[*network.InvalidError](err); ok && invalid.Subject == "" {
+		return &network.InvalidError{Subject: ref.String(), Faults: invalid.Faults, Err: invalid.Err}
+	}
+	return err
+}
+
+// decodeJSON reads a part of a request. The API server checks types after it has asked
+// the mutating webhook, so that a value of the wrong type is the user's mistake, and
+// told by its field as the API server would.
+func decodeJSON(raw []byte, into any) error {
+	err := json.Unmarshal(raw, into)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return &network.InvalidError{Faults: field.ErrorList{
+			field.TypeInvalid(fieldPath(wrong.Field), wrong.Value, "must be of type "+openAPIType(wrong.Type)),
+		}}
+	}
+	if err != nil {
+		return &network.InvalidError{Faults: field.ErrorList{field.Invalid(nil, "", err.Error())}}
+	}
+	return nil
+}
+
+// fieldPath is a path in encoding/json's notation, which names the struct that IPPoolV6
+// embeds; nil is the object itself.
+func fieldPath(dotted string) *field.Path {
+	if dotted == "" {
+		return nil
+	}
+	return field.NewPath(strings.Replace(dotted, ".IPPool.", ".", 1))
+}
+
+// openAPIType names a Go type as OpenAPI does.
+func openAPIType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "boolean"
+	case reflect.String:
+		return "string"
+	case reflect.Slice, reflect.Array:
+		return "array"
+	case reflect.Struct, reflect.Map, reflect.Pointer:
+		return "object"
+	case reflect.Float32, reflect.Float64:
+		return "number"
+	}
+	return fmt.Sprintf("integer (%s)", t.Kind())
+}

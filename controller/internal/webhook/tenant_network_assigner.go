@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/controller/internal/reserve"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/internal/tenant"
+)
+
+// tenantNetworkAssigner gives TenantNetworks what they draw from TenantConfigs. It is the only one
+// to see what the tenant wrote.
+type tenantNetworkAssigner struct {
+	reader    client.Reader
+	index     *networkIndex
+	allocator *reserve.Allocator
+	subnets   *subnetValidator
+}
+
+// Handle implements admission.Handler.
+func (h *tenantNetworkAssigner) Handle(ctx context.Context, r admission.Request) admission.Response {
+	if r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	if err := h.index.checkSynced(); err != nil {
+		return responseFor(err)
+	}
+	obj, err := decodeTenantNetwork(r, r.Object.Raw)
+	if err != nil {
+		return responseFor(err)
+	}
+	old, err := decodeTenantNetwork(r, r.OldObject.Raw)
+	if err != nil {
+		return responseFor(err)
+	}
+	ref := network.Ref{Kind: v1.KindTenantNetwork, Namespace: r.Namespace, Name: displayName(obj)}
+	if err := h.assign(ctx, obj, old, ref, isDryRun(r)); err != nil {
+		return responseFor(withSubject(ref, err))
+	}
+	return patchResponse(r.Object.Raw, obj)
+}
+
+func decodeTenantNetwork(r admission.Request, raw []byte) (*v1.TenantNetwork, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	obj := &v1.TenantNetwork{}
+	if err := decodeJSON(raw, obj); err != nil {
+		return nil, fmt.Errorf("decode TenantNetwork %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	obj.Namespace = r.Namespace
+	return obj, nil
+}
+
+// displayName is the object's name; one that is to be generated ends in "*".
+func displayName(obj *v1.TenantNetwork) string {
+	if obj.Name == "" {
+		return truncateGenerateName(obj.GenerateName) + "*"
+	}
+	return obj.Name
+}
+
+// patchResponse answers with the assigned attributes only. The Go type would add empty
+// fields that the user did not write, and drop those that it does not know.
+func patchResponse(raw []byte, obj *v1.TenantNetwork) admission.Response {
+	var u unstructured.Unstructured
+	if err := json.Unmarshal(raw, &u.Object); err != nil {
+		return denied(http.StatusBadRequest, metav1.StatusReasonBadRequest, err)
+	}
+	annotations := u.GetAnnotations()
+	if text, ok := obj.Annotations[v1.AssignedAnnotation]; ok {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[v1.AssignedAnnotation] = text
+	} else {
+		delete(annotations, v1.AssignedAnnotation)
+	}
+	u.SetAnnotations(annotations)
+	o := obj.Spec.Options
+	for _, set := range []struct {
+		value any
+		unset bool
+		path  []string
+	}{
+		{obj.Spec.NetworkID, false, []string{"spec", "NetworkID"}},
+		{o.Device, o.Device == "", []string{"spec", "Options", "host_device"}},
+		{o.DevicePool, o.DevicePool == "", []string{"spec", "Options", "device_pool"}},
+		{int64(o.VLAN), o.VLAN == 0, []string{"spec", "Options", "vlan"}},
+		{int64(o.VXLAN), o.VXLAN == 0, []string{"spec", "Options", "vxlan"}},
+	} {
+		if set.unset {
+			continue // it was not set either, or empty
+		}
+		if err := unstructured.SetNestedField(u.Object, set.value, set.path...); err != nil {
+			return denied(http.StatusBadRequest, metav1.StatusReasonBadRequest, err)
+		}
+	}
+	changed, err := json.Marshal(u.Object)
+	if err != nil {
+		return responseFor(err)
+	}
+	return admission.PatchResponseFromRaw(raw, changed)
+}
+
+// assign changes obj. What an update leaves out it gets back; a network that was
+// stored without an assignment is assigned like a new one when its spec changes.
+func (h *tenantNetworkAssigner) assign(ctx context.Context, obj, old *v1.TenantNetwork, ref network.Ref, dryRun bool) error {
+	if old == nil {
+		return h.assignNew(ctx, obj, true, ref, dryRun)
+	}
+	assigned := old.Annotations[v1.AssignedAnnotation]
+	if specEqual(&obj.Spec, &old.Spec) {
+		setAssignmentAnnotation(obj, assigned)
+		return nil
+	}
+	a, err := network.ParseAssignment(assigned)
+	if err != nil {
+		return h.assignNew(ctx, obj, false, ref, dryRun)
+	}
+	wish, err := h.networkRequest(ctx, obj)
+	if err != nil {
+		return err
+	}
+	id, err := h.allocator.NetworkID(ctx, wish)
+	if err != nil {
+		return err
+	}
+	setAssignmentAnnotation(obj, assigned)
+	return tenant.RestoreAssignment(&obj.Spec, a.Slot, &old.Spec, id)
+}
+
+func specEqual(a, b *v1.NetworkSpec) bool { return apiequality.Semantic.DeepEqual(a, b) }
+
+// assignNew reserves a place. Whatever else is wrong is told first: a reservation for a
+// network that never comes stays for a minute.
+func (h *tenantNetworkAssigner) assignNew(ctx context.Context, obj *v1.TenantNetwork, isNew bool, ref network.Ref, dryRun bool) error {
+	if err := validateObjectMeta(obj, isNew); err != nil {
+		return err
+	}
+	if err := tenant.CheckIDsUnset(&obj.Spec); err != nil {
+		return err
+	}
+	trial, err := validateUnassigned(obj)
+	if err != nil {
+		return err
+	}
+	if err := h.subnets.validate(ctx, trial, nil); err != nil {
+		return err
+	}
+	wish, err := h.networkRequest(ctx, obj)
+	if err != nil {
+		return err
+	}
+	token, err := newReservationToken()
+	if err != nil {
+		return err
+	}
+	owner := tenant.Owner{Namespace: ref.Namespace, Name: ref.Name, Token: token}
+	choice, err := h.reservePlace(ctx, obj, isNew, reserve.Request{Network: wish, Owner: owner, Taken: h.index.isTaken, DryRun: dryRun})
+	if err != nil {
+		return err
+	}
+	choice.Apply(&obj.Spec)
+	setAssignmentAnnotation(obj, network.Assignment{Slot: choice.Slot, Token: token}.String())
+	n, err := network.FromTenantNetwork(obj)
+	if err == nil {
+		err = h.index.admit(nil, n, true, time.Now()) // it is let in when it is validated
+	}
+	if err != nil && !dryRun {
+		err = errors.Join(err, h.allocator.Release(ctx, token))
+	}
+	return err
+}
+
+// validateObjectMeta refuses metadata that the API server would refuse: it looks only after
+// admission, so until then the name may be anything, and would stand in the status of a
+// TenantConfig beside the names of others.
+func validateObjectMeta(obj *v1.TenantNetwork, isNew bool) error {
+	trial := obj.ObjectMeta.DeepCopy()
+	trial.ManagedFields, trial.Generation = nil, 1 // the API server's own
+	if trial.Name == "" && trial.GenerateName != "" {
+		trial.Name = truncateGenerateName(trial.GenerateName) + generatedSuffix
+	}
+	path := field.NewPath("metadata")
+	faults := validation.ValidateObjectMeta(trial, true, validation.NameIsDNSSubdomain, path)
+	if v := trial.ResourceVersion; isNew && v != "" && v != "0" {
+		faults = append(faults, field.Invalid(path.Child("resourceVersion"), v, "is the API server's to set: leave it out of a new object"))
+	}
+	if isNew {
+		faults = append(faults, forbiddenOnCreate(obj)...)
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return &network.InvalidError{Faults: faults}
+}
+
+// forbiddenOnCreate returns what the policy networks.danm.io refuses in a new network. The API server
+// asks that policy after this webhook has reserved.
+func forbiddenOnCreate(obj *v1.TenantNetwork) field.ErrorList {
+	var faults field.ErrorList
+	if obj.Annotations[v1.TakeOverAnnotation] == "true" {
+		faults = append(faults, field.Invalid(field.NewPath("metadata", "annotations").Key(v1.TakeOverAnnotation), "true", "must not be set on a network: taking over a live DANM network is not built yet"))
+	}
+	opts, path := obj.Spec.Options, field.NewPath("spec", "Options")
+	refuse := func(path *field.Path, set bool) {
+		if set {
+			faults = append(faults, field.Forbidden(path, "must be empty: it is DANM's record of addresses in use, and nothing reads it"))
+		}
+	}
+	refuse(path.Child("alloc"), opts.Alloc != "")
+	refuse(path.Child("alloc6"), opts.Alloc6 != "")
+	refuse(path.Child("allocation_pool", "lastIp"), opts.Pool != nil && opts.Pool.LastIP != "")
+	refuse(path.Child("allocation_pool_v6", "lastIp"), opts.Pool6 != nil && opts.Pool6.LastIP != "")
+	return faults
+}
+
+// What the API server makes of generateName (k8s.io/apiserver/pkg/storage/names): it
+// cuts it, and appends random letters and digits, so that a name is 63 at most.
+const (
+	maxGenerateNameLength = 58
+	generatedSuffix       = "xxxxx"
+)
+
+// truncateGenerateName is what of a generateName is in the name.
+func truncateGenerateName(prefix string) string {
+	return prefix[:min(len(prefix), maxGenerateNameLength)]
+}
+
+// validateUnassigned finds what is wrong whatever is assigned: sriov needs a device pool, and
+// gets one.
+func validateUnassigned(obj *v1.TenantNetwork) (*network.Network, error) {
+	trial := obj.DeepCopy()
+	if o := &trial.Spec.Options; network.BackendTypeOf(&trial.Spec) == v1.TypeSRIOV && o.DevicePool == "" {
+		o.DevicePool = "assigned/later"
+	}
+	return network.FromTenantNetwork(trial)
+}
+
+// newReservationToken is unguessable, so that nobody can name another's reservation.
+func newReservationToken() (string, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("make token: %w", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// How long a creation waits for others of its namespace to be stored, and how often it
+// looks. Most take milliseconds; one that failed after its reservation takes a minute.
+const (
+	pendingTimeout      = 3 * time.Second
+	pendingPollInterval = 100 * time.Millisecond
+	// pendingRetrySeconds is when the client is to try again. client-go does so by itself,
+	// ten times: longer than a reservation waits for its network.
+	pendingRetrySeconds = 10
+)
+
+// reservePlace finds a place for a network whose name is new: the API server looks whether it is
+// only after admission, and after quota, and tells nobody that it refused. So few
+// reservations of a namespace may be without a network at any time.
+func (h *tenantNetworkAssigner) reservePlace(ctx context.Context, obj *v1.TenantNetwork, isNew bool, r reserve.Request) (tenant.Choice, error) {
+	for deadline := time.Now().Add(pendingTimeout); ; {
+		alive, err := h.assignedTokens(ctx, obj, isNew)
+		if err != nil {
+			return tenant.Choice{}, err
+		}
+		r.LiveTokens = alive
+		choice, err := h.allocator.Reserve(ctx, r)
+		if !errors.Is(err, tenant.ErrReservationsPending) || time.Now().After(deadline) || !sleep(ctx, pendingPollInterval) {
+			return choice, err
+		}
+	}
+}
+
+// assignedTokens lists those of the namespace's networks, consistently. The error is the API
+// server's own when a new network has the name of one.
+func (h *tenantNetworkAssigner) assignedTokens(ctx context.Context, obj *v1.TenantNetwork, isNew bool) (map[string]bool, error) {
+	alive, exists := map[string]bool{}, false
+	err := eachListItem(ctx, h.reader, newTenantNetworkMetadata, func(other client.Object) {
+		exists = exists || other.GetName() == obj.Name
+		if a, err := network.ParseAssignment(other.GetAnnotations()[v1.AssignedAnnotation]); err == nil {
+			alive[a.Token] = true
+		}
+	}, client.InNamespace(obj.Namespace))
+	if err != nil {
+		return nil, fmt.Errorf("list TenantNetworks of namespace %s: %w", obj.Namespace, err)
+	}
+	if exists && isNew {
+		return nil, apierrors.NewAlreadyExists(v1.SchemeGroupVersion().WithResource("tenantnetworks").GroupResource(), obj.Name)
+	}
+	return alive, nil
+}
+
+// newTenantNetworkMetadata is an empty list of TenantNetworks' metadata.
+func newTenantNetworkMetadata() client.ObjectList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind("TenantNetworkList"))
+	return list
+}
+
+// networkRequest reads the namespace's labels now: they decide which TenantConfigs apply.
+func (h *tenantNetworkAssigner) networkRequest(ctx context.Context, obj *v1.TenantNetwork) (tenant.NetworkRequest, error) {
+	labels, err := namespaceLabels(ctx, h.reader, obj.Namespace)
+	if err != nil {
+		return tenant.NetworkRequest{}, err
+	}
+	return tenant.NetworkRequest{
+		Namespace: obj.Namespace, NamespaceLabels: labels, Type: network.BackendTypeOf(&obj.Spec),
+		Device: obj.Spec.Options.Device, DevicePool: obj.Spec.Options.DevicePool,
+	}, nil
+}
+
+// setAssignmentAnnotation writes the annotation, or takes away one that the tenant made up.
+func setAssignmentAnnotation(obj *v1.TenantNetwork, text string) {
+	if text == "" {
+		delete(obj.Annotations, v1.AssignedAnnotation)
+		return
+	}
+	if obj.Annotations == nil {
+		obj.Annotations = map[string]string{}
+	}
+	obj.Annotations[v1.AssignedAnnotation] = text
+}

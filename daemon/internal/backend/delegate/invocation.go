@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package delegate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+	"github.com/go-logr/logr"
+
+	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+)
+
+// resultVersion is how results are journalled. It has all that 1.1.0 has.
+const resultVersion = "1.0.0"
+
+// invocation is the work on one interface. Libcni's own loop is not used: it keeps the
+// results in files of its own and takes DEL's from there, while ours are in the
+// journal together with everything else that DEL needs.
+type invocation struct {
+	exec *executor
+	list *libcni.NetworkConfigList
+	args cniArgs
+	// master, when not empty, is the host link for the first plugin; the
+	// configuration, which somebody else wrote, stays as it is.
+	master string
+}
+
+// runAdd runs ADD with each plugin; each gets the result of the one before.
+func (r *invocation) runAdd(ctx context.Context) (*types100.Result, error) {
+	var result types.Result
+	for _, p := range r.list.Plugins {
+		path, stdin, err := r.pluginInput(p, result)
+		if err == nil {
+			result, err = invoke.ExecPluginWithResult(ctx, path, stdin, r.args.withCommand("ADD"), validatingExecutor{r.exec})
+		}
+		if err != nil {
+			return nil, pluginError(p, "ADD", err)
+		}
+	}
+	converted, err := result.GetAsVersion(resultVersion)
+	if err != nil {
+		return nil, fmt.Errorf("convert the result of %s from CNI %s: %w", r.list.Name, result.Version(), err)
+	}
+	final, ok := converted.(*types100.Result)
+	if !ok {
+		return nil, fmt.Errorf("convert the result of %s: got %T", r.list.Name, converted)
+	}
+	return final, nil
+}
+
+// validatingExecutor refuses results that the CNI library would not survive converting:
+// it follows the pointers that a null in a list becomes.
+type validatingExecutor struct{ *executor }
+
+// ExecPlugin is executor's, with a look at the result.
+func (e validatingExecutor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	out, err := e.executor.ExecPlugin(ctx, path, stdin, environ)
+	if err == nil {
+		err = checkNoNullItems(out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// checkNoNullItems checks a result in whatever version it is.
+func checkNoNullItems(out []byte) error {
+	var lists struct {
+		Interfaces, IPs, Routes []*json.RawMessage
+	}
+	if err := json.Unmarshal(out, &lists); err != nil {
+		return fmt.Errorf("decode its result: %w", err)
+	}
+	for key, list := range map[string][]*json.RawMessage{"interfaces": lists.Interfaces, "ips": lists.IPs, "routes": lists.Routes} {
+		for i, item := range list {
+			if item == nil {
+				return fmt.Errorf("decode its result: %s[%d] is null", key, i)
+			}
+		}
+	}
+	return nil
+}
+
+// runDel runs DEL with each plugin, the last first. Final is what ADD gave, nil
+// when ADD did not come to its end. One plugin that fails does not keep the
+// others from cleaning up.
+func (r *invocation) runDel(ctx context.Context, final *types100.Result) error {
+	prev, err := r.prevResult(final)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, p := range slices.Backward(r.list.Plugins) {
+		path, stdin, err := r.pluginInput(p, prev)
+		if err == nil {
+			err = invoke.ExecPluginWithoutResult(ctx, path, stdin, r.args.withCommand("DEL"), r.exec)
+		}
+		switch {
+		case err == nil:
+		case r.canSkipDel(err):
+			logr.FromContextOrDiscard(ctx).Info("Skipped DEL of a CNI plugin that is not installed any more",
+				"plugin", p.Network.Type, "sandbox", r.args.containerID, "interface", r.args.ifName)
+		default:
+			failed = append(failed, pluginError(p, "DEL", err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// canSkipDel reports whether DEL can never run and what the plugin made in the Pod is
+// gone: it was removed from the node, and the network namespace too. To insist
+// would keep the sandbox's record and addresses for ever.
+func (r *invocation) canSkipDel(err error) bool {
+	return errors.Is(err, errPluginNotInstalled) && r.args.netns == ""
+}
+
+// prevResult is the result as DEL wants it: in the list's version, and from CNI
+// 0.4.0 on, where a configuration may first have a prevResult on DEL.
+func (r *invocation) prevResult(final *types100.Result) (types.Result, error) {
+	if final == nil {
+		return nil, nil
+	}
+	knows, err := version.GreaterThanOrEqualTo(r.list.CNIVersion, "0.4.0")
+	if err != nil || !knows {
+		return nil, err
+	}
+	prev, err := final.GetAsVersion(r.list.CNIVersion)
+	if err != nil {
+		return nil, fmt.Errorf("convert the result of %s to CNI %s: %w", r.list.Name, r.list.CNIVersion, err)
+	}
+	return prev, nil
+}
+
+// pluginInput finds the plugin and makes its standard input (CNI 1.1, section 4,
+// "Deriving request configuration from plugin configuration").
+func (r *invocation) pluginInput(p *libcni.PluginConfig, prev types.Result) (path string, stdin []byte, err error) {
+	path, err = r.exec.FindInPath(p.Network.Type, r.args.searchDirs())
+	if err != nil {
+		return "", nil, err
+	}
+	keys := map[string]any{"name": r.list.Name, "cniVersion": r.list.CNIVersion}
+	if prev != nil {
+		keys["prevResult"] = prev
+	}
+	if r.master != "" && p == r.list.Plugins[0] {
+		keys["master"] = r.master
+	}
+	p, err = libcni.InjectConf(p, keys)
+	if err != nil {
+		return "", nil, fmt.Errorf("derive its configuration: %w", err)
+	}
+	return path, p.Bytes, nil
+}
+
+// pluginError names the plugin. Its own error 11 is ours too.
+func pluginError(p *libcni.PluginConfig, command string, err error) error {
+	err = fmt.Errorf("CNI plugin %s: %s: %w", p.Network.Type, command, err)
+	if own := (*types.Error)(nil); errors.As(err, &own) && own.Code == types.ErrTryAgainLater {
+		return fmt.Errorf("%w: %w", attach.ErrTryAgain, err)
+	}
+	return err
+}

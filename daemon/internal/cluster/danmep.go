@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"encoding/json"
+	"net/netip"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// newDanmEp describes one interface of a journalled sandbox as a DanmEp. It has
+// no ownerReference to the Pod: garbage collection would take it away while the
+// interface is still there.
+func newDanmEp(rec *attach.Record, ifc *attach.Interface, host NodeIdentity) *v1.DanmEp {
+	v4, v6 := interfaceAddresses(ifc)
+	return &v1.DanmEp{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:  rec.PodNamespace,
+			Name:       ifc.EndpointName,
+			Labels:     rec.Labels,
+			Finalizers: []string{v1.NodeFinalizer},
+		},
+		Spec: v1.DanmEpSpec{
+			NetworkName: ifc.Network.Ref.Name,
+			NetworkUID:  ifc.Network.UID,
+			NetworkType: ifc.Network.Type,
+			APIType:     ifc.Network.Ref.Kind,
+			EndpointID:  ifc.EndpointName,
+			Interface: v1.DanmEpInterface{
+				Name:        ifc.Name,
+				Address:     prefixString(v4),
+				AddressIPv6: prefixString(v6),
+				MacAddress:  ifc.MAC,
+				MTU:         int32(ifc.MTU),
+				DeviceID:    ifc.DeviceID,
+				Proutes:     policyRoutes(ifc.Proutes, netip.Addr.Is4),
+				Proutes6:    policyRoutes(ifc.Proutes, netip.Addr.Is6),
+			},
+			Host: host.Name, HostUID: host.UID,
+			Pod: rec.PodName, PodUID: rec.PodUID,
+			CID: rec.ContainerID, Netns: rec.Netns,
+		},
+	}
+}
+
+// interfaceAddresses are those that Patchbay gave, else the first of each family that
+// the delegate reports.
+func interfaceAddresses(ifc *attach.Interface) (v4, v6 netip.Prefix) {
+	v4, v6 = ifc.V4, ifc.V6
+	if len(ifc.Result) == 0 {
+		return v4, v6
+	}
+	var result types100.Result
+	if err := json.Unmarshal(ifc.Result, &result); err != nil {
+		return v4, v6 // the runtime refused such a result already
+	}
+	for _, ip := range result.IPs {
+		p, err := netip.ParsePrefix(ip.Address.String())
+		switch {
+		case err != nil:
+		case p.Addr().Is4() && !v4.IsValid():
+			v4 = p
+		case p.Addr().Is6() && !v6.IsValid():
+			v6 = p
+		}
+	}
+	return v4, v6
+}
+
+// prefixString is the prefix, or nothing when there is none.
+func prefixString(p netip.Prefix) string {
+	if !p.IsValid() {
+		return ""
+	}
+	return p.String()
+}
+
+// policyRoutes are the routes of one family as DANM writes them; nil without any.
+func policyRoutes(all []network.Route, family func(netip.Addr) bool) map[string]string {
+	var m map[string]string
+	for _, r := range all {
+		if family(r.Dst.Addr()) {
+			if m == nil {
+				m = map[string]string{}
+			}
+			m[r.Dst.String()] = r.Gateway.String()
+		}
+	}
+	return m
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+)
+
+// edit writes a bucket's key behind the journal's back.
+func edit(t *testing.T, path string, bucket, key, value []byte) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put(key, value) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// two makes a journal with the records c1 and c2 and closes it.
+func two(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "j")
+	j, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"c1", "c2"} {
+		if err := j.Put(&attach.Record{ContainerID: id, IfName: "eth0"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	good, err := encodeRecord(&attach.Record{ContainerID: "c2", IfName: "eth0", PodName: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notJSON := append([]byte{0, 0, 0, 0}, "{"...)
+	cases := map[string]struct {
+		reason string
+		value  []byte
+	}{
+		"Empty":   {"no checksum", []byte{}},
+		"Short":   {"half a checksum", []byte{1, 2}},
+		"Flipped": {"a flipped bit is still JSON", bytes.Replace(good, []byte("web"), []byte("wec"), 1)},
+		"NotJSON": {"cut off", notJSON},
+		"Moved":   {"another sandbox's record under this key", good},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := two(t)
+			edit(t, path, bucketRecords, []byte("c1\x00eth0"), tc.value)
+			j, err := Open(path, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = j.Close() }()
+			if _, err := j.Get("c1", "eth0"); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "c1/eth0") {
+				t.Errorf("%s: Get: got %v, want ErrCorrupt that names c1/eth0", tc.reason, err)
+			}
+			recs, err := j.List()
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "c1/eth0") {
+				t.Errorf("%s: List: got %v, want ErrCorrupt that names c1/eth0", tc.reason, err)
+			}
+			if len(recs) != 1 || recs[0].ContainerID != "c2" {
+				t.Errorf("%s: List: got %v, want the record that can be read", tc.reason, recs)
+			}
+			if err := j.Delete("c1", "eth0"); err != nil {
+				t.Errorf("%s: a damaged record must be removable: %v", tc.reason, err)
+			}
+		})
+	}
+}
+
+func TestOtherSchema(t *testing.T) {
+	t.Parallel()
+	path := two(t)
+	edit(t, path, bucketMeta, keySchema, []byte("3"))
+	_, err := Open(path, Options{})
+	if !errors.Is(err, ErrSchema) || !strings.Contains(err.Error(), `"3"`) || !strings.Contains(err.Error(), `"2"`) {
+		t.Errorf("Open of a newer journal: got %v, want ErrSchema with both versions", err)
+	}
+}
+
+// Whatever happens to the file, the daemon says so and lives: each page is
+// overwritten, and each length cut, in turn.
+func TestDamagedFile(t *testing.T) {
+	t.Parallel()
+	whole, err := os.ReadFile(two(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := os.Getpagesize()
+	dir := t.TempDir()
+	for at := 0; at < len(whole); at += page {
+		for name, content := range map[string][]byte{
+			"cut":     whole[:at+page/2],
+			"zeroed":  overwrite(whole, at, page, 0),
+			"ones":    overwrite(whole, at, page, 0xff),
+			"shifted": append(bytes.Clone(whole[:at]), whole[min(at+page, len(whole)):]...),
+		} {
+			path := filepath.Join(dir, "j")
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := use(path); err != nil && strings.Contains(err.Error(), "goroutine") {
+				t.Errorf("page %d %s: a stack trace is not an error message: %v", at/page, name, err)
+			}
+		}
+	}
+}
+
+// use opens a journal and does one of everything.
+func use(path string) error {
+	j, err := Open(path, Options{})
+	if err != nil {
+		return err
+	}
+	_, list := j.List()
+	put := j.Put(&attach.Record{ContainerID: "c3", IfName: "eth0"})
+	return errors.Join(list, put, j.Close())
+}
+
+func overwrite(whole []byte, at, n int, b byte) []byte {
+	out := bytes.Clone(whole)
+	copy(out[at:], bytes.Repeat([]byte{b}, n))
+	return out
+}
+
+func TestNotAJournal(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "j")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("not a journal\n"), 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, Options{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) {
+		t.Errorf("Open of another file: got %v, want ErrCorrupt and the path", err)
+	}
+}
+
+func TestHolderOfNobody(t *testing.T) {
+	t.Parallel()
+	if got := readHolder(filepath.Join(t.TempDir(), "none")); got == "" {
+		t.Error("readHolder without a file: got nothing to print")
+	}
+}
+
+func TestBootID(t *testing.T) {
+	t.Parallel()
+	first, err := BootID()
+	if err != nil || first == "" || strings.TrimSpace(first) != first {
+		t.Fatalf("BootID: got %q, %v", first, err)
+	}
+	if second, err := BootID(); err != nil || second != first {
+		t.Errorf("BootID again: got %q, %v, want %q", second, err, first)
+	}
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{empty, empty + ".none"} {
+		if id, err := readBootID(path); err == nil {
+			t.Errorf("readBootID(%s): got %q, want an error: records of all boots would look alike", path, id)
+		}
+	}
+}

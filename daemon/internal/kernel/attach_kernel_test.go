@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kernel
+
+package kernel
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+const owner = "ClusterNetwork/test"
+
+// routes makes pairs of destination and gateway into routes.
+func routes(pairs ...string) []network.Route {
+	var rs []network.Route
+	for i := 0; i < len(pairs); i += 2 {
+		rs = append(rs, network.Route{Dst: prefix(pairs[i]), Gateway: netip.MustParseAddr(pairs[i+1])})
+	}
+	return rs
+}
+
+func TestAttachGolden(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		slave  Slave
+		want   string
+	}{
+		"V4": {
+			reason: "one address: no IPv6 at all, no broadcast address, announced when it comes up",
+			slave:  Slave{Name: "eth1", Kind: MACVLAN, V4: prefix("10.0.0.5/24")},
+			want: `
+link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
+  address 10.0.0.5/24 broadcast <nil>
+  route 10.0.0.0/24 table 254 proto kernel
+`,
+		},
+		"V6": {
+			reason: "one IPv6 address: checked for duplicates, no router's word counts",
+			slave:  Slave{Name: "eth1", Kind: MACVLAN, V6: prefix("fd00::5/64")},
+			want: `
+link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test accept_ra=0 ndisc_notify=1
+  address fd00::5/64 broadcast <nil>
+  address link-local
+  route fd00::/64 table 254 proto kernel
+`,
+		},
+		"None": {
+			reason: "a network without addresses is layer 2 only",
+			slave:  Slave{Name: "eth1", Kind: MACVLAN},
+			want: `
+link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test disable_ipv6=1
+`,
+		},
+		"DualStackRoutes": {
+			reason: "routes of both families, a default route too",
+			slave: Slave{
+				Name: "eth0", Kind: MACVLAN, V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64"),
+				Routes: routes("0.0.0.0/0", "10.0.0.1", "10.9.0.0/16", "10.0.0.1", "::/0", "fd00::1", "fd09::/48", "fd00::1"),
+			},
+			want: `
+link eth0 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 accept_ra=0 ndisc_notify=1
+  address 10.0.0.5/24 broadcast <nil>
+  address fd00::5/64 broadcast <nil>
+  address link-local
+  route 0.0.0.0/0 table 254 proto static via 10.0.0.1
+  route 10.0.0.0/24 table 254 proto kernel
+  route 10.9.0.0/16 table 254 proto static via 10.0.0.1
+  route ::/0 table 254 proto static via fd00::1
+  route fd00::/64 table 254 proto kernel
+  route fd09::/48 table 254 proto static via fd00::1
+`,
+		},
+		"RoutesOfAFamilyWithoutAddress": {
+			reason: "a gateway that the Pod cannot reach gets no route",
+			slave: Slave{
+				Name: "eth1", Kind: MACVLAN, V4: prefix("10.0.0.5/24"),
+				Routes: routes("fd09::/48", "fd00::1"), Table: 100, PolicyRoutes: routes("fd09::/48", "fd00::1"),
+			},
+			want: `
+link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
+  address 10.0.0.5/24 broadcast <nil>
+  route 10.0.0.0/24 table 254 proto kernel
+`,
+		},
+		"PolicyRoutes": {
+			reason: "asked for packets from the Pod's own addresses only, tables beyond 255 too",
+			slave: Slave{
+				Name: "eth1", Kind: MACVLAN, V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64"),
+				Table: 1000, PolicyRoutes: routes("10.9.0.0/16", "10.0.0.1", "fd09::/48", "fd00::1"),
+			},
+			want: `
+link eth1 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 accept_ra=0 ndisc_notify=1
+  address 10.0.0.5/24 broadcast <nil>
+  address fd00::5/64 broadcast <nil>
+  address link-local
+  route 10.0.0.0/24 table 254 proto kernel
+  route 10.9.0.0/16 table 1000 proto static via 10.0.0.1
+  route fd00::/64 table 254 proto kernel
+  route fd09::/48 table 1000 proto static via fd00::1
+rule from 10.0.0.5/32 table 1000
+rule from fd00::5/128 table 1000
+`,
+		},
+		"HostRoute": {
+			reason: "a /32 and a lower MTU than the parent's",
+			slave:  Slave{Name: "eth1", Kind: MACVLAN, MTU: 1400, V4: prefix("10.0.0.5/32")},
+			want: `
+link eth1 macvlan bridge on another namespace mtu 1400 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
+  address 10.0.0.5/32 broadcast <nil>
+`,
+		},
+		"NameOfTheParent": {
+			reason: "kernels before 6.15 look for the new name in the host as well",
+			slave:  Slave{Name: "ens4", Kind: MACVLAN, V4: prefix("10.0.0.5/24")},
+			want: `
+link ens4 macvlan bridge on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
+  address 10.0.0.5/24 broadcast <nil>
+  route 10.0.0.0/24 table 254 proto kernel
+`,
+		},
+		"MACVLANPrivate": {
+			reason: "a mode by its name",
+			slave:  Slave{Name: "eth1", Kind: MACVLAN, Mode: "private"},
+			want: `
+link eth1 macvlan private on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test disable_ipv6=1
+`,
+		},
+		"IPVLAN": {
+			reason: "dual stack on the parent's own MAC",
+			slave:  Slave{Name: "eth1", Kind: IPVLAN, V4: prefix("10.0.0.5/24"), V6: prefix("fd00::5/64")},
+			want: `
+link eth1 ipvlan l2 on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 accept_ra=0 ndisc_notify=1
+  address 10.0.0.5/24 broadcast <nil>
+  address fd00::5/64 broadcast <nil>
+  address link-local
+  route 10.0.0.0/24 table 254 proto kernel
+  route fd00::/64 table 254 proto kernel
+`,
+		},
+		"IPVLANL3": {
+			reason: "a mode by its name; it has no ARP",
+			slave:  Slave{Name: "eth1", Kind: IPVLAN, Mode: "l3", V4: prefix("10.0.0.5/24")},
+			want: `
+link eth1 ipvlan l3 on another namespace mtu 1600 up alias patchbay:ClusterNetwork/test arp_notify=1 disable_ipv6=1
+  address 10.0.0.5/24 broadcast <nil>
+  route 10.0.0.0/24 table 254 proto kernel
+`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			needs(t, tc.slave.Kind)
+			host, _ := newHost(t, 1600)
+			k := openKernel(t, host)
+			pod := newNamespace(t)
+			s := tc.slave
+			s.Netns, s.Parent, s.Owner = pod, "ens4", owner
+			before := dump(t, pod)
+			out, err := k.Attach(context.Background(), &s)
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(tc.want, "\n"+dump(t, pod)); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+			sameOutcome(t, pod, s.Name, out)
+			if err := k.Detach(context.Background(), &s); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, dump(t, pod)); diff != "" {
+				t.Errorf("left behind: -before +after\n%s", diff)
+			}
+		})
+	}
+}
+
+// A runtime may have switched IPv6 off for the sandbox; an interface that was
+// given an address has it all the same.
+func TestIPv6WhereItWasOff(t *testing.T) {
+	host, _ := newHost(t, 1500)
+	k := openKernel(t, host)
+	pod := newNamespace(t)
+	inside(t, pod, func() {
+		must(t, sysctl{"ipv6/conf/all/disable_ipv6", "1"}.write())
+		must(t, sysctl{"ipv6/conf/default/disable_ipv6", "1"}.write())
+	})
+	if _, err := k.Attach(context.Background(), withDefaults(Slave{V6: prefix("fd00::5/64")}, pod)); err != nil {
+		t.Fatal(err)
+	}
+	if d := dump(t, pod); !strings.Contains(d, "address fd00::5/64") {
+		t.Errorf("no address:\n%s", d)
+	}
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// Kinds of slaves, as the kernel names them.
+const (
+	// IPVLAN slaves share their parent's MAC.
+	IPVLAN = "ipvlan"
+	// MACVLAN slaves have a MAC each.
+	MACVLAN = "macvlan"
+)
+
+// Slave is an interface of a Pod on top of a host link.
+type Slave struct {
+	// Netns is the path of the Pod's network namespace.
+	Netns string
+	// Name in the Pod, 1 to 15 bytes.
+	Name string
+	// Kind is IPVLAN or MACVLAN.
+	Kind string
+	// Mode is l2 (the default), l3 or l3s of an IPVLAN; bridge (the default),
+	// private, vepa or passthru of a MACVLAN.
+	Mode string
+	// Parent is the name of the host link below.
+	Parent string
+	// MTU in bytes, at most the parent's; 0 is the parent's.
+	MTU int
+	// MAC of a new MACVLAN; nil is a random one. An IPVLAN has its parent's.
+	MAC net.HardwareAddr
+	// Owner says in the link's alias whose it is: the network.
+	Owner string
+	// V4 and V6 are addresses with the subnet's length; the zero Prefix is none.
+	// Without V6 the interface has no IPv6 at all.
+	V4, V6 netip.Prefix
+	// Routes go into the main table; those of a family without address are left out.
+	Routes []network.Route
+	// Table holds PolicyRoutes, which are asked for packets from V4 or V6 only.
+	Table int
+	// PolicyRoutes of both families; they need a Table.
+	PolicyRoutes []network.Route
+}
+
+// AttachResult is what an attachment came to be.
+type AttachResult struct {
+	// Index of the link in the Pod's namespace.
+	Index int
+	// MAC in the colon notation.
+	MAC string
+	// MTU in bytes.
+	MTU int
+}
+
+// validate says what could never succeed, before anything is touched.
+func (s *Slave) validate() error {
+	if !isValidLinkName(s.Name) {
+		return fmt.Errorf("%w: interface name %q: want 1 to %d bytes without white space, '/' or ':'", ErrInvalid, s.Name, maxLinkName)
+	}
+	if _, err := s.linkInfo(); err != nil {
+		return err
+	}
+	if len(s.PolicyRoutes) > 0 && s.Table == 0 {
+		return fmt.Errorf("%w: policy routes need a routing table (rt_tables) in the network", ErrInvalid)
+	}
+	return nil
+}
+
+// maxLinkName is IFNAMSIZ without the final zero.
+const maxLinkName = unix.IFNAMSIZ - 1
+
+// isValidLinkName follows the kernel's dev_valid_name; names become parts of paths.
+func isValidLinkName(name string) bool {
+	return name != "" && len(name) <= maxLinkName && name != "." && name != ".." &&
+		!strings.ContainsAny(name, "/: \t\n\v\f\r%\x00")
+}
+
+// Link modes of <linux/if_link.h>.
+var (
+	ipvlanModes  = map[string]uint16{"": 0, "l2": 0, "l3": 1, "l3s": 2}
+	macvlanModes = map[string]uint32{"": 4, "private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
+)
+
+// linkInfo is the IFLA_LINKINFO of the slave.
+func (s *Slave) linkInfo() (*nl.RtAttr, error) {
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(s.Kind))
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	switch s.Kind {
+	case IPVLAN:
+		mode, ok := ipvlanModes[s.Mode]
+		if !ok {
+			return nil, fmt.Errorf("%w: IPVLAN mode %q: want l2, l3 or l3s", ErrInvalid, s.Mode)
+		}
+		data.AddRtAttr(nl.IFLA_IPVLAN_MODE, nl.Uint16Attr(mode))
+	case MACVLAN:
+		mode, ok := macvlanModes[s.Mode]
+		if !ok {
+			return nil, fmt.Errorf("%w: MACVLAN mode %q: want bridge, private, vepa or passthru", ErrInvalid, s.Mode)
+		}
+		data.AddRtAttr(nl.IFLA_MACVLAN_MODE, nl.Uint32Attr(mode))
+	default:
+		return nil, fmt.Errorf("%w: link kind %q: want %s or %s", ErrInvalid, s.Kind, IPVLAN, MACVLAN)
+	}
+	return info, nil
+}
+
+// hasFamilyOf reports whether the slave has an address of the route's family.
+func (s *Slave) hasFamilyOf(r network.Route) bool {
+	if r.Dst.Addr().Is4() {
+		return s.V4.IsValid()
+	}
+	return s.V6.IsValid()
+}
+
+// ruleSources are the addresses whose family has a policy route.
+func (s *Slave) ruleSources() []netip.Addr {
+	var v4, v6 bool
+	for _, r := range s.PolicyRoutes {
+		v4 = v4 || r.Dst.Addr().Is4()
+		v6 = v6 || r.Dst.Addr().Is6()
+	}
+	var from []netip.Addr
+	if v4 && s.V4.IsValid() {
+		from = append(from, s.V4.Addr())
+	}
+	if v6 && s.V6.IsValid() {
+		from = append(from, s.V6.Addr())
+	}
+	return from
+}
+
+// sysctls are the settings of the slave, before its first address.
+func (s *Slave) sysctls() []sysctl {
+	v6 := "ipv6/conf/" + s.Name + "/"
+	var all []sysctl
+	if s.V4.IsValid() {
+		// The kernel sends a gratuitous ARP whenever the link comes up: peers
+		// forget who had the address before.
+		all = append(all, sysctl{"ipv4/conf/" + s.Name + "/arp_notify", "1"})
+	}
+	if !s.V6.IsValid() {
+		return append(all, disableIPv6(s.Name))
+	}
+	return append(all,
+		sysctl{v6 + "disable_ipv6", "0"},
+		// Addresses and routes are the network object's, not a router's.
+		sysctl{v6 + "accept_ra", "0"},
+		// The unsolicited neighbour advertisement that answers to arp_notify.
+		sysctl{v6 + "ndisc_notify", "1"},
+		// Without router solicitations the random delay of up to a second
+		// before the first probe (RFC 4862, 5.4.2) protects nobody.
+		sysctl{v6 + "router_solicitation_delay", "0"},
+		sysctl{"ipv6/neigh/" + s.Name + "/retrans_time_ms", dadRetransMillis},
+	)
+}

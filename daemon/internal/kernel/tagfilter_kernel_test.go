@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kernel
+
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/netwatcher"
+)
+
+const attackVLAN = 577
+
+// bareNIC is a node with a Pod on its NIC, which attacks a VLAN of that NIC. A Pod of the
+// VLAN is on the same node, its partner on another.
+type bareNIC struct {
+	kernel                  *Kernel
+	attacker, near, partner string
+	nic                     netwatcher.Spec
+	// parent is the NIC's MAC, own that of the attacker's interface.
+	parent, own net.HardwareAddr
+	// wire and victim capture what leaves the node, and what reaches the Pod of the VLAN.
+	wire, victim *sniffer
+}
+
+func newBareNIC(t *testing.T, kind string) *bareNIC {
+	t.Helper()
+	hosts, sw := newSwitch(t, 2, false)
+	a := &bareNIC{
+		kernel: openKernel(t, hosts[0]), attacker: newNamespace(t),
+		nic: netwatcher.Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"},
+	}
+	a.near = attachOn(t, hosts[0], vlanSpec("victim.577", attackVLAN), Slave{Kind: IPVLAN, V4: prefix("10.70.0.1/16")})
+	a.partner = attachOn(t, hosts[1], vlanSpec("victim.577", attackVLAN), Slave{Kind: IPVLAN, V4: prefix("10.70.0.2/16")})
+	out, err := a.kernel.Attach(t.Context(), withDefaults(Slave{Kind: kind, V4: prefix("10.79.0.1/24")}, a.attacker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.own = mac(t, out.MAC)
+	within(t, hosts[0], func(h *netlink.Handle) { a.parent = find(t, h, "ens4").Attrs().HardwareAddr })
+	a.wire, a.victim = newSniffer(t, sw, "port1"), newSniffer(t, a.near, "eth1")
+	return a
+}
+
+func (a *bareNIC) apply(t *testing.T, op netwatcher.Op) {
+	t.Helper()
+	if err := a.kernel.Apply(t.Context(), netwatcher.Change{Op: op, Link: a.nic}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// arrived reports whether frames with the text came through.
+func (a *bareNIC) arrived(text string) bool { return a.wire.saw(text) || a.victim.saw(text) }
+
+// settle returns when all that was sent before has arrived, or never will.
+func (a *bareNIC) settle(t *testing.T, round string) {
+	t.Helper()
+	eventually(t, "frames without a tag pass, and those of the VLAN", func() bool {
+		sendFrame(t, a.attacker, frame(broadcastMAC, a.own, "untagged "+round), unix.ETH_P_IP, false)
+		sendFrame(t, a.partner, frame(broadcastMAC, intruderMAC, "partner "+round), unix.ETH_P_IP, false)
+		sendFrame(t, a.near, frame(broadcastMAC, intruderMAC, "victim "+round), unix.ETH_P_IP, false)
+		return a.wire.saw("untagged "+round) && a.victim.saw("partner "+round) && a.wire.saw("victim "+round)
+	})
+}
+
+var broadcastMAC = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// tagAttack is one way to get a frame with the text into another VLAN. It returns false where
+// the kernel does not let a Pod do it.
+type tagAttack struct {
+	reason string
+	do     func(t *testing.T, a *bareNIC, text string) bool
+	// kind of slave that it needs; any when empty.
+	kind string
+}
+
+func tagAttacks() map[string]tagAttack {
+	type macs func(a *bareNIC) (dst, src net.HardwareAddr)
+	toAll := func(a *bareNIC) (dst, src net.HardwareAddr) { return broadcastMAC, a.own }
+	send := func(who macs, protocol uint16, bypass bool, tags ...[]byte) func(*testing.T, *bareNIC, string) bool {
+		return func(t *testing.T, a *bareNIC, text string) bool {
+			t.Helper()
+			dst, src := who(a)
+			sendFrame(t, a.attacker, frame(dst, src, text, tags...), protocol, bypass)
+			return true
+		}
+	}
+	inVLAN := tag(unix.ETH_P_8021Q, attackVLAN)
+	return map[string]tagAttack{
+		"Tag":           {reason: "the frame of CAP_NET_RAW", do: send(toAll, 0, false, inVLAN)},
+		"Urgent":        {reason: "a tag with a priority", do: send(toAll, 0, false, tag(unix.ETH_P_8021Q, 7<<13|attackVLAN))},
+		"TagInTag":      {reason: "a priority tag is taken off first", do: send(toAll, 0, false, tag(unix.ETH_P_8021Q, 0), inVLAN)},
+		"ServiceTag":    {reason: "802.1ad", do: send(toAll, 0, false, tag(unix.ETH_P_8021AD, attackVLAN))},
+		"TagInService":  {reason: "802.1ad around 802.1Q", do: send(toAll, 0, false, tag(unix.ETH_P_8021AD, 0), inVLAN)},
+		"OldServiceTag": {reason: "what switches took for 802.1ad", do: send(toAll, 0, false, tag(unix.ETH_P_QINQ1, attackVLAN))},
+		"SaysIP":        {reason: "the socket calls the frame IP", do: send(toAll, unix.ETH_P_IP, false, inVLAN)},
+		"QdiscBypass":   {reason: "past the filters of the Pod's own interface", do: send(toAll, 0, true, inVLAN)},
+		"XDPSocket":     {reason: "past all filters of the Pod's own interface", do: xdpSocket},
+		"OtherSender": {
+			reason: "with the MAC of another",
+			do:     send(func(*bareNIC) (dst, src net.HardwareAddr) { return broadcastMAC, intruderMAC }, 0, false, inVLAN),
+		},
+		"Unicast": {
+			reason: "to one",
+			do:     send(func(a *bareNIC) (dst, src net.HardwareAddr) { return intruderMAC, a.own }, 0, false, inVLAN),
+		},
+		"VLANLink": {reason: "with CAP_NET_ADMIN the Pod makes a VLAN of its own", do: vlanInPod},
+		"BackToParent": {
+			reason: "IPVLAN hands what seems to be for its parent back to it, which passes it to its VLANs", kind: IPVLAN,
+			do: send(func(a *bareNIC) (dst, src net.HardwareAddr) { return a.parent, a.parent }, 0, false, inVLAN),
+		},
+		"BackToEveryone": {
+			reason: "the same to all of that VLAN", kind: IPVLAN,
+			do: send(func(*bareNIC) (dst, src net.HardwareAddr) { return broadcastMAC, broadcastMAC }, 0, false, inVLAN),
+		},
+	}
+}
+
+// xdpSocket sends by AF_XDP, which takes CAP_NET_RAW.
+func xdpSocket(t *testing.T, a *bareNIC, text string) (possible bool) {
+	t.Helper()
+	return sendByXDP(t, a.attacker, frame(broadcastMAC, a.own, text, tag(unix.ETH_P_8021Q, attackVLAN)))
+}
+
+func sendByXDP(t *testing.T, ns string, f []byte) (possible bool) {
+	t.Helper()
+	inside(t, ns, func() {
+		fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW, 0)
+		if errors.Is(err, unix.EAFNOSUPPORT) {
+			return
+		}
+		must(t, err)
+		defer unix.Close(fd)
+		memory, err := unix.Mmap(-1, 0, 1<<16, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE)
+		must(t, err)
+		defer func() { must(t, unix.Munmap(memory)) }()
+		copy(memory, f)
+		region := unix.XDPUmemReg{Addr: uint64(uintptr(unsafe.Pointer(&memory[0]))), Len: uint64(len(memory)), Size: 2048}
+		must(t, setsockopt(fd, unix.XDP_UMEM_REG, unsafe.Pointer(&region), unsafe.Sizeof(region)))
+		for _, ring := range []int{unix.XDP_UMEM_FILL_RING, unix.XDP_UMEM_COMPLETION_RING, unix.XDP_TX_RING} {
+			must(t, unix.SetsockoptInt(fd, unix.SOL_XDP, ring, 8))
+		}
+		var offsets unix.XDPMmapOffsets
+		size := uint32(unsafe.Sizeof(offsets))
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_XDP, unix.XDP_MMAP_OFFSETS,
+			uintptr(unsafe.Pointer(&offsets)), uintptr(unsafe.Pointer(&size)), 0)
+		if errno != 0 {
+			must(t, errno)
+		}
+		ring, err := unix.Mmap(fd, unix.XDP_PGOFF_TX_RING, int(offsets.Tx.Desc)+8*int(unsafe.Sizeof(unix.XDPDesc{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		must(t, err)
+		defer func() { must(t, unix.Munmap(ring)) }()
+		ifc, err := net.InterfaceByName("eth1")
+		must(t, err)
+		eventually(t, "the kernel has released the queue of the socket before", func() bool {
+			err = unix.Bind(fd, &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(ifc.Index)})
+			return !errors.Is(err, unix.EBUSY)
+		})
+		must(t, err)
+		*(*unix.XDPDesc)(unsafe.Pointer(&ring[offsets.Tx.Desc])) = unix.XDPDesc{Len: uint32(len(f))}
+		atomic.StoreUint32((*uint32)(unsafe.Pointer(&ring[offsets.Tx.Producer])), 1)
+		err = unix.Send(fd, nil, unix.MSG_DONTWAIT)
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOBUFS) { // a filter dropped it
+			must(t, err)
+		}
+		possible = true
+	})
+	return possible
+}
+
+func setsockopt(fd, option int, value unsafe.Pointer, size uintptr) error {
+	if _, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_XDP, uintptr(option), uintptr(value), size, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// vlanInPod sends by a VLAN link on the Pod's interface.
+func vlanInPod(t *testing.T, a *bareNIC, text string) (possible bool) {
+	t.Helper()
+	within(t, a.attacker, func(h *netlink.Handle) {
+		link := &netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: "tagged", ParentIndex: find(t, h, "eth1").Attrs().Index, TxQLen: -1}, VlanId: attackVLAN}
+		err := h.LinkAdd(link)
+		if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+			return
+		}
+		must(t, err)
+		possible = true
+		must(t, h.LinkSetUp(link))
+	})
+	if possible {
+		sendFrameBy(t, a.attacker, "tagged", frame(broadcastMAC, a.own, text), unix.ETH_P_IP, false)
+		within(t, a.attacker, func(h *netlink.Handle) { must(t, h.LinkDel(find(t, h, "tagged"))) })
+	}
+	return possible
+}
+
+// No frame with a tag leaves a slave of a NIC, whatever its Pod may do; networks below and
+// beside work. Where the NIC is a trunk, each of them gets through.
+func TestSlavesSendNoTags(t *testing.T) {
+	needs(t, IPVLAN)
+	needs(t, "vlan")
+	for _, kind := range []string{IPVLAN, MACVLAN} {
+		t.Run(kind, func(t *testing.T) {
+			a := newBareNIC(t, kind)
+			a.apply(t, netwatcher.OpFilterTags)
+			attacks := tagAttacks()
+			for name, attack := range attacks {
+				if attack.kind == "" || attack.kind == kind {
+					attack.do(t, a, "closed "+name+".")
+				}
+			}
+			a.settle(t, "closed")
+			for name, attack := range attacks {
+				if a.arrived("closed " + name + ".") {
+					t.Errorf("%s: a frame of %s came through: %s", kind, name, attack.reason)
+				}
+			}
+			a.apply(t, netwatcher.OpAllowTags)
+			for name, attack := range attacks {
+				if attack.kind != "" && attack.kind != kind {
+					continue
+				}
+				if !attack.do(t, a, "trunk "+name+".") {
+					t.Logf("%s: the kernel lets no Pod do %s", kind, name)
+					continue
+				}
+				eventually(t, "a frame of "+name+" passes a trunk", func() bool { return a.arrived("trunk " + name + ".") })
+			}
+		})
+	}
+}
+
+// A slave on a VLAN sends no second tag, which a switch would go by if the outer one is
+// that of its port; nor does one on a VXLAN (RFC 7348, 6.1).
+func TestSlavesOfHostLinksSendNoTags(t *testing.T) {
+	needs(t, "vlan")
+	hosts, sw := newSwitch(t, 1, true)
+	wire := newSniffer(t, sw, "port1")
+	k := openKernel(t, hosts[0])
+	for _, link := range []netwatcher.Spec{vlanSpec("storage.500", 500), vxlanSpec("vx_backend", 700, vtep(0).String(), "192.0.2.9")} {
+		pod := attachOn(t, hosts[0], link, Slave{V4: podAddress(0)})
+		within(t, hosts[0], func(h *netlink.Handle) { // the VXLAN's peer
+			must(t, h.NeighSet(&netlink.Neigh{
+				LinkIndex: find(t, h, "ens4").Attrs().Index, IP: net.IPv4(192, 0, 2, 9), HardwareAddr: intruderMAC, State: netlink.NUD_PERMANENT,
+			}))
+		})
+		for _, closed := range []bool{false, true} {
+			if closed {
+				if err := k.Apply(t.Context(), netwatcher.Change{Op: netwatcher.OpFilterTags, Link: link}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tagged, plain := fmt.Sprint(link.Name, closed, " tagged."), fmt.Sprint(link.Name, closed, " plain.")
+			sendFrame(t, pod, frame(broadcastMAC, intruderMAC, tagged, tag(unix.ETH_P_8021Q, attackVLAN)), 0, false)
+			sendFrame(t, pod, frame(broadcastMAC, intruderMAC, plain), 0, false)
+			eventually(t, plain, func() bool { return wire.saw(plain) })
+			if wire.saw(tagged) == closed {
+				t.Errorf("%s, closed %v: a tagged frame on the wire: %v", link.Name, closed, wire.saw(tagged))
+			}
+		}
+	}
+	state, err := k.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range state.Links {
+		if !l.TagsFiltered {
+			t.Errorf("%s is closed, and not seen so", l.Name)
+		}
+	}
+}
+
+// State says what is there, whoever changed it; another program's filters stay.
+func TestTagFilterIsSeen(t *testing.T) {
+	hosts, _ := newSwitch(t, 1, false)
+	k := openKernel(t, hosts[0])
+	nic := netwatcher.Spec{Identity: network.Link{Device: "ens4"}, Name: "ens4", Device: "ens4"}
+	step := func(op netwatcher.Op) {
+		t.Helper()
+		if err := k.Apply(t.Context(), netwatcher.Change{Op: op, Link: nic}); err != nil {
+			t.Fatalf("%s: %v", op, err)
+		}
+	}
+	closed := func() bool {
+		t.Helper()
+		state, err := k.State(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(state.NICs, func(n netwatcher.NIC) bool { return n.Name == "ens4" })
+		return state.NICs[i].TagsFiltered
+	}
+	filters := func() (n int) {
+		within(t, hosts[0], func(h *netlink.Handle) {
+			for _, parent := range []uint32{netlink.HANDLE_MIN_EGRESS, netlink.HANDLE_MIN_INGRESS} {
+				list, err := h.FilterList(find(t, h, "ens4"), parent)
+				must(t, err)
+				n += len(list)
+			}
+		})
+		return n
+	}
+	check := func(after string, want bool, count int) {
+		t.Helper()
+		if got := closed(); got != want {
+			t.Errorf("%s: closed %v, want %v", after, got, want)
+		}
+		if n := filters(); n != count {
+			t.Errorf("%s: %d filters, want %d", after, n, count)
+		}
+	}
+	check("at first", false, 0)
+	step(netwatcher.OpAllowTags)
+	step(netwatcher.OpFilterTags)
+	step(netwatcher.OpFilterTags)
+	check("after Untag, twice", true, 2)
+	index := 0
+	within(t, hosts[0], func(h *netlink.Handle) { index = find(t, h, "ens4").Attrs().Index })
+	set := func(m *nl.TcMsg, hook tagFilter) {
+		t.Helper()
+		if err := k.hostConn.send(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE, m, bpfKind(), hook.options()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := tagFilter{netlink.HANDLE_MIN_EGRESS, assemble(verdictContinue)}
+	foreign := other.message(index)
+	foreign.Handle = 9
+	set(foreign, other)
+	step(netwatcher.OpAllowTags)
+	check("after Trunk, beside another's", false, 1)
+	step(netwatcher.OpFilterTags)
+	within(t, hosts[0], func(h *netlink.Handle) {
+		must(t, h.FilterDel(&netlink.GenericFilter{FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: find(t, h, "ens4").Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Priority: tagPreference, Protocol: unix.ETH_P_ALL,
+		}, FilterType: "bpf"}))
+	})
+	check("one of both is gone", false, 2)
+	// A program that was started with an older version of the filter replaces it.
+	step(netwatcher.OpFilterTags)
+	set(other.message(index), other)
+	check("an older version", false, 3)
+	step(netwatcher.OpFilterTags)
+	check("an older version is replaced", true, 3)
+	if err := k.RemoveTagFilters(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check("Patchbay leaves", false, 1)
+}
+
+// A filter that somebody removed comes back.
+func TestTagFilterComesBack(t *testing.T) {
+	hosts, _ := newSwitch(t, 1, false)
+	flat := &network.Network{Ref: network.Ref{Kind: "ClusterNetwork", Name: "flat"}, UID: "flat", ID: "flat", Type: "macvlan", Device: "ens4"}
+	r := watcherOf(t, hosts[0], &cluster{nets: []*network.Network{flat}})
+	k := openKernel(t, hosts[0])
+	closed := func() bool {
+		state, err := k.State(t.Context())
+		return err == nil && slices.ContainsFunc(state.NICs, func(n netwatcher.NIC) bool { return n.Name == "ens4" && n.TagsFiltered })
+	}
+	if name, err := r.Parent(t.Context(), flat); name != "ens4" || err != nil || !closed() {
+		t.Fatalf("a Pod gets %q, %v; closed %v", name, err, closed())
+	}
+	done := make(chan error, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() { stop(); must(t, <-done) })
+	for _, remove := range []func(h *netlink.Handle, ens4 netlink.Link) error{
+		func(h *netlink.Handle, ens4 netlink.Link) error {
+			return h.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: ens4.Attrs().Index, Handle: netlink.HANDLE_CLSACT & 0xffff0000, Parent: netlink.HANDLE_CLSACT}, QdiscType: "clsact"})
+		},
+		func(h *netlink.Handle, ens4 netlink.Link) error {
+			return h.FilterDel(&netlink.GenericFilter{FilterAttrs: netlink.FilterAttrs{LinkIndex: ens4.Attrs().Index, Parent: netlink.HANDLE_MIN_EGRESS, Priority: tagPreference, Protocol: unix.ETH_P_ALL}, FilterType: "bpf"})
+		},
+	} {
+		within(t, hosts[0], func(h *netlink.Handle) { must(t, remove(h, find(t, h, "ens4"))) })
+		eventually(t, "the filter is back", closed)
+	}
+}
+
+// frame is an Ethernet frame with the tags, outermost first, and a packet to the victim.
+func frame(dst, src net.HardwareAddr, text string, tags ...[]byte) []byte {
+	f := slices.Concat(dst, src)
+	for _, tag := range tags {
+		f = append(f, tag...)
+	}
+	ip := ipHeader(netip.MustParseAddr("10.70.66.6"), podAddress(0).Addr(), len(text), 0, false)
+	return slices.Concat(f, []byte{0x08, 0x00}, ip, []byte(text))
+}
+
+// tag is a VLAN tag (IEEE 802.1Q, 9.3): TPID and identifier.
+func tag(tpid, vlan uint16) []byte {
+	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, tpid), vlan)
+}
+
+func sendFrame(t *testing.T, ns string, frame []byte, protocol uint16, bypass bool) {
+	t.Helper()
+	sendFrameBy(t, ns, "eth1", frame, protocol, bypass)
+}
+
+// sendFrameBy is what a program with CAP_NET_RAW can do.
+func sendFrameBy(t *testing.T, ns, link string, frame []byte, protocol uint16, bypass bool) {
+	t.Helper()
+	inside(t, ns, func() {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+		must(t, err)
+		defer unix.Close(fd)
+		if bypass {
+			must(t, unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1))
+		}
+		ifc, err := net.InterfaceByName(link)
+		must(t, err)
+		err = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifc.Index, Protocol: nl.Swap16(protocol)})
+		if !errors.Is(err, unix.ENOBUFS) { // a filter dropped it
+			must(t, err)
+		}
+	})
+}
+
+// sniffer holds the frames that an interface received.
+type sniffer struct {
+	mu     sync.Mutex
+	frames []byte
+}
+
+func newSniffer(t *testing.T, ns, link string) *sniffer {
+	t.Helper()
+	c, fd := &sniffer{}, -1
+	inside(t, ns, func() {
+		var err error
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, int(nl.Swap16(unix.ETH_P_ALL)))
+		must(t, err)
+		ifc, err := net.InterfaceByName(link)
+		must(t, err)
+		must(t, unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: ifc.Index, Protocol: nl.Swap16(unix.ETH_P_ALL)}))
+		must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}))
+	})
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		buf := make([]byte, 2048)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			n, from, err := unix.Recvfrom(fd, buf, 0)
+			if ll, ok := from.(*unix.SockaddrLinklayer); err == nil && ok && ll.Pkttype != unix.PACKET_OUTGOING {
+				c.mu.Lock()
+				c.frames = append(c.frames, buf[:n]...)
+				c.mu.Unlock()
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-done; _ = unix.Close(fd) })
+	return c
+}
+
+func (c *sniffer) saw(text string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes.Contains(c.frames, []byte(text))
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/netwatcher"
+)
+
+// LinkMetrics measures netwatcher; it is a netwatcher.Observer but for its News.
+type LinkMetrics struct {
+	steps      *prometheus.CounterVec
+	rounds     *prometheus.HistogramVec
+	lastStatus atomic.Pointer[v1.NodeNetworkStatus]
+}
+
+// RegisterLinks adds how the host's links stand.
+func (m *Metrics) RegisterLinks() *LinkMetrics {
+	l := &LinkMetrics{
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "patchbay_host_link_steps_total",
+			Help: "Changes of the host's links, by op (raise, delete, create, update, peer, forget) and result (ok, error). Updates without a change of networks mean that somebody else changes links of ours.",
+		}, []string{"op", "result"}),
+		rounds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "patchbay_host_links_round_duration_seconds", Buckets: durationBuckets(),
+			Help: "Rounds that compared the host's links with the networks, by result (ok, error).",
+		}, []string{"result"}),
+	}
+	m.registry.MustRegister(l.steps, l.rounds)
+	for _, state := range []string{v1.LinkUp, v1.LinkDown, v1.LinkError, v1.LinkChangePending} {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "patchbay_host_links", Help: "Host links of Patchbay, and NICs that networks use directly, by state.",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 { return l.count(state) }))
+	}
+	m.RegisterGauge("patchbay_host_networks_refused", "Networks that get no link on this node.", func() float64 {
+		if s := l.lastStatus.Load(); s != nil {
+			return float64(len(s.Refused))
+		}
+		return 0
+	})
+	m.RegisterGauge("patchbay_host_isolated", "1 when VXLAN packets are received from the other nodes' VTEPs only and Pods send no VLAN tags, 0 when Pods may get into other networks: see the condition Isolated of the NodeNetwork.", func() float64 {
+		if s := l.lastStatus.Load(); s == nil || meta.IsStatusConditionFalse(s.Conditions, netwatcher.ConditionIsolated) {
+			return 0
+		}
+		return 1
+	})
+	return l
+}
+
+// RegisterDroppedPackets adds the packets that the packet filter has dropped, by where.
+func (m *Metrics) RegisterDroppedPackets(read func() map[string]uint64, where ...string) {
+	for _, w := range where {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "patchbay_vxlan_packets_dropped_total",
+			Help:        "VXLAN packets that did not come from another node's VTEP on its NIC, by where they were dropped (received, forwarded).",
+			ConstLabels: prometheus.Labels{"where": w},
+		}, func() float64 { return float64(read()[w]) }))
+	}
+}
+
+func (l *LinkMetrics) count(state string) (n float64) {
+	if s := l.lastStatus.Load(); s != nil {
+		for i := range s.Links {
+			if s.Links[i].State == state {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// ObserveStep implements netwatcher.Observer.
+func (l *LinkMetrics) ObserveStep(op netwatcher.Op, err error) {
+	l.steps.WithLabelValues(string(op), outcome(err)).Inc()
+}
+
+// ObserveReconcile implements netwatcher.Observer.
+func (l *LinkMetrics) ObserveReconcile(took time.Duration, err error, status *v1.NodeNetworkStatus) {
+	l.rounds.WithLabelValues(outcome(err)).Observe(took.Seconds())
+	if status != nil {
+		l.lastStatus.Store(status)
+	}
+}
+
+func outcome(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/daemon/internal/metrics"
+	"github.com/patchbay-cni/patchbay/netwatcher"
+)
+
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	m := metrics.New("v1")
+	l := m.RegisterLinks()
+	l.ObserveStep(netwatcher.OpCreate, nil)
+	l.ObserveStep(netwatcher.OpCreate, errors.New("busy"))
+	l.ObserveReconcile(time.Millisecond, nil, &v1.NodeNetworkStatus{
+		Links:      []v1.HostLink{{State: v1.LinkUp}, {State: v1.LinkUp}, {State: v1.LinkChangePending}},
+		Refused:    []v1.RefusedNetwork{{}},
+		Conditions: []metav1.Condition{{Type: netwatcher.ConditionIsolated, Status: metav1.ConditionTrue}},
+	})
+	l.ObserveReconcile(time.Millisecond, errors.New("the kernel does not answer"), nil)
+	m.RegisterDroppedPackets(func() map[string]uint64 { return map[string]uint64{"received": 7} }, "received", "forwarded")
+	text := scrape(m)
+	for _, want := range []string{
+		`patchbay_host_link_steps_total{op="create",result="error"} 1`,
+		`patchbay_host_link_steps_total{op="create",result="ok"} 1`,
+		`patchbay_host_links{state="Up"} 2`, `patchbay_host_links{state="Kept"} 1`, `patchbay_host_links{state="Error"} 0`,
+		`patchbay_host_networks_refused 1`, `patchbay_host_isolated 1`,
+		`patchbay_vxlan_packets_dropped_total{where="received"} 7`, `patchbay_vxlan_packets_dropped_total{where="forwarded"} 0`,
+		`patchbay_host_links_round_duration_seconds_count{result="error"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("a round that failed says nothing new of links; missing %q in\n%s", want, text)
+		}
+	}
+}

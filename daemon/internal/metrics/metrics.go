@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/patchbay-cni/patchbay/daemon/internal/attach"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+)
+
+// Metrics are the daemon's, in a registry of their own.
+type Metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.HistogramVec
+	backends *prometheus.HistogramVec
+	writes   *prometheus.HistogramVec
+	claims   *prometheus.HistogramVec
+	probes   *prometheus.HistogramVec
+}
+
+// durationBuckets are the bounds of all histograms: a slave link takes a millisecond, a
+// delegate or a lost API server seconds.
+func durationBuckets() []float64 {
+	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+}
+
+// New registers all metrics; version is a label of patchbay_build_info.
+func New(version string) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "patchbay_request_duration_seconds", Buckets: durationBuckets(),
+			Help: "Requests of the CNI plugin, by command and CNI error code (0 is success).",
+		}, []string{"command", "code"}),
+		backends: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "patchbay_backend_duration_seconds", Buckets: durationBuckets(),
+			Help: "Interfaces made and removed, by backend, step (attach, detach) and result (ok, error).",
+		}, []string{"backend", "step", "result"}),
+		writes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "patchbay_network_write_duration_seconds", Buckets: durationBuckets(),
+			Help: "Writes of a network's addresses, by result (ok, conflict, gone, error). One write may claim and release many.",
+		}, []string{"result"}),
+	}
+	m.claims = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "patchbay_claim_seconds", Buckets: durationBuckets(),
+		Help: "Claims of addresses that were not kept ready, by result (ok, exhausted, again, error).",
+	}, []string{"result"})
+	m.probes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "patchbay_conflict_probe_duration_seconds", Buckets: durationBuckets(),
+		Help: "Address conflict probes before an interface is made, by result (free, conflict, error).",
+	}, []string{"result"})
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "patchbay_build_info", Help: "Always 1; the label is the daemon's version.",
+		ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	m.registry.MustRegister(m.requests, m.backends, m.writes, m.claims, m.probes, build,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Gatherer collects all metrics for whoever serves them.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
+// RegisterGauge adds a number that is asked for when somebody looks.
+func (m *Metrics) RegisterGauge(name, help string, value func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}
+
+// ObserveRequest notes one request; it has the shape of server.Config.Observe.
+func (m *Metrics) ObserveRequest(command string, code uint, took time.Duration) {
+	m.requests.WithLabelValues(command, strconv.FormatUint(uint64(code), 10)).Observe(took.Seconds())
+}
+
+// ObserveClaim notes a claim that cost a write; it has the shape of claims.Config.Observe.
+func (m *Metrics) ObserveClaim(took time.Duration, err error) {
+	result := "ok"
+	switch {
+	case errors.Is(err, claims.ErrExhausted):
+		result = "exhausted"
+	case errors.Is(err, claims.ErrTryAgain), errors.Is(err, claims.ErrUnknownState):
+		result = "again"
+	case err != nil:
+		result = "error"
+	}
+	m.claims.WithLabelValues(result).Observe(took.Seconds())
+}
+
+// RegisterAddresses adds how an allocator stands, asked for when somebody looks.
+func (m *Metrics) RegisterAddresses(stats func() claims.Stats) {
+	m.RegisterGauge("patchbay_addresses_held", "Addresses that this node keeps ready for Pods to come.",
+		func() float64 { return float64(stats().Held) })
+	m.RegisterGauge("patchbay_addresses_cooling", "Addresses of this node that rest after a Pod had them.",
+		func() float64 { return float64(stats().Cooling) })
+	m.RegisterGauge("patchbay_addresses_quarantined", "Addresses that this node keeps from Pods because other machines have them.",
+		func() float64 { return float64(stats().Quarantined) })
+	m.RegisterGauge("patchbay_addresses_networks", "Networks of which this node has addresses ready or resting.",
+		func() float64 { return float64(stats().Networks) })
+	const name, help = "patchbay_claims_total", "Claims that succeeded, by where the address came from (hold, commit)."
+	m.registerClaimCounter(name, help, "hold", func() int64 { return stats().FromHold })
+	m.registerClaimCounter(name, help, "commit", func() int64 { return stats().Committed })
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "patchbay_exhausted_total", Help: "Claims that found no free address.",
+	}, func() float64 { return float64(stats().Exhausted) }))
+}
+
+// registerClaimCounter adds a number that only grows, with a source.
+func (m *Metrics) registerClaimCounter(name, help, source string, value func() int64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: name, Help: help, ConstLabels: prometheus.Labels{"source": source},
+	}, func() float64 { return float64(value()) }))
+}
+
+// InstrumentBackend measures a backend. It keeps the optional port attach.Preparer.
+func (m *Metrics) InstrumentBackend(name string, b attach.Backend) attach.Backend {
+	measured := &instrumentedBackend{Backend: b, name: name, metrics: m}
+	if p, ok := b.(attach.Preparer); ok {
+		return struct {
+			*instrumentedBackend
+			attach.Preparer
+		}{measured, p}
+	}
+	return measured
+}
+
+// instrumentedBackend is one that is measured.
+type instrumentedBackend struct {
+	attach.Backend
+	name    string
+	metrics *Metrics
+}
+
+// Attach implements attach.Backend.
+func (b *instrumentedBackend) Attach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
+	start := time.Now()
+	err := b.Backend.Attach(ctx, rec, ifc)
+	b.observe("attach", start, err)
+	return err
+}
+
+// Detach implements attach.Backend.
+func (b *instrumentedBackend) Detach(ctx context.Context, rec *attach.Record, ifc *attach.Interface) error {
+	start := time.Now()
+	err := b.Backend.Detach(ctx, rec, ifc)
+	b.observe("detach", start, err)
+	return err
+}
+
+func (b *instrumentedBackend) observe(step string, start time.Time, err error) {
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	b.metrics.backends.WithLabelValues(b.name, step, result).Observe(time.Since(start).Seconds())
+}
+
+// InstrumentStore measures the writes of a store.
+func (m *Metrics) InstrumentStore(s claims.Store) claims.Store {
+	return &instrumentedStore{Store: s, metrics: m}
+}
+
+// instrumentedStore is one whose writes are measured.
+type instrumentedStore struct {
+	claims.Store
+	metrics *Metrics
+}
+
+// Update implements claims.Store.
+func (s *instrumentedStore) Update(ctx context.Context, o *claims.Object) (*claims.Object, error) {
+	start := time.Now()
+	written, err := s.Store.Update(ctx, o)
+	s.metrics.writes.WithLabelValues(writeResult(err)).Observe(time.Since(start).Seconds())
+	return written, err
+}
+
+// writeResult is one word for how a write ended.
+func writeResult(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, claims.ErrConflict):
+		return "conflict"
+	case errors.Is(err, claims.ErrNotFound):
+		return "gone"
+	}
+	return "error"
+}
+
+// InstrumentProber measures address conflict probes.
+func (m *Metrics) InstrumentProber(p attach.Prober) attach.Prober { return instrumentedProber{p, m} }
+
+// instrumentedProber is one that is measured.
+type instrumentedProber struct {
+	prober  attach.Prober
+	metrics *Metrics
+}
+
+// Probe implements attach.Prober.
+func (p instrumentedProber) Probe(ctx context.Context, parent string, addrs []netip.Addr) (map[netip.Addr]net.HardwareAddr, error) {
+	start, result := time.Now(), "free"
+	macs, err := p.prober.Probe(ctx, parent, addrs)
+	switch {
+	case err != nil:
+		result = "error"
+	case len(macs) > 0:
+		result = "conflict"
+	}
+	p.metrics.probes.WithLabelValues(result).Observe(time.Since(start).Seconds())
+	return macs, err
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-cni/patchbay/internal/version"
+)
+
+func TestOptions(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		env    string
+		args   []string
+		node   string
+		err    string
+	}{
+		"Flag":         {reason: "the flag counts", args: []string{"--node-name=a"}, env: "b", node: "a"},
+		"Environment":  {reason: "the downward API's variable", env: "b", node: "b"},
+		"Nameless":     {reason: "a daemon without a Node cannot hold addresses", err: "--node-name"},
+		"Arguments":    {reason: "a flag that lost its dashes is not ignored", args: []string{"--node-name=a", "debug"}, err: "arguments"},
+		"NegativeHold": {reason: "0 is none; less is a mistake", args: []string{"--node-name=a", "--hold=-1"}, err: "--hold"},
+		"NegativeCool": {reason: "nor can an address rest for less than no time", args: []string{"--node-name=a", "--cool=-1s"}, err: "--cool"},
+		"Ranges":       {reason: "several, of both families", args: []string{"--node-name=a", "--vtep-ranges=ens5=10.50.0.0/16,fd00:50::/64", "--vtep-ranges=ens6=10.60.0.0/16"}, node: "a"},
+		"RangeNoNIC":   {reason: "a range is a NIC's", args: []string{"--node-name=a", "--vtep-ranges=10.50.0.0/16"}, err: "NIC=CIDR"},
+		"RangeHost":    {reason: "an address in place of a subnet is a mistake", args: []string{"--node-name=a", "--vtep-ranges=ens5=10.50.0.1/16"}, err: "10.50.0.1/16"},
+		"Unknown":      {reason: "a flag of another version is not ignored", args: []string{"--nope"}, err: "nope"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("NODE_NAME", tc.env)
+			o, err := parseOptions(tc.args, io.Discard)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.err)
+				}
+				return
+			}
+			if err != nil || o.node != tc.node {
+				t.Errorf("%s: got %+v, %v, want node %q", tc.reason, o, err, tc.node)
+			}
+		})
+	}
+}
+
+func TestRunWithoutANode(t *testing.T) {
+	t.Setenv("NODE_NAME", "")
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Help":    {reason: "help is no error", args: []string{"--help"}, want: "-node-name"},
+		"Version": {reason: "the version can be asked for anywhere", args: []string{"--version"}, want: version.String()},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := Run(t.Context(), tc.args, &out, &out); err != nil {
+				t.Errorf("%s: %v", tc.reason, err)
+			}
+			if !strings.Contains(out.String(), tc.want) {
+				t.Errorf("%s: %q has no %q", tc.reason, out.String(), tc.want)
+			}
+		})
+	}
+}

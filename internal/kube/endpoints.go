@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/ipam/claims"
+)
+
+// EndpointOf reads the addresses of a DanmEp. One that cannot be read is an
+// error: to take it for "no address" would free an address in use.
+func EndpointOf(ep *v1.DanmEp) (claims.Endpoint, error) {
+	v4, err := parseAddress(ep.Spec.Interface.Address)
+	if err != nil {
+		return claims.Endpoint{}, fmt.Errorf("spec.Interface.Address of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
+	}
+	v6, err := parseAddress(ep.Spec.Interface.AddressIPv6)
+	if err != nil {
+		return claims.Endpoint{}, fmt.Errorf("spec.Interface.AddressIPv6 of DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
+	}
+	return claims.Endpoint{
+		Namespace: ep.Namespace, Name: ep.Name, UID: string(ep.UID), Pod: ep.Spec.Pod, PodUID: ep.Spec.PodUID,
+		NetworkUID: ep.Spec.NetworkUID, Node: ep.Spec.Host, ID: ep.Spec.EndpointID, V4: v4, V6: v6,
+	}, nil
+}
+
+// parseAddress reads an address with or without prefix length. DANM writes
+// "none" for an interface without.
+func parseAddress(s string) (netip.Addr, error) {
+	if s == "" || s == "none" {
+		return netip.Addr{}, nil
+	}
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return p.Addr(), nil
+	}
+	return netip.ParseAddr(s)
+}
+
+// NetworkKeyOf names the network of a DanmEp; the UID is empty when DANM wrote it.
+// DANM leaves apiType empty for its first kind.
+func NetworkKeyOf(ep *v1.DanmEp) claims.Key {
+	ref := network.Ref{Kind: ep.Spec.APIType, Name: ep.Spec.NetworkName}
+	if ref.Kind == "" {
+		ref.Kind = v1.KindDanmNet
+	}
+	if ref.Kind != v1.KindClusterNetwork {
+		ref.Namespace = ep.Namespace
+	}
+	return claims.Key{Ref: ref, UID: ep.Spec.NetworkUID}
+}
+
+// MovedFrom returns the namespace and name that a DanmEp had before the controller moved
+// it out of a namespace in deletion.
+func MovedFrom(ep *v1.DanmEp) (from client.ObjectKey, moved bool) {
+	namespace, name, moved := strings.Cut(ep.Annotations[v1.MovedFromAnnotation], "/")
+	return client.ObjectKey{Namespace: namespace, Name: name}, moved
+}
+
+// RemoveEndpoint takes the node's finalizer off a DanmEp that was just read and
+// deletes it, unless another of its name has taken its place. Somebody may have
+// asked for its deletion before: then it goes with the finalizer. It reports whether
+// the DanmEp was still there, and returns an error that answers apierrors.IsConflict
+// when it changed since the read.
+func RemoveEndpoint(ctx context.Context, c client.Client, ep *v1.DanmEp) (removed bool, err error) {
+	base := ep.DeepCopy()
+	if controllerutil.RemoveFinalizer(ep, v1.NodeFinalizer) {
+		patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+		if err := c.Patch(ctx, ep, patch); apierrors.IsNotFound(err) {
+			return false, nil
+		} else if err != nil {
+			return false, fmt.Errorf("take finalizer off DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
+		}
+	}
+	if base.DeletionTimestamp != nil {
+		return true, nil
+	}
+	uid := base.UID
+	err = c.Delete(ctx, ep, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return false, fmt.Errorf("delete DanmEp %s/%s: %w", ep.Namespace, ep.Name, err)
+	}
+	return true, nil
+}

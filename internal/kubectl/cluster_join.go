@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/deployments/placement"
+	"github.com/patchbay-cni/patchbay/internal/invite"
+)
+
+// Names in the agent's manifests.
+const (
+	agentNamespace        = "patchbay-system"
+	hubSecretName         = "patchbay-agent-hub"
+	certificateSecretName = "patchbay-agent-certificate"
+	tokenSecretName       = "patchbay-agent-token"
+)
+
+// joinOptions is what `cluster join` is asked to do.
+type joinOptions struct {
+	cluster, hub, token string // several addresses of the hub have commas between them
+	ca                  string // base64 of PEM
+	proxy, image        string
+	tokenAuth, force    bool
+}
+
+// newJoin is the verb that installs the agent.
+func newJoin(ctx context.Context, a *kubeFlags) *cobra.Command {
+	j := &joinOptions{}
+	cmd := &cobra.Command{
+		Use:   "join NAME",
+		Short: "Install the agent in this cluster and have it join a hub",
+		Long: "Installs patchbay-agent in the cluster of the kubeconfig, with what `kubectl patchbay hub token` printed\n" +
+			"at the hub. The agent dials the hub; nothing ever dials the agent. It is safe to repeat.",
+		Example: "  kubectl --context=east patchbay cluster join east --hub=https://hub.example.com:6443 --join-token=... --ca=...",
+		Args:    exactlyOneArgument(clusterArgument),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			j.cluster = args[0]
+			if err := j.validate(); err != nil {
+				return err
+			}
+			c, _, err := a.openPlacement()
+			if err != nil {
+				return err
+			}
+			if err := j.install(ctx, c); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the agent is installed and asks to join as %s\n", j.cluster)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&j.hub, "hub", "", "the hub's address, such as https://hub.example.com:6443; with commas between them several, of which one answers")
+	f.StringVar(&j.token, "join-token", "", "the join token")
+	f.StringVar(&j.ca, "ca", "", "the hub's certificate authority, base64 of PEM; default: those that the agent's image knows")
+	f.StringVar(&j.proxy, "proxy", "", "the proxy on the way to the hub, such as http://user:password@proxy.example:3128")
+	f.BoolVar(&j.tokenAuth, "token-auth", false, "the agent has short-lived tokens, not a certificate: for a load balancer on the way that ends TLS")
+	f.StringVar(&j.image, "image", "patchbay.local/patchbay-agent:devel", "the agent's image")
+	f.BoolVar(&j.force, "force", false, "also where an agent of another cluster or hub is installed")
+	return cmd
+}
+
+// validate says what is wrong with the flags, all at once.
+func (j *joinOptions) validate() error {
+	errs := []error{invite.ValidateClusterName(j.cluster)}
+	for _, address := range j.hubAddresses() {
+		if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host == "" {
+			errs = append(errs, fmt.Errorf("flag --hub: %q is no address such as https://hub.example.com:6443", address))
+		}
+	}
+	if !tokenForm.MatchString(j.token) {
+		errs = append(errs, errors.New("flag --join-token: want what `kubectl patchbay hub token` printed, such as abcdef.0123456789abcdef"))
+	}
+	if _, err := j.caPEM(); err != nil {
+		errs = append(errs, err)
+	}
+	if u, err := url.Parse(j.proxy); err != nil || j.proxy != "" && u.Host == "" {
+		errs = append(errs, errors.New("flag --proxy: want an address such as http://proxy.example:3128"))
+	}
+	if j.image == "" {
+		errs = append(errs, errors.New("flag --image: want the agent's image"))
+	}
+	return errors.Join(errs...)
+}
+
+// tokenForm is what a bootstrap token looks like.
+var tokenForm = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+
+// hubAddresses are the hub's, in the order in which they are tried.
+func (j *joinOptions) hubAddresses() []string { return strings.Split(j.hub, ",") }
+
+// caPEM is the authority as PEM.
+func (j *joinOptions) caPEM() ([]byte, error) {
+	ca, err := base64.StdEncoding.DecodeString(j.ca)
+	if err != nil {
+		return nil, fmt.Errorf("flag --ca: want base64: %w", err)
+	}
+	return ca, nil
+}
+
+// install applies the agent's manifests and the way to the hub.
+func (j *joinOptions) install(ctx context.Context, c client.Client) error {
+	if err := j.checkExistingAgent(ctx, c); err != nil {
+		return err
+	}
+	objects, err := j.manifests()
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		apply := client.ApplyConfigurationFromUnstructured(o)
+		if err := c.Apply(ctx, apply, client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// checkExistingAgent refuses where an agent works for another hub or under another name; with
+// force it takes away the credential that the agent has from there.
+func (j *joinOptions) checkExistingAgent(ctx context.Context, c client.Client) error {
+	if j.force {
+		return deleteCredentials(ctx, c)
+	}
+	secret := &corev1.Secret{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: hubSecretName}, secret); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil
+		}
+		return fmt.Errorf("get Secret %s/%s: %w", agentNamespace, hubSecretName, err)
+	}
+	was, err := clientcmd.Load(secret.Data["kubeconfig"])
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig in Secret %s/%s (use --force to write it anew): %w", agentNamespace, hubSecretName, err)
+	}
+	for name, cluster := range was.Clusters {
+		if name != j.cluster || !slices.Contains(j.hubAddresses(), cluster.Server) {
+			return fmt.Errorf("this cluster is %s of the hub %s, and its agent would leave that: use --force if it is to", name, cluster.Server)
+		}
+	}
+	return nil
+}
+
+// deleteCredentials takes away what the agent proves itself with at its hub.
+func deleteCredentials(ctx context.Context, c client.Client) error {
+	for _, name := range []string{certificateSecretName, tokenSecretName} {
+		old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: name}}
+		if err := c.Delete(ctx, old); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete Secret %s/%s: %w", agentNamespace, name, err)
+		}
+	}
+	return nil
+}
+
+// manifests are what is applied, in this order: the Deployment comes last.
+func (j *joinOptions) manifests() ([]*unstructured.Unstructured, error) {
+	secret, err := j.hubSecret()
+	if err != nil {
+		return nil, err
+	}
+	objects, err := agentManifests()
+	if err != nil {
+		return nil, err
+	}
+	last := objects[len(objects)-1]
+	if err := j.configureDeployment(last); err != nil {
+		return nil, err
+	}
+	return append(objects[:len(objects)-1], secret, last), nil
+}
+
+// hubSecret is the way to the hub, as a kubeconfig.
+func (j *joinOptions) hubSecret() (*unstructured.Unstructured, error) {
+	ca, err := j.caPEM()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{j.cluster: {Server: j.hubAddresses()[0], CertificateAuthorityData: ca, ProxyURL: j.proxy}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"join": {Token: j.token}},
+		Contexts:       map[string]*clientcmdapi.Context{"hub": {Cluster: j.cluster, AuthInfo: "join"}},
+		CurrentContext: "hub",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata": map[string]any{"namespace": agentNamespace, "name": hubSecretName},
+		"data":     map[string]any{"kubeconfig": base64.StdEncoding.EncodeToString(raw)},
+	}}, nil
+}
+
+// configureDeployment gives the agent's Deployment image and name.
+func (j *joinOptions) configureDeployment(o *unstructured.Unstructured) error {
+	containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 || o.GetKind() != "Deployment" {
+		return fmt.Errorf("the last of the agent's manifests is a %s with %d containers, want a Deployment with one", o.GetKind(), len(containers))
+	}
+	agent, _ := containers[0].(map[string]any)
+	env, _ := agent["env"].([]any)
+	for _, e := range env {
+		if e, ok := e.(map[string]any); ok && e["name"] == "CLUSTER" {
+			e["value"] = j.cluster
+		}
+	}
+	agent["image"] = j.image
+	args, _ := agent["args"].([]any)
+	for _, further := range j.hubAddresses()[1:] {
+		args = append(args, "--hub-address="+further)
+	}
+	if j.tokenAuth {
+		args = append(args, "--token-auth")
+	}
+	agent["args"] = args
+	if err := unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+		return fmt.Errorf("set the agent's container: %w", err)
+	}
+	sum := sha256.Sum256([]byte(j.cluster + "\n" + j.hub + "\n" + j.ca + "\n" + j.proxy + "\n" + j.token))
+	err = unstructured.SetNestedField(o.Object, hex.EncodeToString(sum[:8]), "spec", "template", "metadata", "annotations", joinHashAnnotation)
+	if err != nil {
+		return fmt.Errorf("annotate the agent's Pods: %w", err)
+	}
+	return nil
+}
+
+// joinHashAnnotation on the agent's Pods changes with name, hub and join token, so that they
+// start anew: an agent reads these once.
+const joinHashAnnotation = "placement.patchbay.io/way"
+
+// agentManifests are the agent's manifests.
+func agentManifests() ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, name := range []string{
+		"crds/placement.patchbay.io_appliedworks.yaml", "agent/namespace.yaml", "agent/serviceaccount.yaml", "agent/admission.yaml",
+		"agent/rbac.yaml", "agent/deployment.yaml",
+	} {
+		found, err := readManifests(placement.Agent(), name)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, found...)
+	}
+	return objects, nil
+}
+
+// readManifests reads the objects of a file.
+func readManifests(files fs.FS, name string) ([]*unstructured.Unstructured, error) {
+	raw, err := fs.ReadFile(files, name)
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	var objects []*unstructured.Unstructured
+	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), len(raw)); ; {
+		o := &unstructured.Unstructured{}
+		if err := d.Decode(o); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read manifest %s: %w", name, err)
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
+	}
+}

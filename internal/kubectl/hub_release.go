@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// newRelease is the verb that lets objects go of a hub that is being uninstalled.
+func newRelease(ctx context.Context, a *kubeFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "release",
+		Short: "Take the hub's finalizer off all objects, before the hub is uninstalled",
+		Long: "Takes the finalizer " + v1alpha1.PlacedFinalizer + " off all objects at the hub: nobody else would, once\n" +
+			"patchbay-hub is uninstalled, and they could not be deleted. What runs in the clusters stays. It refuses\n" +
+			"while patchbay-hub runs.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := a.openPlacement()
+			if err != nil {
+				return err
+			}
+			n, err := releaseObjects(ctx, c)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d objects are released; now: kubectl delete -k deployments/placement/hub\n", n)
+			return err
+		},
+	}
+}
+
+// releaseObjects takes the finalizer off every object that has an Assignment.
+func releaseObjects(ctx context.Context, c client.Client) (released int, err error) {
+	if err := checkHubStopped(ctx, c); err != nil {
+		return 0, err
+	}
+	list := &v1alpha1.AssignmentList{}
+	if err := c.List(ctx, list); err != nil {
+		return 0, fmt.Errorf("list Assignments: %w", err)
+	}
+	for i := range list.Items {
+		ref := list.Items[i].Spec.Object
+		o := &metav1.PartialObjectMetadata{}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Group: ref.Group, Version: ref.Version, Kind: ref.Kind})
+		err := c.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o)
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			continue // it is gone, or its kind is
+		}
+		before := o.DeepCopy()
+		if err == nil && controllerutil.RemoveFinalizer(o, v1alpha1.PlacedFinalizer) {
+			released++
+			err = c.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return released, fmt.Errorf("take the finalizer off %s %s/%s (it is safe to repeat): %w", ref.Kind, ref.Namespace, ref.Name, err)
+		}
+	}
+	return released, nil
+}
+
+// checkHubStopped refuses while a hub runs: it would put the finalizers back.
+func checkHubStopped(ctx context.Context, c client.Client) error {
+	lease := &coordinationv1.Lease{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: v1alpha1.HubFieldManager}, lease)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	s := lease.Spec
+	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
+		return nil
+	}
+	if until := s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second); time.Now().Before(until) {
+		return fmt.Errorf("patchbay-hub runs as %s (Lease %s/%s): end it first, and repeat after %s",
+			*s.HolderIdentity, agentNamespace, lease.Name, until.Format(time.TimeOnly))
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/kube"
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// newRebuild is the verb that has a bitmap written anew.
+func newRebuild(ctx context.Context, a *kubeFlags) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "rebuild KIND/NAME",
+		Short: "Write the bitmap of a network anew from who has which address",
+		Long: "Writes the bitmap of a network anew from the nodes' entries and the DanmEps, and says what\n" +
+			"was wrong. Running Pods and claims under way are not disturbed.",
+		Example: "  kubectl patchbay ipam rebuild clusternetwork/storage\n  kubectl patchbay ipam rebuild danmnet/lan -n team-a",
+		Args:    exactlyOneArgument("kind and name of one network, such as clusternetwork/storage"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, namespace, err := a.openNetworks()
+			if err != nil {
+				return err
+			}
+			ref, err := parseNetworkRef(args[0], namespace)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			return rebuild(ctx, c, ref, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for patchbay-controller")
+	return cmd
+}
+
+// parseNetworkRef reads KIND/NAME.
+func parseNetworkRef(text, namespace string) (network.Ref, error) {
+	word, name, ok := strings.Cut(text, "/")
+	if !ok || name == "" || strings.Contains(name, "/") {
+		return network.Ref{}, fmt.Errorf("%q names no network: want KIND/NAME, such as clusternetwork/storage", text)
+	}
+	kind, err := parseKind(word)
+	if err != nil {
+		return network.Ref{}, err
+	}
+	ref := network.Ref{Kind: kind, Namespace: namespace, Name: name}
+	if kind == v1.KindClusterNetwork {
+		ref.Namespace = ""
+	}
+	return ref, nil
+}
+
+// parseKind returns the kind that a user means by its name, plural or short name, with
+// or without the API's group.
+func parseKind(word string) (string, error) {
+	word, _, _ = strings.Cut(strings.ToLower(word), ".")
+	switch word {
+	case "clusternetwork", "clusternetworks", "cn", "cnet":
+		return v1.KindClusterNetwork, nil
+	case "tenantnetwork", "tenantnetworks", "tn", "tnet":
+		return v1.KindTenantNetwork, nil
+	case "danmnet", "danmnets", "dn", "dnet":
+		return v1.KindDanmNet, nil
+	}
+	return "", fmt.Errorf("%q is no kind of network: want clusternetwork, tenantnetwork or danmnet", word)
+}
+
+// rebuild asks for a rebuild, waits for it, and prints what it changed.
+func rebuild(ctx context.Context, c client.Client, ref network.Ref, out io.Writer) error {
+	obj := kube.PartialMetadata(ref.Kind)
+	if err := c.Get(ctx, kube.ObjectKey(ref), obj); err != nil {
+		return fmt.Errorf("get %s: %w", ref, err)
+	}
+	before, err := countEvents(ctx, c, obj)
+	if err != nil {
+		return err
+	}
+	value := time.Now().UTC().Format(time.RFC3339Nano) // another one than that of a request before
+	if err := annotate(ctx, c, obj, v1.RebuildAnnotation, value); err != nil {
+		return err
+	}
+	if err := poll(ctx, func() (bool, error) { return rebuildDone(ctx, c, ref, value) }); err != nil {
+		return rebuildError(ctx, c, obj, before, err)
+	}
+	text := "the bitmap was rebuilt; `kubectl describe` has the Event that says what changed"
+	if e := awaitEvent(ctx, c, obj, before, v1.ReasonBitmapRebuilt); e != "" {
+		text = e
+	}
+	_, err = fmt.Fprintf(out, "%s: %s\n", ref, text)
+	return err
+}
+
+// eventCounts are how often each Event has happened.
+type eventCounts map[types.UID]int32
+
+// countEvents returns the Events on an object so far.
+func countEvents(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata) (eventCounts, error) {
+	list, err := listEvents(ctx, c, obj)
+	if err != nil {
+		return nil, err
+	}
+	s := eventCounts{}
+	for i := range list {
+		s[list[i].UID] = list[i].Count
+	}
+	return s, nil
+}
+
+// awaitEvent waits for an Event with a reason that was not seen before, and returns what
+// it says; nothing when none comes.
+func awaitEvent(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, before eventCounts, reason string) (text string) {
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	_ = poll(ctx, func() (bool, error) {
+		list, err := listEvents(ctx, c, obj)
+		for i := range list {
+			e := &list[i]
+			if count, ok := before[e.UID]; e.Reason == reason && (!ok || count != e.Count) {
+				text = e.Message
+				return true, nil
+			}
+		}
+		return false, err
+	})
+	return text
+}
+
+// eventTimeout is how long to wait for an Event of what is done: it is written
+// besides, and may be a little late or not come at all.
+const eventTimeout = 3 * time.Second
+
+// listEvents reads the Events on an object; those on a cluster-scoped one are in the
+// namespace default.
+func listEvents(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata) ([]corev1.Event, error) {
+	namespace := obj.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	list := &corev1.EventList{}
+	if err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{"involvedObject.uid": string(obj.UID)}); err != nil {
+		return nil, fmt.Errorf("list Events in %s: %w", namespace, err)
+	}
+	return list.Items, nil
+}
+
+// rebuildDone reports whether the request with that value is done with.
+func rebuildDone(ctx context.Context, c client.Client, ref network.Ref, value string) (bool, error) {
+	obj := kube.PartialMetadata(ref.Kind)
+	if err := c.Get(ctx, kube.ObjectKey(ref), obj); err != nil {
+		return false, fmt.Errorf("get %s: %w", ref, err)
+	}
+	return obj.Annotations[v1.RebuildAnnotation] != value, nil
+}
+
+// rebuildError says why a rebuild is not done in time.
+func rebuildError(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, before eventCounts, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout)
+	defer cancel()
+	if text := awaitEvent(ctx, c, obj, before, v1.ReasonBitmapRebuildFailed); text != "" {
+		return fmt.Errorf("the rebuild failed and will be tried again: %s", text)
+	}
+	return errors.New("patchbay-controller has not answered in time: does it run, and is the network in recovery " +
+		"(condition Recovering)? The request stays, as the annotation " + v1.RebuildAnnotation)
+}
+
+// annotate sets an annotation of an object that was just read.
+func annotate(ctx context.Context, c client.Client, obj *metav1.PartialObjectMetadata, name, value string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": obj.UID, "annotations": map[string]string{name: value},
+	}})
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	if err := c.Patch(ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("annotate %s %s: %w", obj.Kind, obj.Name, err)
+	}
+	return nil
+}
+
+// poll asks until it is done, or ctx ends.
+func poll(ctx context.Context, done func() (bool, error)) error {
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// pollInterval is the time between two looks at what is waited for.
+const pollInterval = 200 * time.Millisecond

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectl
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, text string
+		want         network.Ref
+		err          string
+	}{
+		"Cluster":   {reason: "the namespace of the kubeconfig is not its", text: "clusternetwork/storage", want: network.Ref{Kind: v1.KindClusterNetwork, Name: "storage"}},
+		"Plural":    {reason: "as kubectl get prints it", text: "clusternetworks.danm.io/storage", want: network.Ref{Kind: v1.KindClusterNetwork, Name: "storage"}},
+		"Kind":      {reason: "as the manifest has it", text: "TenantNetwork/lan", want: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "lan"}},
+		"Short":     {reason: "short names are kubectl's, too", text: "dnet/lan", want: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "lan"}},
+		"OtherKind": {reason: "another kind has no addresses", text: "pod/x", err: "no kind of network"},
+		"NameOnly":  {reason: "three kinds may have one name", text: "storage", err: "KIND/NAME"},
+		"Nameless":  {reason: "all networks at once are not meant", text: "cn/", err: "KIND/NAME"},
+		"Namespace": {reason: "the namespace is a flag", text: "dnet/ns/lan", err: "KIND/NAME"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := parseNetworkRef(tc.text, "ns")
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.err)
+				}
+				return
+			}
+			if err != nil || got != tc.want {
+				t.Errorf("%s: got %v, %v, want %v", tc.reason, got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestNamesAreAddedOnce(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, names, want string
+	}{
+		"First":  {reason: "nobody was skipped", want: "b"},
+		"Second": {reason: "others stay skipped", names: "a, c", want: "a,c,b"},
+		"Again":  {reason: "once is enough", names: "b,a", want: "b,a"},
+		"Part":   {reason: "a part of a name is another name", names: "bb", want: "bb,b"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := appendName(tc.names, "b"); got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestCommandsThatAreWrong(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"NoVerb":   {reason: "ipam alone does nothing", args: []string{"ipam"}, want: "rebuild or skip"},
+		"NoTarget": {reason: "one network, and one only", args: []string{"ipam", "rebuild"}, want: "give kind and name of one network, such as clusternetwork/storage: got 0"},
+		"NoNode":   {reason: "no list of names either", args: []string{"ipam", "skip", "a", "b"}, want: "give the name of one Node, such as node-7: got 2"},
+		"NotANode": {reason: "a list of names is several calls", args: []string{"ipam", "skip", "a,b"}, want: "no name of a Node"},
+		"NoConfig": {reason: "the file is named", args: []string{"ipam", "skip", "a", "--kubeconfig=/nowhere"}, want: "/nowhere"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			err := Run(t.Context(), tc.args, &out, &out)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestHelpSpeaksOfKubectl(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := Run(t.Context(), []string{"ipam", "skip", "--help"}, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"kubectl patchbay ipam skip NODE", "its machine is off", "--kubeconfig", "--context", "--namespace"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("help has no %q:\n%s", part, out.String())
+		}
+	}
+}

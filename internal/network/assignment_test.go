@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+func TestParseAssignment(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ reason, text, refused string }{
+		"Empty":     {"nothing", "", "kind/device/ID"},
+		"NoDevice":  {"two parts", "vlan/5 0123456789abcdef", "kind/device/ID"},
+		"NoName":    {"an empty device", "vlan//5 0123456789abcdef", "kind/device/ID"},
+		"Kind":      {"no such kind", "gre/ens4/5 0123456789abcdef", `kind is "gre"`},
+		"HighVLAN":  {"over 12 bits", "vlan/ens4/4095 0123456789abcdef", "1 to 4094"},
+		"Zero":      {"VLAN 0 is no VLAN", "vlan/ens4/0 0123456789abcdef", "1 to 4094"},
+		"Number":    {"no number", "vlan/ens4/x 0123456789abcdef", `ID is "x"`},
+		"NoToken":   {"whose?", "vlan/ens4/5", "16 hexadecimal digits"},
+		"LongToken": {"one way of writing", "vlan/ens4/5 0123456789abcdef0", "16 hexadecimal digits"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := network.ParseAssignment(tc.text); err == nil || !strings.Contains(err.Error(), tc.refused) {
+				t.Errorf("%s: ParseAssignment(%q): got %v, want %q", tc.reason, tc.text, err, tc.refused)
+			}
+		})
+	}
+}
+
+func TestAssignmentRoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		want := network.Assignment{
+			Slot: network.TenantSlot{
+				Kind:   rapid.SampledFrom([]string{network.SlotVLAN, network.SlotVXLAN, network.SlotNIC, network.SlotPlugin}).Draw(t, "kind"),
+				Device: rapid.StringMatching(`[a-z.]{1,15}(/[a-z.]{1,15})?`).Draw(t, "device"),
+				ID:     rapid.IntRange(1, 4094).Draw(t, "ID"),
+			},
+			Token: rapid.StringMatching(`[0-9a-f]{16}`).Draw(t, "token"),
+		}
+		got, err := network.ParseAssignment(want.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("ParseAssignment(%q): -want +got\n%s", want, diff)
+		}
+	})
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	strict "sigs.k8s.io/json"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+)
+
+// InterfaceRequest is what a Pod's annotation asks of one interface.
+type InterfaceRequest struct {
+	// Kind of the network: ClusterNetwork, TenantNetwork or DanmNet.
+	Kind string
+	// Network is the object's name; its namespace is the Pod's.
+	Network string
+	// V4 and V6 are the addresses asked for.
+	V4, V6 AddressRequest
+	// Proutes and Proutes6 are policy routes, ordered by destination.
+	Proutes, Proutes6 []Route
+}
+
+// Ref names the network for a Pod in namespace: no reference reaches into
+// another namespace.
+func (r InterfaceRequest) Ref(namespace string) Ref {
+	if r.Kind == v1.KindClusterNetwork {
+		namespace = ""
+	}
+	return Ref{Kind: r.Kind, Namespace: namespace, Name: r.Network}
+}
+
+// AddressRequest asks for an address of one family; the zero value asks for none.
+type AddressRequest struct {
+	// Dynamic asks for any free address of the pool.
+	Dynamic bool
+	// Static asks for this address; not with Dynamic.
+	Static netip.Addr
+}
+
+// None reports whether no address is asked for.
+func (a AddressRequest) None() bool { return !a.Dynamic && !a.Static.IsValid() }
+
+// DefaultRefs are the networks that a Pod without an annotation may get, in the
+// order of looking them up: the first that exists is it.
+func DefaultRefs(namespace string) []Ref {
+	return []Ref{
+		{Kind: v1.KindDanmNet, Namespace: namespace, Name: v1.DefaultNetworkName},
+		{Kind: v1.KindTenantNetwork, Namespace: namespace, Name: v1.DefaultNetworkName},
+		{Kind: v1.KindClusterNetwork, Name: v1.DefaultNetworkName},
+	}
+}
+
+// DefaultRequest is what a Pod without an annotation asks of the default network:
+// an address of each family that the network has.
+func DefaultRequest(n *Network) InterfaceRequest {
+	return InterfaceRequest{
+		Kind: n.Ref.Kind, Network: n.Ref.Name,
+		V4: AddressRequest{Dynamic: n.V4 != nil},
+		V6: AddressRequest{Dynamic: n.V6 != nil},
+	}
+}
+
+// InterfaceAnnotations are the annotations that ask for interfaces, the newer first.
+func InterfaceAnnotations() []string {
+	return []string{v1.InterfacesAnnotation, v1.LegacyInterfacesAnnotation}
+}
+
+const (
+	// maxAnnotation bounds the work on what a user wrote; the API server's own
+	// bound is 256 KiB for all annotations together.
+	maxAnnotation = 64 << 10
+	// maxInterfaces is far more than a Pod can use.
+	maxInterfaces = 256
+)
+
+// ParseInterfaces reads the interfaces that a Pod asks for in danm.io/interfaces
+// or, by its older name, danm.k8s.io/interfaces. It returns nothing for a Pod
+// with neither, or with an empty list: that Pod gets the default network. The
+// error is an *InvalidError that names each entry by its index and its field, and
+// for malformed JSON the byte.
+func ParseInterfaces(annotations map[string]string) ([]InterfaceRequest, error) {
+	var f faults
+	path := field.NewPath("metadata", "annotations")
+	key, value, ok := interfacesAnnotation(&f, path, annotations)
+	if !ok {
+		return nil, f.err("")
+	}
+	path = path.Key(key)
+	entries := splitEntries(&f, path, value)
+	requests := make([]InterfaceRequest, 0, len(entries))
+	for i, raw := range entries {
+		requests = append(requests, parseEntry(&f, path.Index(i), raw))
+	}
+	if err := f.err(""); err != nil {
+		return nil, err
+	}
+	return requests, nil
+}
+
+// interfacesAnnotation picks the one of the two annotations that is set.
+func interfacesAnnotation(f *faults, path *field.Path, annotations map[string]string) (key, value string, ok bool) {
+	value, ok = annotations[v1.InterfacesAnnotation]
+	older, both := annotations[v1.LegacyInterfacesAnnotation]
+	switch {
+	case ok && both && value != older:
+		f.forbidden(path.Key(v1.LegacyInterfacesAnnotation),
+			fmt.Sprintf("differs from %s: keep one of the two", v1.InterfacesAnnotation))
+		return "", "", false
+	case ok:
+		return v1.InterfacesAnnotation, value, true
+	case both:
+		return v1.LegacyInterfacesAnnotation, older, true
+	}
+	return "", "", false
+}
+
+// splitEntries cuts a JSON list into its entries, so that each fault can be told
+// with the entry's index.
+func splitEntries(f *faults, path *field.Path, value string) []json.RawMessage {
+	if len(value) > maxAnnotation {
+		f.list = append(f.list, field.TooLong(path, "", maxAnnotation))
+		return nil
+	}
+	dec := json.NewDecoder(strings.NewReader(value))
+	var entries []json.RawMessage
+	if err := dec.Decode(&entries); err != nil {
+		f.invalid(path, excerpt(value, offsetOf(err, len(value))), listFault(err, len(value)))
+		return nil
+	}
+	end := int(dec.InputOffset())
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		f.invalid(path, excerpt(value, end), fmt.Sprintf("has more after the JSON list, at byte %d: end it there", end))
+		return nil
+	}
+	if entries == nil {
+		f.invalid(path, "null", "is a JSON list: use [] for the default network")
+	}
+	if len(entries) > maxInterfaces {
+		f.list = append(f.list, field.TooMany(path, len(entries), maxInterfaces))
+		return nil
+	}
+	return entries
+}
+
+// listFault words what encoding/json has against a list.
+func listFault(err error, size int) string {
+	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf(`is a JSON %s: use a list, such as [{"clusterNetwork": "storage", "ip": "dynamic"}]`, wrongType.Value)
+	}
+	return fmt.Sprintf("is not JSON: %v at byte %d", err, offsetOf(err, size))
+}
+
+// offsetOf returns the byte at which err found a text of size bytes wrong.
+func offsetOf(err error, size int) int {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && syntax.Offset > 0 {
+		return int(syntax.Offset) - 1
+	}
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return 0
+	}
+	return size // it ended too early
+}
+
+// excerpt returns the part of value around a byte.
+func excerpt(value string, at int) string {
+	const around = 20
+	from, to := max(at-around, 0), min(at+around, len(value))
+	return strings.ToValidUTF8(value[from:to], "\ufffd")
+}
+
+// entry is one interface in the annotation.
+type entry struct {
+	DanmNet        string            `json:"network"`
+	TenantNetwork  string            `json:"tenantNetwork"`
+	ClusterNetwork string            `json:"clusterNetwork"`
+	IP             string            `json:"ip"`
+	IP6            string            `json:"ip6"`
+	Proutes        map[string]string `json:"proutes"`
+	Proutes6       map[string]string `json:"proutes6"`
+}
+
+func parseEntry(f *faults, path *field.Path, raw json.RawMessage) InterfaceRequest {
+	var e entry
+	if !decodeEntry(f, path, raw, &e) {
+		return InterfaceRequest{}
+	}
+	var r InterfaceRequest
+	r.Kind, r.Network = parseReference(f, path, e)
+	r.V4 = parseAddress(f, path.Child("ip"), ipv4, e.IP)
+	r.V6 = parseAddress(f, path.Child("ip6"), ipv6, e.IP6)
+	r.Proutes = parseRoutes(f, path.Child("proutes"), ipv4, e.Proutes)
+	r.Proutes6 = parseRoutes(f, path.Child("proutes6"), ipv6, e.Proutes6)
+	return r
+}
+
+// decodeEntry fills into from a JSON object, case-sensitively, and reports
+// unknown and repeated keys and values of the wrong type.
+func decodeEntry(f *faults, path *field.Path, raw json.RawMessage, into any) bool {
+	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || trimmed[0] != '{' {
+		f.invalid(path, excerpt(string(trimmed), 0), `is not a JSON object: use one such as {"clusterNetwork": "storage"}`)
+		return false
+	}
+	faults, err := strict.UnmarshalStrict(raw, into)
+	if err != nil {
+		if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrongType.Field != "" {
+			path = path.Child(wrongType.Field)
+		}
+		f.invalid(path, excerpt(string(raw), 0), wrongTypeRule(err))
+		return false
+	}
+	for _, fault := range faults {
+		f.invalid(path, excerpt(string(raw), 0), fault.Error()+": use "+entryKeys)
+	}
+	return len(faults) == 0
+}
+
+// entryKeys are the keys of an entry, for errors.
+const entryKeys = "network, tenantNetwork or clusterNetwork, and ip, ip6, proutes, proutes6, each once"
+
+func wrongTypeRule(err error) string {
+	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("is a JSON %s: use a %s", wrongType.Value, wrongType.Type.Kind())
+	}
+	return err.Error()
+}
+
+// parseReference finds the one network that an entry names. An empty string is
+// no reference: DANM's clients write all three keys.
+func parseReference(f *faults, path *field.Path, e entry) (kind, name string) {
+	references := []struct{ key, kind, name string }{
+		{"network", v1.KindDanmNet, e.DanmNet},
+		{"tenantNetwork", v1.KindTenantNetwork, e.TenantNetwork},
+		{"clusterNetwork", v1.KindClusterNetwork, e.ClusterNetwork},
+	}
+	var key string
+	for _, r := range references {
+		if r.name == "" {
+			continue
+		}
+		if kind != "" {
+			f.forbidden(path.Child(r.key), "an interface is in one network, and this entry names \""+name+"\" in "+key+" already: leave one out")
+			continue
+		}
+		key, kind, name = r.key, r.kind, r.name
+	}
+	if kind == "" {
+		f.required(path, "name the network in network, tenantNetwork or clusterNetwork")
+		return "", ""
+	}
+	for _, fault := range validation.NameIsDNSSubdomain(name, false) {
+		f.invalid(path.Child(key), name, fault)
+	}
+	return kind, name
+}
+
+// parseAddress reads "dynamic", "none" (or nothing) or an address, whose mask is
+// ignored: the network's is used.
+func parseAddress(f *faults, path *field.Path, ip ipVersion, value string) AddressRequest {
+	switch value {
+	case "", "none":
+		return AddressRequest{}
+	case "dynamic":
+		return AddressRequest{Dynamic: true}
+	}
+	text, mask, masked := strings.Cut(value, "/")
+	a, ok := ip.parseAddr(text)
+	if _, maskOK := ip.parsePrefix(text + "/" + mask); !ok || masked && !maskOK {
+		f.invalid(path, value, `is "dynamic", "none" or `+ip.addrRule)
+		return AddressRequest{}
+	}
+	return AddressRequest{Static: a}
+}

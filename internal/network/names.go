@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What may become the name of a file, an executable or a link on the host. The
+// CEL rules of api/danm/v1 have the same expressions; the daemon must not rely on the
+// object having passed them.
+var (
+	hostSafeName        = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+	prefixPattern       = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,13}$`)
+	interfaceCharacters = regexp.MustCompile(`^[^/:\pZ\pC]+$`)
+)
+
+const (
+	maxLinkName   = 15 // IFNAMSIZ of linux/if.h without its terminating zero
+	maxLinkID     = 10 // "vx_" or ".4094" and this are at most maxLinkName
+	maxPool       = 317
+	maxTenants    = 256
+	maxTenantName = 63
+	defaultPrefix = "eth"
+)
+
+const hostSafeNameRule = `use 1 to 63 letters, digits, "_", "." or "-", the first and the last a letter or digit`
+
+// validInterfaceName reports whether the kernel takes name for a link (dev_valid_name in
+// net/core/dev.c).
+func validInterfaceName(name string) bool {
+	return len(name) <= maxLinkName && name != "." && name != ".." && utf8.ValidString(name) && interfaceCharacters.MatchString(name)
+}
+
+// Schemes of naming a Pod's interfaces, the values of the CNI configuration's
+// namingScheme.
+const (
+	// NamingSchemeIndexed names an interface <container_prefix><index>.
+	NamingSchemeIndexed = ""
+	// NamingSchemeLegacy takes container_prefix itself, as DANM's legacy scheme does.
+	NamingSchemeLegacy = "legacy"
+)
+
+// InterfaceNames names the interfaces of a Pod, given the container_prefix of
+// each one's network in the annotation's order. The first is ifName (CNI_IFNAME)
+// whatever its network says: the runtime looks for that one. A name over 15
+// bytes, invalid or there twice is an *InvalidError.
+func InterfaceNames(scheme, ifName string, prefixes []string) ([]string, error) {
+	if scheme != NamingSchemeIndexed && scheme != NamingSchemeLegacy {
+		return nil, fmt.Errorf("name interfaces: %w: naming scheme %q: use %q or %q", ErrInvalid, scheme, NamingSchemeIndexed, NamingSchemeLegacy)
+	}
+	var f faults
+	path := field.NewPath("interfaces")
+	names := make([]string, len(prefixes))
+	owners := map[string]int{}
+	for i, prefix := range prefixes {
+		names[i] = interfaceName(scheme, ifName, prefix, i)
+		if !validInterfaceName(names[i]) {
+			f.invalid(path.Index(i), names[i], `is the name of an interface: use a container_prefix that makes at most 15 bytes without "/", ":" or white space`)
+		}
+		if owner, taken := owners[names[i]]; taken {
+			f.invalid(path.Index(i), names[i], fmt.Sprintf("is the name of interface %d already: use networks with different container_prefix", owner))
+			continue
+		}
+		owners[names[i]] = i
+	}
+	if err := f.err(""); err != nil {
+		return nil, err
+	}
+	return names, nil
+}
+
+func interfaceName(scheme, ifName, prefix string, index int) string {
+	if prefix == "" {
+		prefix = defaultPrefix
+	}
+	switch {
+	case index == 0:
+		return ifName
+	case scheme == NamingSchemeLegacy:
+		return prefix
+	}
+	return prefix + strconv.Itoa(index)
+}

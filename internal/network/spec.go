@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+)
+
+// FromObject is FromClusterNetwork, FromTenantNetwork or FromDanmNet, by obj's type.
+func FromObject(obj metav1.Object) (*Network, error) {
+	switch o := obj.(type) {
+	case *v1.ClusterNetwork:
+		return FromClusterNetwork(o)
+	case *v1.TenantNetwork:
+		return FromTenantNetwork(o)
+	case *v1.DanmNet:
+		return FromDanmNet(o)
+	}
+	return nil, fmt.Errorf("read network from %T: %w: want a ClusterNetwork, TenantNetwork or DanmNet", obj, ErrInvalid)
+}
+
+// FromClusterNetwork checks every rule that the object alone decides and returns
+// the model, or an *InvalidError with all faults.
+func FromClusterNetwork(o *v1.ClusterNetwork) (*Network, error) {
+	return fromSpec(v1.KindClusterNetwork, &o.ObjectMeta, &o.Spec)
+}
+
+// FromTenantNetwork is FromClusterNetwork for a TenantNetwork.
+func FromTenantNetwork(o *v1.TenantNetwork) (*Network, error) {
+	return fromSpec(v1.KindTenantNetwork, &o.ObjectMeta, &o.Spec)
+}
+
+// FromDanmNet is FromClusterNetwork for a DanmNet.
+func FromDanmNet(o *v1.DanmNet) (*Network, error) {
+	return fromSpec(v1.KindDanmNet, &o.ObjectMeta, &o.Spec)
+}
+
+func fromSpec(kind string, meta *metav1.ObjectMeta, spec *v1.NetworkSpec) (*Network, error) {
+	n := &Network{
+		Ref:            Ref{Kind: kind, Namespace: meta.Namespace, Name: meta.Name},
+		UID:            string(meta.UID),
+		Generation:     meta.Generation,
+		Created:        meta.CreationTimestamp.Time,
+		Deleting:       meta.DeletionTimestamp != nil,
+		ID:             spec.NetworkID,
+		Type:           backendType(spec.NetworkType),
+		AllowedTenants: slices.Clone(spec.AllowedTenants),
+	}
+	if kind == v1.KindTenantNetwork {
+		n.Assignment = meta.Annotations[v1.AssignedAnnotation]
+	}
+	var f faults
+	path := field.NewPath("spec")
+	checkNames(&f, path, spec)
+	checkTenants(&f, path.Child("AllowedTenants"), kind, spec.AllowedTenants)
+	readOptions(&f, path, spec, n)
+	if err := f.err(n.Ref.String()); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+func checkNames(f *faults, path *field.Path, spec *v1.NetworkSpec) {
+	if !hostSafeName.MatchString(spec.NetworkID) {
+		f.invalid(path.Child("NetworkID"), spec.NetworkID, "names a link or a file on the nodes: "+hostSafeNameRule)
+	}
+	if spec.NetworkType != "" && !hostSafeName.MatchString(spec.NetworkType) {
+		f.invalid(path.Child("NetworkType"), spec.NetworkType,
+			"is ipvlan, macvlan, sriov or the name of a CNI plugin: "+hostSafeNameRule)
+	}
+}
+
+func checkTenants(f *faults, path *field.Path, kind string, tenants []string) {
+	if len(tenants) == 0 {
+		return
+	}
+	if kind != v1.KindClusterNetwork {
+		f.forbidden(path, "only a ClusterNetwork is shared between namespaces: leave AllowedTenants out, or make it a ClusterNetwork")
+	}
+	if len(tenants) > maxTenants {
+		f.list = append(f.list, field.TooMany(path, len(tenants), maxTenants))
+	}
+	for i, t := range tenants {
+		if utf8.RuneCountInString(t) > maxTenantName {
+			f.list = append(f.list, field.TooLong(path.Index(i), t, maxTenantName))
+		}
+	}
+}
+
+func readOptions(f *faults, spec *field.Path, s *v1.NetworkSpec, n *Network) {
+	o, path := &s.Options, spec.Child("Options")
+	n.Device, n.DevicePool = o.Device, o.DevicePool
+	n.VLAN, n.VXLAN = int(o.VLAN), int(o.VXLAN)
+	n.Trunk = o.Trunk
+	n.MTU, n.Table = int(o.MTU), int(o.RTTables)
+	n.Prefix = o.Prefix
+	if n.Prefix == "" {
+		n.Prefix = defaultPrefix
+	}
+	checkParent(f, path, n)
+	checkVNI(f, spec, n)
+	checkTrunk(f, spec, n)
+	checkNumbers(f, path, n)
+	checkBitmaps(f, path, o)
+	readConflictProbe(f, path, o, n)
+	readSourceGuard(f, path.Child("source_guard"), o, n)
+	n.V4 = readSubnet(f, path, optionsV4(o))
+	n.V6 = readSubnet(f, path, optionsV6(o))
+	readStaticPool(f, path.Child("static_pool"), o, n)
+}
+
+func checkParent(f *faults, path *field.Path, n *Network) {
+	device, pool := path.Child("host_device"), path.Child("device_pool")
+	if n.Device != "" && !validInterfaceName(n.Device) {
+		f.invalid(device, n.Device, `is the name of a NIC: use at most 15 bytes without "/", ":" or white space`)
+	}
+	if utf8.RuneCountInString(n.DevicePool) > maxPool {
+		f.list = append(f.list, field.TooLong(pool, n.DevicePool, maxPool))
+	}
+	if n.Device != "" && n.DevicePool != "" {
+		f.forbidden(device, "the parent is a NIC or comes from a device plugin: leave out host_device \""+
+			n.Device+"\" or device_pool \""+n.DevicePool+"\"")
+	}
+	if n.Type != v1.TypeSRIOV {
+		return
+	}
+	if n.DevicePool == "" {
+		f.required(pool, `NetworkType sriov draws virtual functions from a device plugin: name its resource, such as "example.com/sriov_ens4"`)
+	}
+	if n.Device != "" {
+		f.forbidden(device, "NetworkType sriov takes its devices from device_pool: leave host_device \""+n.Device+"\" out")
+	}
+}
+
+// Ranges of the numbers in Options; 0 means "not set" in all of them.
+const (
+	maxVLAN  = 4094     // IEEE 802.1Q keeps 0 and 4095
+	maxVXLAN = 16777214 // RFC 7348 has 24 bits; DANM keeps the last
+	minMTU   = 1280     // RFC 8200
+	maxMTU   = 9216
+)
+
+func checkVNI(f *faults, spec *field.Path, n *Network) {
+	path := spec.Child("Options")
+	if n.VLAN < 0 || n.VLAN > maxVLAN {
+		f.invalid(path.Child("vlan"), n.VLAN, "is an IEEE 802.1Q ID: use 1 to 4094")
+	}
+	if n.VXLAN < 0 || n.VXLAN > maxVXLAN {
+		f.invalid(path.Child("vxlan"), n.VXLAN, "is a VXLAN network identifier: use 1 to 16777214")
+	}
+	if n.VLAN != 0 && n.VXLAN != 0 {
+		f.forbidden(path.Child("vlan"), "a network is on a VLAN or on a VXLAN: leave one of vlan and vxlan out")
+	}
+	if (n.VLAN != 0 || n.VXLAN != 0) && n.Type != v1.TypeSRIOV && len(n.ID) > maxLinkID {
+		f.invalid(spec.Child("NetworkID"), n.ID,
+			"a VLAN or VXLAN link bears the NetworkID in its name of at most 15 bytes: use at most 10 characters")
+	}
+}
+
+// checkTrunk lets netadmins only give all VLANs of a NIC to Pods, and only where the field
+// has an effect. Objects in a namespace cannot have AllowedTenants.
+func checkTrunk(f *faults, spec *field.Path, n *Network) {
+	if !n.Trunk {
+		return
+	}
+	path := spec.Child("Options", "trunk")
+	if n.VLAN != 0 || n.VXLAN != 0 {
+		f.forbidden(path, "Pods on a VLAN or VXLAN send no tags of their own: leave out trunk, or vlan and vxlan")
+	}
+	if n.Device == "" || n.Type != v1.TypeIPVLAN && n.Type != v1.TypeMACVLAN {
+		f.forbidden(path, "a trunk is a NIC under NetworkType ipvlan or macvlan: set host_device and one of these types, or leave trunk out")
+	}
+	if len(n.AllowedTenants) == 0 {
+		f.forbidden(path, "Pods on a trunk reach every VLAN of the NIC: use a ClusterNetwork that names their namespaces in AllowedTenants, or leave trunk out")
+	}
+}
+
+func checkNumbers(f *faults, path *field.Path, n *Network) {
+	if !prefixPattern.MatchString(n.Prefix) {
+		f.invalid(path.Child("container_prefix"), n.Prefix,
+			`begins the names of interfaces: use a letter, then at most 13 letters, digits, "_" or "-"`)
+	}
+	if n.MTU != 0 && (n.MTU < minMTU || n.MTU > maxMTU) {
+		f.invalid(path.Child("mtu"), n.MTU, "is in bytes: use 1280 to 9216, or leave it out for the parent's")
+	}
+	if n.Table < 0 || n.Table >= 253 && n.Table <= 255 {
+		f.invalid(path.Child("rt_tables"), n.Table, "tables 253 to 255 are the kernel's own: use 0 to 252, or 256 and up")
+	}
+}
+
+// maxBitmap is the base64 of one bit per address of DANM's largest subnet, a /9.
+const maxBitmap = 1398104
+
+// checkBitmaps bounds what has to be decoded when a DANM network moves in.
+func checkBitmaps(f *faults, path *field.Path, o *v1.NetworkOptions) {
+	check := func(name, bitmap string) {
+		if len(bitmap) > maxBitmap {
+			f.list = append(f.list, field.TooLong(path.Child(name), "", maxBitmap))
+		}
+	}
+	check("alloc", o.Alloc)
+	check("alloc6", o.Alloc6)
+}
+
+// readConflictProbe has MACVLAN probe unless the network says otherwise: its Pods have a
+// MAC each, as the machines have that they share the network with.
+func readConflictProbe(f *faults, path *field.Path, o *v1.NetworkOptions, n *Network) {
+	n.ConflictProbe = n.Type == v1.TypeMACVLAN
+	if o.ConflictProbe != nil {
+		n.ConflictProbe = *o.ConflictProbe
+	}
+	if n.ConflictProbe && n.Type != v1.TypeMACVLAN && n.Type != v1.TypeIPVLAN {
+		f.forbidden(path.Child("conflict_probe"), "only NetworkType ipvlan and macvlan probe for address conflicts: leave it out")
+	}
+}
+
+// readSourceGuard has tenants' networks guarded unless they say otherwise. The guard works on
+// links of Patchbay only: by a NIC the node itself sends.
+func readSourceGuard(f *faults, path *field.Path, o *v1.NetworkOptions, n *Network) {
+	slaves := n.Type == v1.TypeMACVLAN || n.Type == v1.TypeIPVLAN
+	n.SourceGuard = n.Ref.Kind == v1.KindTenantNetwork && slaves && (n.VLAN != 0 || n.VXLAN != 0)
+	if o.SourceGuard == nil {
+		return
+	}
+	n.SourceGuard, n.SourceGuardSet = *o.SourceGuard, *o.SourceGuard
+	if !n.SourceGuard {
+		return
+	}
+	if !slaves {
+		f.forbidden(path, "only Pods of NetworkType ipvlan and macvlan are guarded: leave it out")
+	}
+	if n.Device != "" && n.VLAN == 0 && n.VXLAN == 0 {
+		f.forbidden(path, "Pods on a VLAN or VXLAN are guarded, and those on a NIC itself are not: set vlan or vxlan, or leave it out")
+	}
+}
+
+// backendType returns our own backends in lower case, others as written.
+func backendType(written string) string {
+	switch lower := strings.ToLower(written); lower {
+	case "":
+		return v1.TypeIPVLAN
+	case v1.TypeIPVLAN, v1.TypeMACVLAN, v1.TypeSRIOV:
+		return lower
+	}
+	return written
+}
+
+// BackendTypeOf returns the type of a spec as Network.Type has it; the spec need not be
+// valid.
+func BackendTypeOf(s *v1.NetworkSpec) string { return backendType(s.NetworkType) }

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// models are the options for comparing models.
+func models() cmp.Options {
+	return cmp.Options{
+		cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+		cmpopts.EquateEmpty(),
+	}
+}
+
+func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
+func TestFrom(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, kind, spec string
+		want               *network.Network
+	}{
+		"Everything": {
+			reason: "Each option is in the model, masked, ordered and in lower case.",
+			kind:   v1.KindClusterNetwork,
+			spec: `
+NetworkID: blue
+NetworkType: MacVLAN
+AllowedTenants: [a, b]
+Options:
+  host_device: ens4
+  vlan: 500
+  container_prefix: blue
+  mtu: 9000
+  rt_tables: 300
+  cidr: 10.0.0.9/24
+  allocation_pool: {start: 10.0.0.10, end: 10.0.0.20}
+  routes: {10.2.0.0/16: 10.0.0.2, 10.1.0.9/16: 10.0.0.1}
+  net6: fd00::9/64
+  allocation_pool_v6: {cidr: "fd00::1:0/112", end: "fd00::1:ff"}
+  routes6: {"fd01::/48": "fd00::1"}
+`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}, UID: "uid", Generation: 3,
+				ID: "blue", Type: "macvlan", AllowedTenants: []string{"a", "b"},
+				Device: "ens4", VLAN: 500, Prefix: "blue", MTU: 9000, Table: 300, ConflictProbe: true,
+				V4: &network.Subnet{
+					CIDR: prefix("10.0.0.0/24"), Start: addr("10.0.0.10"), End: addr("10.0.0.20"),
+					Routes: []network.Route{
+						{Dst: prefix("10.1.0.0/16"), Gateway: addr("10.0.0.1")},
+						{Dst: prefix("10.2.0.0/16"), Gateway: addr("10.0.0.2")},
+					},
+				},
+				V6: &network.Subnet{
+					CIDR: prefix("fd00::/64"), Start: addr("fd00::1:0"), End: addr("fd00::1:ff"),
+					Routes: []network.Route{{Dst: prefix("fd01::/48"), Gateway: addr("fd00::1")}},
+				},
+			},
+		},
+		"Least": {
+			reason: "IPVLAN, prefix eth and no addresses are the defaults.",
+			kind:   v1.KindDanmNet, spec: `{NetworkID: x}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "ipvlan", Prefix: "eth",
+			},
+		},
+		"Probe": {
+			reason: "IPVLAN probes if it is asked to.",
+			kind:   v1.KindTenantNetwork, spec: `{NetworkID: x, Options: {conflict_probe: true}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "ipvlan", Prefix: "eth", ConflictProbe: true,
+			},
+		},
+		"TenantGuard": {
+			reason: "A tenant's network is guarded, and may do without.",
+			kind:   v1.KindTenantNetwork, spec: `{NetworkID: x, Options: {host_device: ens4, vlan: 5}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "ipvlan", Prefix: "eth", Device: "ens4", VLAN: 5, SourceGuard: true,
+			},
+		},
+		"TenantNoGuard": {
+			reason: "Its Pods may route.",
+			kind:   v1.KindTenantNetwork, spec: `{NetworkID: x, Options: {host_device: ens4, vlan: 5, source_guard: false}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "ipvlan", Prefix: "eth", Device: "ens4", VLAN: 5,
+			},
+		},
+		"Guard": {
+			reason: "Other networks ask for it.",
+			kind:   v1.KindClusterNetwork, spec: `{NetworkID: x, Options: {host_device: ens4, vxlan: 5, source_guard: true}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindClusterNetwork, Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "ipvlan", Prefix: "eth", Device: "ens4", VXLAN: 5, SourceGuard: true, SourceGuardSet: true,
+			},
+		},
+		"NoProbe": {
+			reason: "MACVLAN probes unless it is asked not to.",
+			kind:   v1.KindDanmNet, spec: `{NetworkID: x, NetworkType: macvlan, Options: {conflict_probe: false}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "macvlan", Prefix: "eth",
+			},
+		},
+		"Delegate": {
+			reason: "A plugin's name is a file's name: its case stays.",
+			kind:   v1.KindTenantNetwork, spec: `{NetworkID: x, NetworkType: MyPlugin}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindTenantNetwork, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "MyPlugin", Prefix: "eth",
+			},
+		},
+		"SRIOV": {
+			reason: "A pool and a VXLAN's number are taken over.",
+			kind:   v1.KindDanmNet, spec: `{NetworkID: x, NetworkType: SRIOV, Options: {device_pool: a/b, vxlan: 7}}`,
+			want: &network.Network{
+				Ref: network.Ref{Kind: v1.KindDanmNet, Namespace: "ns", Name: "net"}, UID: "uid", Generation: 3,
+				ID: "x", Type: "sriov", Prefix: "eth", DevicePool: "a/b", VXLAN: 7,
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := network.FromObject(object(t, tc.kind, tc.spec))
+			if err != nil {
+				t.Fatalf("%s\nFrom: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(tc.want, got, models()); diff != "" {
+				t.Errorf("%s\nFrom: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestFromMetadata(t *testing.T) {
+	t.Parallel()
+	created := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	o := &v1.ClusterNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: created, DeletionTimestamp: &created},
+		Spec:       v1.NetworkSpec{NetworkID: "n", AllowedTenants: []string{"a"}},
+	}
+	n, err := network.FromObject(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !n.Deleting || !n.Created.Equal(created.Time) {
+		t.Errorf("From: got deleting %v, created %v, want true, %v", n.Deleting, n.Created, created)
+	}
+	n.AllowedTenants[0] = "b"
+	if o.Spec.AllowedTenants[0] != "a" {
+		t.Error("From: the model shares a list with the object, which an informer's cache owns")
+	}
+}
+
+func TestFromOtherKind(t *testing.T) {
+	t.Parallel()
+	if n, err := network.FromObject(&corev1.Pod{}); !errors.Is(err, network.ErrInvalid) {
+		t.Errorf("From(Pod): got %v, %v, want ErrInvalid", n, err)
+	}
+}
+
+// A user repairs all faults at once.
+func TestFromNamesEveryFault(t *testing.T) {
+	t.Parallel()
+	_, err := network.FromObject(object(t, v1.KindDanmNet, `{NetworkID: ../x, NetworkType: a/b, AllowedTenants: [a], Options: {
+		vlan: 4095, vxlan: -1, host_device: "a b", device_pool: p, container_prefix: 1, mtu: 1, rt_tables: 254,
+		cidr: x, net6: y, allocation_pool: {start: x}, allocation_pool_v6: {cidr: z}, routes: {a: b}, routes6: {c: d}}}`))
+	var invalid *network.InvalidError
+	if !errors.As(err, &invalid) {
+		t.Fatalf("From: got %v, want an *InvalidError", err)
+	}
+	for _, path := range []string{
+		"spec.NetworkID", "spec.NetworkType", "spec.AllowedTenants", "spec.Options.vlan", "spec.Options.vxlan",
+		"spec.Options.host_device", "spec.Options.container_prefix", "spec.Options.mtu", "spec.Options.rt_tables",
+		"spec.Options.cidr", "spec.Options.net6", "spec.Options.allocation_pool.start", "spec.Options.allocation_pool_v6.cidr",
+		"spec.Options.routes", "spec.Options.routes[a]", "spec.Options.routes6", "spec.Options.routes6[c]",
+	} {
+		found := false
+		for _, f := range invalid.Faults {
+			found = found || f.Field == path
+		}
+		if !found {
+			t.Errorf("From: no fault at %s in %v", path, err)
+		}
+	}
+	if !strings.HasPrefix(err.Error(), "DanmNet/ns/net: spec.") {
+		t.Errorf("From: got %q, want it to begin with the object", err)
+	}
+}
+
+// What only a Go value can be, because the API server bounds it.
+func TestFromBounds(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 2<<20)
+	cases := map[string]struct {
+		reason, path string
+		spec         v1.NetworkSpec
+	}{
+		"Tenants":    {reason: "256 at most.", path: "AllowedTenants", spec: v1.NetworkSpec{AllowedTenants: make([]string, 257)}},
+		"Tenant":     {reason: "A namespace has 63 characters.", path: "AllowedTenants[1]", spec: v1.NetworkSpec{AllowedTenants: []string{"a", long}}},
+		"Alloc":      {reason: "A /9 is DANM's largest.", path: "Options.alloc", spec: v1.NetworkSpec{Options: v1.NetworkOptions{Alloc: long}}},
+		"Alloc6":     {reason: "The same.", path: "Options.alloc6", spec: v1.NetworkSpec{Options: v1.NetworkOptions{Alloc6: long}}},
+		"DevicePool": {reason: "Kubernetes' bound.", path: "Options.device_pool", spec: v1.NetworkSpec{Options: v1.NetworkOptions{DevicePool: long}}},
+		"VLAN":       {reason: "No sign.", path: "Options.vlan", spec: v1.NetworkSpec{Options: v1.NetworkOptions{VLAN: -1}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.spec.NetworkID = "net"
+			_, err := network.FromObject(&v1.ClusterNetwork{Spec: tc.spec})
+			if err == nil || !strings.Contains(err.Error(), "spec."+tc.path+": ") {
+				t.Errorf("%s\nFrom: got %.200v, want a fault at spec.%s", tc.reason, err, tc.path)
+			}
+			if err != nil && len(err.Error()) > 10000 {
+				t.Errorf("From: the message has %d bytes: it repeats the value", len(err.Error()))
+			}
+		})
+	}
+}
+
+// An empty list allows no static address. Programs that read and write the object must
+// not make it a list that is not there, which allows all.
+func TestEmptyStaticPoolStays(t *testing.T) {
+	t.Parallel()
+	written := &v1.ClusterNetwork{Spec: v1.NetworkSpec{NetworkID: "net", Options: v1.NetworkOptions{CIDR: "10.0.0.0/24", StaticPool: []v1.IPRange{}}}}
+	data, err := json.Marshal(written.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read v1.ClusterNetwork
+	if err := json.Unmarshal(data, &read); err != nil {
+		t.Fatal(err)
+	}
+	n, err := network.FromClusterNetwork(&read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err = json.Marshal(n); err != nil {
+		t.Fatal(err)
+	}
+	var kept network.Network
+	if err := json.Unmarshal(data, &kept); err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range map[string]*network.Network{"read": n, "kept": &kept} {
+		if n.V4.AllowsStatic(netip.MustParseAddr("10.0.0.9")) {
+			t.Errorf("%s: %+v allows a static address", name, n.V4)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/patchbay-cni/patchbay/api/danm/v1"
+	"github.com/patchbay-cni/patchbay/internal/network"
+	"github.com/patchbay-cni/patchbay/internal/tenant"
+)
+
+// config returns a TenantConfig from YAML, with places in use.
+func config(tb testing.TB, name, text string, used ...network.TenantSlot) tenant.Config {
+	tb.Helper()
+	o := &v1.TenantConfig{}
+	if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
+		tb.Fatal(err)
+	}
+	o.Name = name
+	t, err := network.FromTenantConfig(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	b := tenant.NewReservations()
+	reserve(tb, b, used...)
+	return tenant.Config{TenantConfig: t, Reservations: b}
+}
+
+func TestChooseSlot(t *testing.T) {
+	t.Parallel()
+	const (
+		two    = `{hostDevices: [{name: ens4, vniType: vlan, vniRange: "9,5-6"}, {name: ens5, vniType: vxlan, vniRange: "100-200"}, {name: ens6}]}`
+		pools  = `{hostDevices: [{name: ens4}, {name: a.b/x, vniType: vxlan, vniRange: "1-9"}, {name: a.b/c, vniType: vlan, vniRange: "7"}]}`
+		plugin = `{networkIds: {flannel: flan, ipvlan: shared}, hostDevices: [{name: ens4, vniType: vlan, vniRange: "1-9"}]}`
+		blue   = `{namespaceSelector: {matchLabels: {team: blue}}, networkIds: {flannel: blue}, hostDevices: [{name: ens7}]}`
+		blue2  = `{namespaceSelector: {matchLabels: {team: blue}}, networkIds: {flannel: azure}}`
+	)
+	cases := map[string]struct {
+		reason  string
+		configs []tenant.Config
+		wish    tenant.NetworkRequest
+		taken   map[network.TenantSlot]bool
+		want    string // place, NetworkID
+		refused []string
+	}{
+		"Lowest":     {reason: "The lowest ID of all ranges, whatever their order.", configs: []tenant.Config{config(t, "a", two)}, want: "vlan/ens4/5"},
+		"FewestUsed": {reason: "The emptier device.", configs: []tenant.Config{config(t, "a", two, vlan(5))}, want: "vxlan/ens5/100"},
+		"Next": {reason: "The lowest that is free.", configs: []tenant.Config{config(t, "a", two, vlan(5), vlan(6))},
+			wish: tenant.NetworkRequest{Device: "ens4"}, want: "vlan/ens4/9"},
+		"Taken": {reason: "A ClusterNetwork is on VLAN 5 and was not asked for here.", configs: []tenant.Config{config(t, "a", two)},
+			taken: map[network.TenantSlot]bool{vlan(5): true}, want: "vlan/ens4/6"},
+		"Asked": {reason: "The tenant's own choice among the devices.", configs: []tenant.Config{config(t, "a", two)},
+			wish: tenant.NetworkRequest{Device: "ens6"}, want: "nic/ens6/1"},
+		"FullThenOther": {reason: "One device is full, another is not.", want: "vxlan/ens5/100",
+			configs: []tenant.Config{config(t, "a", two, vlan(5), vlan(6), vlan(9))}},
+		"Full": {reason: "No ID is left; a shared device is no substitute.", wish: tenant.NetworkRequest{Device: "ens4"},
+			configs: []tenant.Config{config(t, "a", two, vlan(5), vlan(6), vlan(9))}, refused: []string{"every ID", "vlan 9,5-6 of ens4", "3 reserved"}},
+		"Unknown": {reason: "Not the netadmin's choice.", configs: []tenant.Config{config(t, "a", two)},
+			wish: tenant.NetworkRequest{Device: "ens9"}, refused: []string{"spec.Options.host_device", "ens9", "use ens4, ens5, ens6"}},
+		"PoolAsDevice": {reason: "A pool is no NIC.", configs: []tenant.Config{config(t, "a", pools)},
+			wish: tenant.NetworkRequest{Device: "a.b/c"}, refused: []string{"spec.Options.host_device", "use ens4"}},
+		"SRIOV": {reason: "A pool with VLANs; a virtual function has no VXLAN.", configs: []tenant.Config{config(t, "a", pools)},
+			wish: tenant.NetworkRequest{Type: "sriov"}, want: "vlan/a.b/c/7"},
+		"SRIOVWithout": {reason: "No pool.", configs: []tenant.Config{config(t, "a", two)},
+			wish: tenant.NetworkRequest{Type: "sriov"}, refused: []string{"spec.NetworkType", "device pool"}},
+		"UnknownPool": {reason: "Not there.", configs: []tenant.Config{config(t, "a", pools)},
+			wish: tenant.NetworkRequest{Type: "sriov", DevicePool: "a.b/z"}, refused: []string{"spec.Options.device_pool", "a.b/c"}},
+		"NoConfig": {reason: "Nothing to draw from.", wish: tenant.NetworkRequest{Namespace: "red"}, refused: []string{"metadata.namespace", "red", "TenantConfig"}},
+		"NotMine":  {reason: "The only one is for others.", configs: []tenant.Config{config(t, "a", blue)}, refused: []string{"TenantConfig"}},
+		"Mine": {reason: "By the namespace's labels.", configs: []tenant.Config{config(t, "a", blue)},
+			wish: tenant.NetworkRequest{NamespaceLabels: map[string]string{"team": "blue"}}, want: "nic/ens7/1"},
+		"Merged": {reason: "Two that are both for the namespace.", configs: []tenant.Config{config(t, "a", blue), config(t, "b", two)},
+			wish: tenant.NetworkRequest{NamespaceLabels: map[string]string{"team": "blue"}}, want: "vlan/ens4/5"},
+		"NetworkID": {reason: "The netadmin's name for the type.", configs: []tenant.Config{config(t, "a", plugin)}, want: "vlan/ens4/1 shared"},
+		"Plugin": {reason: "A plugin that networkIds permits.", configs: []tenant.Config{config(t, "a", plugin)},
+			wish: tenant.NetworkRequest{Type: "flannel"}, want: "type/flannel/1 flan"},
+		"OtherPlugin": {reason: "A tenant does not choose what root executes.", configs: []tenant.Config{config(t, "a", plugin)},
+			wish: tenant.NetworkRequest{Type: "bridge"}, refused: []string{"spec.NetworkType", "bridge", "networkIds"}},
+		"PluginDevice": {reason: "It would read it from a template.", configs: []tenant.Config{config(t, "a", plugin)},
+			wish: tenant.NetworkRequest{Type: "flannel", Device: "ens4"}, refused: []string{"spec.Options.host_device", "leave it out"}},
+		"Tie": {reason: "Two answers to one question.", configs: []tenant.Config{config(t, "a", blue), config(t, "b", blue2)},
+			wish: tenant.NetworkRequest{Type: "flannel", NamespaceLabels: map[string]string{"team": "blue"}}, refused: []string{"TenantConfigs a and b", "blue", "azure"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.wish.Type == "" {
+				tc.wish.Type = v1.TypeIPVLAN
+			}
+			got, err := tenant.ChooseSlot(tc.wish, tc.configs, func(p network.TenantSlot) bool { return tc.taken[p] })
+			checkRefusal(t, tc.reason, err, tc.refused)
+			if err != nil {
+				return
+			}
+			if text := strings.TrimSpace(got.Slot.String() + " " + got.NetworkID); text != tc.want {
+				t.Errorf("%s\nChoose: got %q, want %q", tc.reason, text, tc.want)
+			}
+			if !tenant.ContainsSlot(got.Config.TenantConfig, got.Slot) {
+				t.Errorf("Offers(%s): false for what was chosen", got.Slot)
+			}
+		})
+	}
+}
+
+func checkRefusal(t *testing.T, reason string, err error, parts []string) {
+	t.Helper()
+	if (err != nil) != (parts != nil) || err != nil && !errors.Is(err, network.ErrInvalid) {
+		t.Fatalf("%s\ngot %v, want a refusal that says %q", reason, err, parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%s\ngot %q, want it to say %q", reason, err, part)
+		}
+	}
+}
+
+// Creation must not become slow while a range fills.
+func BenchmarkChoose(b *testing.B) {
+	c := config(b, "a", `{hostDevices: [{name: ens4, vniType: vxlan, vniRange: "1-100000"}]}`)
+	for i := range 5000 {
+		reserve(b, c.Reservations, network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: i + 1})
+	}
+	for b.Loop() {
+		if _, err := tenant.ChooseSlot(tenant.NetworkRequest{Type: v1.TypeIPVLAN}, []tenant.Config{c}, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParseBook(b *testing.B) {
+	book := tenant.NewReservations()
+	for i := range 5000 {
+		reserve(b, book, network.TenantSlot{Kind: network.SlotVXLAN, Device: "ens4", ID: i + 1})
+	}
+	texts := book.Encode()
+	for b.Loop() {
+		if _, err := tenant.ParseReservations(texts); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant
+
+import (
+	"fmt"
+	"iter"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// pageIDs is how many IDs are in a page: one word of the bitmap, and about 2 KiB
+// of text when all are in use.
+const pageIDs = 64
+
+// pool is what the IDs of a page are of.
+type pool struct{ kind, device string }
+
+// pageKey names a page: the IDs from number*pageIDs on.
+type pageKey struct {
+	pool
+
+	number int
+}
+
+func keyOf(p network.TenantSlot) pageKey {
+	return pageKey{pool{p.Kind, p.Device}, p.ID / pageIDs}
+}
+
+// String returns kind/device/number, as in the status.
+func (k pageKey) String() string { return k.kind + "/" + k.device + "/" + strconv.Itoa(k.number) }
+
+// parseKey reads what String writes. Every page's number is also an ID, but for
+// 0, so that a place's rules are a page's.
+func parseKey(text string) (pageKey, error) {
+	at := strings.LastIndexByte(text, '/')
+	number, err := strconv.Atoi(text[at+1:])
+	if at < 0 || err != nil || number < 0 || strconv.Itoa(number) != text[at+1:] {
+		return pageKey{}, fmt.Errorf("parse page %.100q: want kind/device/number", text)
+	}
+	p, err := network.ParseTenantSlot(text[:at] + "/" + strconv.Itoa(max(number, 1)))
+	if err != nil {
+		return pageKey{}, fmt.Errorf("parse page: %w", err)
+	}
+	return pageKey{pool{p.Kind, p.Device}, number}, nil
+}
+
+// page is who has which IDs.
+type page struct {
+	used   uint64
+	owners [pageIDs]Owner
+	// text is what the page was read from, empty once it has changed.
+	text string
+}
+
+// parsePage reads "1000 ns/name token, 1003 …": IDs in order.
+func parsePage(key pageKey, text string) (*page, error) {
+	p := &page{text: text}
+	last := -1
+	for entry := range strings.SplitSeq(text, ", ") {
+		number, owner, _ := strings.Cut(entry, " ")
+		place, err := network.ParseTenantSlot(key.kind + "/" + key.device + "/" + number)
+		if err != nil {
+			return nil, err
+		}
+		if keyOf(place) != key || place.ID <= last {
+			return nil, fmt.Errorf("ID %d is not in page %s, or not in order", place.ID, key)
+		}
+		o, err := parseOwner(owner)
+		if err != nil {
+			return nil, fmt.Errorf("ID %d: %w", place.ID, err)
+		}
+		last = place.ID
+		p.set(place.ID, o)
+	}
+	p.text = text
+	return p, nil
+}
+
+// encode returns what parsePage reads.
+func (p *page) encode(number int) string {
+	if p.text != "" {
+		return p.text
+	}
+	var b strings.Builder
+	for word := p.used; word != 0; word &= word - 1 {
+		bit := bits.TrailingZeros64(word)
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Itoa(number*pageIDs+bit) + " " + p.owners[bit].encode())
+	}
+	p.text = b.String()
+	return p.text
+}
+
+func (p *page) all(key pageKey) iter.Seq[Reservation] {
+	return func(yield func(Reservation) bool) {
+		for word := p.used; word != 0; word &= word - 1 {
+			bit := bits.TrailingZeros64(word)
+			place := network.TenantSlot{Kind: key.kind, Device: key.device, ID: key.number*pageIDs + bit}
+			if !yield(Reservation{Slot: place, Owner: p.owners[bit]}) {
+				return
+			}
+		}
+	}
+}
+
+func (p *page) set(id int, o Owner) {
+	p.used |= 1 << (id % pageIDs)
+	p.owners[id%pageIDs] = o
+	p.text = ""
+}
+
+func (p *page) clear(id int) {
+	p.used &^= 1 << (id % pageIDs)
+	p.owners[id%pageIDs] = Owner{}
+	p.text = ""
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/patchbay-cni/patchbay/internal/network"
+)
+
+// CheckSubnets checks that what a tenant chose for its network lies in a subnet that the
+// namespace's TenantConfigs allow, and in none that the cluster uses itself, unless a
+// TenantConfig permits that. Before is what the network is changed from, nil for a new
+// one: a subnet that stays is not checked again. The error is a *network.InvalidError
+// with both families.
+func CheckSubnets(n, before *network.Network, namespaceLabels map[string]string, configs []Config, used *network.ClusterRanges) error {
+	var allowed, shared []netip.Prefix
+	for _, c := range configsFor(configs, namespaceLabels) {
+		allowed, shared = append(allowed, c.Subnets...), append(shared, c.ClusterSubnets...)
+	}
+	var was network.Network
+	if before != nil {
+		was = *before
+	}
+	var faults field.ErrorList
+	for _, f := range []struct {
+		field   string
+		is, was *network.Subnet
+	}{{"cidr", n.V4, was.V4}, {"net6", n.V6, was.V6}} {
+		if f.is == nil || f.was != nil && f.was.CIDR == f.is.CIDR {
+			continue
+		}
+		if rule := subnetRule(f.is.CIDR, allowed, shared, used); rule != "" {
+			faults = append(faults, field.Invalid(optionPath(f.field), f.is.CIDR.String(), rule))
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return &network.InvalidError{Faults: faults}
+}
+
+// subnetRule says why a tenant may not have a subnet, and what it may have.
+func subnetRule(subnet netip.Prefix, allowed, shared []netip.Prefix, used *network.ClusterRanges) string {
+	in := func(outer netip.Prefix) bool {
+		return outer.Bits() <= subnet.Bits() && outer.Contains(subnet.Addr())
+	}
+	if len(allowed) > 0 && !slices.ContainsFunc(allowed, in) {
+		texts := make([]string, len(allowed))
+		for i, p := range allowed {
+			texts[i] = p.String()
+		}
+		return fmt.Sprintf("is outside the subnets that networks of this namespace may have: use a part of %s", strings.Join(texts, ", "))
+	}
+	if used == nil || slices.ContainsFunc(shared, in) {
+		return ""
+	}
+	if r, overlaps := used.Overlapping(subnet); overlaps {
+		return fmt.Sprintf("overlaps %s: use another subnet, or ask a netadmin to permit it in clusterSubnets", r)
+	}
+	return ""
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package works
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+	"github.com/patchbay-cni/patchbay/internal/relist"
+)
+
+// Config is what an agent needs to know.
+type Config struct {
+	// Cluster is the name of the Cluster at the hub.
+	Cluster string
+	// Hub is the hub's API server, with this agent's credentials.
+	Hub *rest.Config
+	// Local is the cluster's own API server.
+	Local *rest.Config
+	// Identity names this process in the heartbeat: the Pod's name.
+	Identity string
+	// Account is the agent's ServiceAccount, in Guard.Namespace, which it gives rights.
+	Account string
+	// Version is the agent's.
+	Version string
+	// Guard is what the cluster's admin says of the hub.
+	Guard Guard
+	// ReconcileTimeout bounds each look at a Work, whose requests may never be answered; two
+	// minutes when it is zero.
+	ReconcileTimeout time.Duration
+}
+
+// Times of the queue of Works.
+const (
+	minRetryDelay, maxRetryDelay = 100 * time.Millisecond, time.Minute
+	defaultReconcileTimeout      = 2 * time.Minute
+	workerCount                  = 4
+)
+
+// Agent is the agent of one cluster.
+type Agent struct {
+	config     Config
+	queue      workqueue.TypedRateLimitingInterface[string]
+	hub        *hubClient
+	reconciler *workReconciler
+	stats      *clusterStats
+	discovery  discovery.DiscoveryInterface
+	informers  []toolscache.SharedIndexInformer
+}
+
+// New wires an agent; nothing runs yet, and neither API server need be there.
+func New(config Config) (*Agent, error) {
+	a := &Agent{config: config, queue: workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay))}
+	if a.config.ReconcileTimeout == 0 {
+		a.config.ReconcileTimeout = defaultReconcileTimeout
+	}
+	var err error
+	if a.hub, err = newHubClient(tuneRESTConfig(config.Hub), config.Cluster); err != nil {
+		return nil, err
+	}
+	if err := a.connectLocal(tuneRESTConfig(config.Local)); err != nil {
+		return nil, fmt.Errorf("make the cluster's client: %w", err)
+	}
+	return a, nil
+}
+
+// tuneRESTConfig leaves it to the API server's priority and fairness to share itself out, and has watches
+// outlive a restore of its etcd.
+func tuneRESTConfig(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	relist.WrapConfig(config)
+	return config
+}
+
+// connectLocal makes the clients of the cluster, the worker, and what feeds it.
+func (a *Agent) connectLocal(config *rest.Config) error {
+	scheme, mapper, err := schemeAndMapper()
+	if err != nil {
+		return err
+	}
+	local, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	meta, err := metadata.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	core, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	if a.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return err
+	}
+	nodes := toolscache.NewSharedIndexInformer(newListWatch(core.RESTClient(), "nodes"), &corev1.Node{}, 0, toolscache.Indexers{})
+	if err := nodes.SetTransform(trimNode); err != nil {
+		return err
+	}
+	var found *podIndex
+	if found, a.informers, err = newPodIndex(newListWatch(core.RESTClient(), "pods"), meta, a.enqueueForOwners); err != nil {
+		return err
+	}
+	a.informers = append(a.informers, nodes)
+	spaces := &namespaceAccess{
+		client: local, minPodSecurity: a.config.Guard.PodSecurity, byNamespace: map[string]access{},
+		account: types.NamespacedName{Namespace: a.config.Guard.Namespace, Name: a.config.Account},
+	}
+	a.reconciler = &workReconciler{
+		hub: a.hub, records: newAppliedWorks(local), haltedWorks: &haltedWorks{}, clusterName: a.config.Cluster, pods: found, enqueueAll: a.enqueueAll,
+		applier: &objectApplier{dynamic: objects, discovery: a.discovery, guard: a.config.Guard, namespaces: spaces, pods: found},
+		secrets: &secretDataCache{hub: a.hub, local: local},
+		watcher: newObjectWatcher(meta, a.enqueueForObject, spaces.isGone),
+	}
+	a.stats = &clusterStats{nodes: nodes.GetStore(), pods: found.pods, haltedWorks: a.reconciler.haltedWorks, cluster: a.config.Cluster}
+	return nil
+}
+
+// schemeAndMapper returns what the agent reads and writes as types, and how these are mapped to
+// resources: without asking an API server, as either may be away when the agent starts.
+func schemeAndMapper() (*runtime.Scheme, meta.RESTMapper, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, coordinationv1.AddToScheme, rbacv1.AddToScheme, metav1.AddMetaToScheme, v1alpha1.AddToScheme,
+	} {
+		if err := add(s); err != nil {
+			return nil, nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	m.Add(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), meta.RESTScopeNamespace)
+	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	m.Add(v1alpha1.SchemeGroupVersion().WithKind("Work"), meta.RESTScopeNamespace)
+	m.Add(v1alpha1.SchemeGroupVersion().WithKind("WorkList"), meta.RESTScopeNamespace) // a cache of one namespace asks for the list's
+	m.Add(v1alpha1.SchemeGroupVersion().WithKind("AppliedWork"), meta.RESTScopeRoot)
+	m.Add(v1alpha1.SchemeGroupVersion().WithKind("Cluster"), meta.RESTScopeRoot)
+	return s, m, nil
+}
+
+func newListWatch(core rest.Interface, resource string) toolscache.ListerWatcher {
+	return toolscache.NewListWatchFromClient(core, resource, metav1.NamespaceAll, fields.Everything())
+}
+
+// loadRetryInterval is how often the records are asked for while the cluster's API server is away.
+const loadRetryInterval = time.Second
+
+// Run works until the context ends. It begins with the records: the hub need not be
+// there.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("cluster", a.config.Cluster))
+	if !a.loadRecords(ctx) {
+		return nil // it ends on request: that is no error
+	}
+	if err := a.hub.watchWorks(ctx, func(name string) {
+		a.reconciler.updateHalted(ctx, name)
+		a.queue.Add(name)
+	}); err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for _, informer := range a.informers {
+		all.Go(func() { informer.RunWithContext(ctx) })
+	}
+	all.Go(func() {
+		if err := a.hub.cache.Start(ctx); err != nil {
+			log(ctx).Error(err, "Cannot watch Works")
+		}
+	})
+	all.Go(func() {
+		if toolscache.WaitForCacheSync(ctx.Done(), a.hub.synced) {
+			a.enqueueAll(ctx) // records without a Work are orphaned
+		}
+	})
+	all.Go(func() { a.runHeartbeat(ctx) })
+	all.Go(func() { a.runClusterReport(ctx) })
+	all.Go(func() { wait.UntilWithContext(ctx, a.reconciler.watcher.requeueUnseen, unseenCheckInterval) })
+	for range workerCount {
+		all.Go(func() { a.runWorker(ctx) })
+	}
+	a.enqueueAll(ctx)
+	<-ctx.Done()
+	a.queue.ShutDown()
+	all.Wait()
+	a.reconciler.watcher.stop()
+	return nil
+}
+
+// loadRecords reads the records, for as long as it takes; false tells that the context ended
+// before.
+func (a *Agent) loadRecords(ctx context.Context) bool {
+	return wait.PollUntilContextCancel(ctx, loadRetryInterval, true, func(ctx context.Context) (bool, error) {
+		err := a.reconciler.records.load(ctx)
+		if err != nil && ctx.Err() == nil {
+			log(ctx).Error(err, "Cannot read the records; trying again")
+		}
+		return err == nil, nil
+	}) == nil
+}
+
+// runWorker takes Works off the queue, one after the other.
+func (a *Agent) runWorker(ctx context.Context) {
+	for {
+		name, ended := a.queue.Get()
+		if ended {
+			return
+		}
+		a.processWork(ctx, name)
+		a.queue.Done(name)
+	}
+}
+
+// processWork looks at a Work, for no longer than a pass may take: an API server that does not answer
+// must not keep a worker from the other Works.
+func (a *Agent) processWork(ctx context.Context, name string) {
+	bounded, cancel := context.WithTimeout(ctx, a.config.ReconcileTimeout)
+	defer cancel()
+	later, err := a.reconciler.reconcile(bounded, name)
+	if later > 0 {
+		a.queue.AddAfter(name, later)
+	}
+	if err == nil || ctx.Err() != nil {
+		a.queue.Forget(name)
+		return
+	}
+	if !isPermanent(err) || a.queue.NumRequeues(name) == 0 {
+		log(ctx).Info("Cannot carry out a Work; trying again", "work", name, "cause", err.Error())
+	}
+	a.queue.AddRateLimited(name)
+}
+
+// isPermanent tells whether an error needs no prompt retry: a person must act.
+func isPermanent(err error) bool {
+	var r *conditionError
+	return errors.As(err, &r) || apierrors.IsForbidden(err)
+}
+
+// enqueueForObject makes the Work of an object be looked at soon.
+func (a *Agent) enqueueForObject(key string, o metav1.Object) {
+	if name, ok := a.reconciler.records.workForObject(key, o.GetUID()); ok {
+		a.queue.AddAfter(name, batchDelay)
+	}
+}
+
+// enqueueForOwners does so for the Works that a Pod, or what made it, belongs to.
+func (a *Agent) enqueueForOwners(o metav1.Object, p *podIndex) {
+	for _, uid := range p.ownerChain(o) {
+		if name, ok := a.reconciler.records.workForObject("", uid); ok {
+			a.queue.AddAfter(name, batchDelay)
+		}
+	}
+}
+
+// enqueueAll makes every Work and record be looked at.
+func (a *Agent) enqueueAll(ctx context.Context) {
+	for _, rec := range a.reconciler.records.list() {
+		a.queue.Add(rec.Name)
+	}
+	if !a.hub.synced() {
+		return
+	}
+	works, err := a.hub.listWorks(ctx)
+	if err != nil {
+		log(ctx).Error(err, "Failed to list the Works that are to be looked at again")
+	}
+	for i := range works {
+		a.queue.Add(works[i].Name)
+	}
+}
+
+// runHeartbeat renews the heartbeat.
+func (a *Agent) runHeartbeat(ctx context.Context) {
+	h := &heartbeat{client: a.hub.client, namespace: a.hub.namespace, identity: a.config.Identity, recordCount: a.reconciler.records.count}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		bounded, cancel := context.WithTimeout(ctx, heartbeatInterval)
+		defer cancel()
+		if err := h.renew(bounded); err != nil && ctx.Err() == nil {
+			log(ctx).V(1).Info("No heartbeat", "cause", err.Error())
+		}
+	}, heartbeatInterval)
+}
+
+// runClusterReport reports on the cluster itself.
+func (a *Agent) runClusterReport(ctx context.Context) {
+	report := &clusterReporter{hub: a.hub.client, name: a.config.Cluster}
+	var uid string
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		bounded, cancel := context.WithTimeout(ctx, 2*clusterReportInterval)
+		defer cancel()
+		var err error
+		if uid == "" {
+			uid, err = a.hub.hubUID(bounded)
+		}
+		if err == nil && a.informersSynced() {
+			err = report.send(bounded, a.clusterStatus(uid))
+		}
+		if err != nil && ctx.Err() == nil {
+			log(ctx).V(1).Info("Cannot report on the cluster", "cause", err.Error())
+			uid, report.lastSent = "", nil // the hub may be another one next time
+		}
+	}, clusterReportInterval)
+}
+
+// informersSynced tells whether the figures are complete.
+func (a *Agent) informersSynced() bool {
+	return !slices.ContainsFunc(a.informers, func(i toolscache.SharedIndexInformer) bool { return !i.HasSynced() })
+}
+
+func (a *Agent) clusterStatus(hubUID string) v1alpha1.ClusterStatus {
+	if a.stats.versions.Kubernetes == "" {
+		if v, err := a.discovery.ServerVersion(); err == nil {
+			a.stats.versions = v1alpha1.Versions{Kubernetes: v.GitVersion, Agent: a.config.Version}
+		}
+	}
+	return a.stats.status(hubUID)
+}
+
+// Ready tells whether the agent has read its records and found the hub.
+func (a *Agent) Ready() bool { return a.hub.synced() }
+
+// log names the agent's logger.
+func log(ctx context.Context) logr.Logger { return logr.FromContextOrDiscard(ctx).WithName("agent") }

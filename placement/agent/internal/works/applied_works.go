@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package works
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// appliedWorks are the AppliedWorks. This agent is their only writer, so it reads them once
+// and knows them from then on. What it hands out is never changed.
+type appliedWorks struct {
+	client client.Client
+
+	mu           sync.Mutex
+	byName       map[string]*v1alpha1.AppliedWork
+	workByObject map[string]string // by objectKey, and by UID
+}
+
+func newAppliedWorks(c client.Client) *appliedWorks {
+	return &appliedWorks{client: c, byName: map[string]*v1alpha1.AppliedWork{}, workByObject: map[string]string{}}
+}
+
+// objectKey names an object in the cluster, whatever version it is read in.
+func objectKey(group, resource, namespace, name string) string {
+	return resource + "." + group + " " + namespace + "/" + name
+}
+
+// load reads all records.
+func (r *appliedWorks) load(ctx context.Context) error {
+	var list v1alpha1.AppliedWorkList
+	if err := r.client.List(ctx, &list); err != nil {
+		return fmt.Errorf("list AppliedWorks: %w", err)
+	}
+	for i := range list.Items {
+		r.store(&list.Items[i])
+	}
+	return nil
+}
+
+// get returns a record; nil when there is none.
+func (r *appliedWorks) get(name string) *v1alpha1.AppliedWork {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byName[name]
+}
+
+// list returns all records, in any order.
+func (r *appliedWorks) list() []*v1alpha1.AppliedWork {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.byName))
+}
+
+// count is how many records there are.
+func (r *appliedWorks) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.byName)
+}
+
+// workForObject names the Work that an object of the cluster belongs to, by what it is called
+// or by its UID.
+func (r *appliedWorks) workForObject(key string, uid types.UID) (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if name, ok := r.workByObject[string(uid)]; ok {
+		return name, true
+	}
+	name, ok := r.workByObject[key]
+	return name, ok
+}
+
+// maxSpecBytes is the largest spec of a Work that is recorded, so that the record with its status stays
+// under MaxObjectBytes.
+const maxSpecBytes = v1alpha1.MaxObjectBytes - 2*reservedBytes
+
+// saveSpec stores what a Work says. It is the promise to create what it names, and is
+// stored before that is done. A mark tells of manifests that are not the Work's (see keeps).
+func (r *appliedWorks) saveSpec(ctx context.Context, name string, spec v1alpha1.WorkSpec, mark string) (*v1alpha1.AppliedWork, error) {
+	if bytes := jsonSize(spec); bytes > maxSpecBytes {
+		return nil, &conditionError{reason: v1alpha1.ReasonTooLarge, message: fmt.Sprintf(
+			"Work %s: spec: must have at most %d bytes as JSON, and has %d: make the object smaller", name, maxSpecBytes, bytes)}
+	}
+	old := r.get(name)
+	if old == nil {
+		rec := &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		spec.DeepCopyInto(&rec.Spec.Work)
+		if err := r.client.Create(ctx, rec); err != nil {
+			return nil, r.refreshAfterConflict(ctx, "create", rec, err)
+		}
+		return r.store(rec), nil
+	}
+	rec := old.DeepCopy()
+	spec.DeepCopyInto(&rec.Spec.Work)
+	if delete(rec.Annotations, v1alpha1.ResumeAnnotation); mark != "" {
+		metav1.SetMetaDataAnnotation(&rec.ObjectMeta, v1alpha1.ResumeAnnotation, mark)
+	}
+	if err := r.client.Update(ctx, rec); err != nil {
+		return nil, r.refreshAfterConflict(ctx, "update", rec, err)
+	}
+	rec.Status = old.Status // the answer to an update of the spec may lack what it need not have
+	return r.store(rec), nil
+}
+
+// saveStatus stores what was made of a Work.
+func (r *appliedWorks) saveStatus(ctx context.Context, rec *v1alpha1.AppliedWork) error {
+	rec = rec.DeepCopy()
+	if err := r.client.Status().Update(ctx, rec); err != nil {
+		return r.refreshAfterConflict(ctx, "update status of", rec, err)
+	}
+	r.store(rec)
+	return nil
+}
+
+// refreshAfterConflict wraps the error. After a conflict, another client's write or one of ours whose
+// answer was lost, the record is read again, for the next attempt.
+func (r *appliedWorks) refreshAfterConflict(ctx context.Context, verb string, rec *v1alpha1.AppliedWork, err error) error {
+	err = fmt.Errorf("%s AppliedWork %s: %w", verb, rec.Name, err)
+	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	fresh := &v1alpha1.AppliedWork{}
+	switch getErr := r.client.Get(ctx, client.ObjectKeyFromObject(rec), fresh); {
+	case apierrors.IsNotFound(getErr):
+		r.forget(rec.Name)
+	case getErr == nil:
+		r.store(fresh)
+	}
+	return err
+}
+
+// deleteRecord deletes a record whose objects are all gone.
+func (r *appliedWorks) deleteRecord(ctx context.Context, rec *v1alpha1.AppliedWork) error {
+	err := r.client.Delete(ctx, &v1alpha1.AppliedWork{ObjectMeta: metav1.ObjectMeta{Name: rec.Name}},
+		client.Preconditions{UID: &rec.UID})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete AppliedWork %s: %w", rec.Name, err)
+	}
+	r.forget(rec.Name)
+	return nil
+}
+
+// store remembers a record and indexes its objects.
+func (r *appliedWorks) store(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedWork {
+	rec.ManagedFields = nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byName[rec.Name] = rec
+	for _, o := range rec.Status.Objects {
+		r.workByObject[objectKey(o.Group, o.Resource, o.Namespace, o.Name)] = rec.Name
+		if o.UID != "" {
+			r.workByObject[string(o.UID)] = rec.Name
+		}
+	}
+	return rec
+}
+
+func (r *appliedWorks) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byName, name)
+	maps.DeleteFunc(r.workByObject, func(_, work string) bool { return work == name })
+}

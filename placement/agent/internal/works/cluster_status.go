@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package works
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// clusterReportInterval is how often the cluster's own figures are compared with what the hub has.
+const clusterReportInterval = 5 * time.Second
+
+// clusterStats are what the hub hears of the cluster itself.
+type clusterStats struct {
+	nodes, pods toolscache.Store
+	versions    v1alpha1.Versions
+	haltedWorks *haltedWorks
+	cluster     string
+}
+
+// status computes the agent's part of the Cluster's status.
+func (f *clusterStats) status(hubUID string) v1alpha1.ClusterStatus {
+	allocatable, requested := corev1.ResourceList{}, corev1.ResourceList{}
+	for _, o := range f.nodes.List() {
+		if node, ok := o.(*corev1.Node); ok && node.Status.Phase == corev1.NodeRunning { // see slimNode
+			addResources(allocatable, node.Status.Allocatable)
+		}
+	}
+	for _, o := range f.pods.List() {
+		if pod, ok := o.(*corev1.Pod); ok && pod.Spec.NodeName != "" &&
+			pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			addResources(requested, pod.Spec.Overhead) // see slimPod
+		}
+	}
+	mismatched := newCondition(v1alpha1.ConditionHubMismatch, false, v1alpha1.ReasonAsExpected, "")
+	if name, all := f.haltedWorks.first(); all > 0 {
+		mismatched = newCondition(v1alpha1.ConditionHubMismatch, true, v1alpha1.ConditionHubMismatch, fmt.Sprintf(
+			"%d Works, such as %s, do not fit this cluster's records: the hub was restored, or is another one. What runs here stays as it is, "+
+				"and nothing is removed. Run at the hub: kubectl patchbay hub resume --in %s", all, name, f.cluster))
+	}
+	versions := f.versions
+	return v1alpha1.ClusterStatus{
+		Allocatable: allocatable, Requested: requested, Versions: &versions, HubUID: hubUID,
+		Conditions: []metav1.Condition{mismatched},
+	}
+}
+
+func addResources(sum, more corev1.ResourceList) {
+	for name, q := range more {
+		total := sum[name]
+		total.Add(q)
+		sum[name] = total
+	}
+}
+
+// clusterReporter applies the cluster's figures at the hub when they have changed.
+type clusterReporter struct {
+	hub      client.Client
+	name     string
+	lastSent *v1alpha1.ClusterStatus
+}
+
+// send applies the status, unless it is what was sent last.
+func (r *clusterReporter) send(ctx context.Context, status v1alpha1.ClusterStatus) error {
+	var before []metav1.Condition
+	if r.lastSent != nil {
+		before = r.lastSent.Conditions
+	}
+	status.Conditions = mergeConditions(before, status.Conditions)
+	if r.lastSent != nil && equality.Semantic.DeepEqual(*r.lastSent, status) {
+		return nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return fmt.Errorf("encode status of the Cluster: %w", err)
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
+	o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion().WithKind("Cluster"))
+	o.SetName(r.name)
+	err = r.hub.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(v1alpha1.AgentFieldManager), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("report on Cluster %s: %w", r.name, err)
+	}
+	r.lastSent = &status
+	return nil
+}

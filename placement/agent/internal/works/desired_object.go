@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package works
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// desiredObject is one manifest of a Work, read.
+type desiredObject struct {
+	gvr    schema.GroupVersionResource
+	object *unstructured.Unstructured
+}
+
+// parseManifest reads a manifest and adds what marks the object as ours.
+func parseManifest(spec v1alpha1.WorkSpec, m v1alpha1.Manifest) (desiredObject, error) {
+	o := &unstructured.Unstructured{}
+	if err := json.Unmarshal(m.Object.Raw, &o.Object); err != nil {
+		return desiredObject{}, fmt.Errorf("decode manifest of %s: %w", m.Resource, err)
+	}
+	gvk := o.GroupVersionKind()
+	if gvk.Kind == "" || gvk.Version == "" || o.GetName() == "" || m.Resource == "" {
+		return desiredObject{}, fmt.Errorf("read manifest of %s %q: apiVersion, kind, metadata.name or resource is missing", gvk, o.GetName())
+	}
+	// Owners and finalizers, which decide how long an object lives, are this cluster's; the
+	// rest only an API server writes.
+	meta, _ := o.Object["metadata"].(map[string]any) // it has the name
+	maps.DeleteFunc(meta, func(field string, _ any) bool {
+		return !slices.Contains([]string{"name", "namespace", "labels", "annotations"}, field)
+	})
+	delete(o.Object, "status")
+	labels, annotations := o.GetLabels(), o.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	labels[v1alpha1.ManagedLabel] = "true"
+	delete(labels, v1alpha1.AccessLabel) // only the cluster's admin gives access
+	annotations[v1alpha1.SourceUIDAnnotation] = string(spec.Source.UID)
+	annotations[v1alpha1.HubUIDAnnotation] = string(spec.HubUID)
+	o.SetLabels(labels)
+	o.SetAnnotations(annotations)
+	return desiredObject{gvr: gvk.GroupVersion().WithResource(m.Resource), object: o}, nil
+}
+
+// key is the target's objectKey.
+func (t desiredObject) key() string {
+	return objectKey(t.gvr.Group, t.gvr.Resource, t.object.GetNamespace(), t.object.GetName())
+}
+
+// String is for messages: "deployments.apps default/web".
+func (t desiredObject) String() string {
+	return t.gvr.GroupResource().String() + " " + t.object.GetNamespace() + "/" + t.object.GetName()
+}
+
+// kubectlArgs names the target in a kubectl command: "deployments.apps/web --namespace=default".
+func (t desiredObject) kubectlArgs() string {
+	name := t.gvr.GroupResource().String() + "/" + t.object.GetName()
+	if ns := t.object.GetNamespace(); ns != "" {
+		name += " --namespace=" + ns
+	}
+	return name
+}
+
+// recordEntry finds what the record has of the target.
+func (t desiredObject) recordEntry(rec *v1alpha1.AppliedWork) *v1alpha1.AppliedObject {
+	i := slices.IndexFunc(rec.Status.Objects, func(o v1alpha1.AppliedObject) bool {
+		return objectKey(o.Group, o.Resource, o.Namespace, o.Name) == t.key()
+	})
+	if i < 0 {
+		return nil
+	}
+	return &rec.Status.Objects[i]
+}
+
+// newRecordEntry is the target's entry in a record before there is an object.
+func (t desiredObject) newRecordEntry() v1alpha1.AppliedObject {
+	return v1alpha1.AppliedObject{
+		Group: t.gvr.Group, Version: t.gvr.Version, Resource: t.gvr.Resource,
+		Kind: t.object.GetKind(), Namespace: t.object.GetNamespace(), Name: t.object.GetName(),
+	}
+}
+
+// isOurs tells whether a live object is what the agent made of this target, in whatever
+// life of the agent.
+func (t desiredObject) isOurs(live *unstructured.Unstructured) bool {
+	a := live.GetAnnotations()
+	return a[v1alpha1.HubUIDAnnotation] == t.object.GetAnnotations()[v1alpha1.HubUIDAnnotation] &&
+		a[v1alpha1.SourceUIDAnnotation] != "" && agentFields(live) != nil
+}
+
+// lastReport is what the hub was told last of a target.
+func (t desiredObject) lastReport(work *v1alpha1.Work) v1alpha1.ManifestStatus {
+	if work != nil {
+		for _, m := range work.Status.Manifests {
+			if m.Group == t.gvr.Group && m.Kind == t.object.GetKind() && m.Namespace == t.object.GetNamespace() && m.Name == t.object.GetName() {
+				return m
+			}
+		}
+	}
+	return v1alpha1.ManifestStatus{}
+}
+
+// runsOnce tells whether what is gone must not be made again: its owner at the hub
+// decides that.
+func (t desiredObject) runsOnce() bool {
+	gr := t.gvr.GroupResource()
+	return gr == schema.GroupResource{Resource: "pods"} || gr == schema.GroupResource{Group: "batch", Resource: "jobs"}
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/go-logr/logr"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/patchbay-cni/patchbay/internal/app"
+	"github.com/patchbay-cni/patchbay/internal/logging"
+	"github.com/patchbay-cni/patchbay/internal/version"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/join"
+	"github.com/patchbay-cni/patchbay/placement/agent/internal/works"
+)
+
+// Run is the agent from its arguments to its end; logs go to stderr.
+func Run(ctx context.Context, args []string, _, stderr io.Writer) error {
+	o, err := parseOptions(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if o.version {
+		_, err := fmt.Fprintln(stderr, version.String())
+		return err
+	}
+	ctx, flush := logging.NewContext(ctx, o.debug, stderr)
+	defer flush()
+	logr.FromContextOrDiscard(ctx).Info("Starting", "version", version.String(), "cluster", o.cluster)
+	local, err := app.RESTConfig(o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read this cluster's address and credentials: %w", err)
+	}
+	local.UserAgent = userAgent()
+	if !o.leaderElect {
+		return runAgent(ctx, o, local)
+	}
+	return runAsLeader(ctx, o, local, func(ctx context.Context) error { return runAgent(ctx, o, local) })
+}
+
+// runAgent is the agent while it leads.
+func runAgent(ctx context.Context, o *options, local *rest.Config) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hub, err := hubConfig(ctx, o, local)
+	if ctx.Err() != nil {
+		return nil // it ends on request: what that broke off is no error
+	}
+	if err != nil {
+		return err
+	}
+	a, err := works.New(works.Config{
+		Cluster: o.cluster, Hub: hub, Local: local, Identity: o.identity, Account: o.serviceAccount, Version: version.String(),
+		Guard: works.Guard{Namespace: o.namespace, Resources: o.allowedResources, PodSecurity: o.podSecurity},
+	})
+	if err != nil {
+		return err
+	}
+	stop, err := startHealthServer(ctx, o.healthAddress, a.Ready)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return a.Run(ctx)
+}
+
+// hubConfig is the way to the hub: with a certificate or a token that renews itself, or
+// with the credential of the kubeconfig.
+func hubConfig(ctx context.Context, o *options, local *rest.Config) (*rest.Config, error) {
+	hub, err := app.RESTConfig(o.hubKubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("flag --hub-kubeconfig: %w", err)
+	}
+	hub.UserAgent = userAgent()
+	if err := join.AddAddresses(hub, o.hubAddresses); err != nil {
+		return nil, fmt.Errorf("flag --hub-address: %w", err)
+	}
+	if !o.join {
+		return hub, nil
+	}
+	core, err := corev1client.NewForConfig(local)
+	if err != nil {
+		return nil, fmt.Errorf("make this cluster's client: %w", err)
+	}
+	c := join.Config{Cluster: o.cluster, Hub: hub, Secrets: core.Secrets(o.namespace), Secret: o.certificateSecret}
+	if o.tokenAuth {
+		c.Secret = tokenSecretName
+		tokens, err := join.NewTokenCredentials(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		go tokens.Run(ctx)
+		return tokens.RESTConfig(), nil
+	}
+	credentials, err := join.NewCertificateCredentials(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	credentials.Start()
+	return credentials.RESTConfig(), nil
+}
+
+// tokenSecretName is the name of the Secret that keeps the token (with --token-auth).
+const tokenSecretName = "patchbay-agent-token"
+
+func userAgent() string { return "patchbay-agent/" + version.String() }

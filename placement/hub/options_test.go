@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Each message names the flag, the value and what to give; nothing is started before.
+func TestWrongFlags(t *testing.T) {
+	t.Setenv("PATH", "")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	bin := programs(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(bin, "etcd")
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   []string
+	}{
+		"Rest":       {reason: "nothing stands after the flags", args: []string{"down"}, want: []string{"want none", "`up`"}},
+		"Unknown":    {reason: "a flag that there is not", args: []string{"--nope"}, want: []string{"-nope"}},
+		"Workers":    {reason: "somebody must work", args: []string{"--workers=0"}, want: []string{"--workers", "got 0", "1 to 1000"}},
+		"Namespace":  {reason: "the Lease is somewhere", args: []string{"--namespace="}, want: []string{"--namespace", "give"}},
+		"Kubeconfig": {reason: "the file is named", args: []string{"--kubeconfig=/nowhere"}, want: []string{"--kubeconfig", "/nowhere", "patchbay-hub up"}},
+		"NoPod":      {reason: "outside of Pods there is no default", args: nil, want: []string{"--kubeconfig", "patchbay-hub up"}},
+		"UpRest":     {reason: "up has flags only", args: []string{"up", "now"}, want: []string{"want none"}},
+		"BinDir": {
+			reason: "which program is missed, and where it was looked for",
+			args:   []string{"up", "--bin-dir=/nowhere"}, want: []string{"--bin-dir", "etcd", `"/nowhere"`, "PATH", "bin/kubernetes"},
+		},
+		"Address":     {reason: "agents dial an address", args: []string{"up", "--address=hub"}, want: []string{"--address", `"hub"`, "IP address"}},
+		"Unspecified": {reason: "nobody can dial 0.0.0.0", args: []string{"up", "--address=0.0.0.0"}, want: []string{"--address", "agents dial"}},
+		"Listen":      {reason: "nor listen on a name", args: []string{"up", "--listen=hub"}, want: []string{"--listen", `"hub"`, "0.0.0.0"}},
+		"Foreign": {
+			reason: "the address is another machine's",
+			args:   []string{"up", "--bin-dir=" + bin, "--data-dir=" + t.TempDir(), "--address=192.0.2.1"}, want: []string{"--listen", "192.0.2.1", "this machine"},
+		},
+		"Port": {reason: "ports are small", args: []string{"up", "--bin-dir=" + bin, "--port=70000"}, want: []string{"--port", "70000", "1 to 65535"}},
+		"Taken": {
+			reason: "somebody listens there",
+			args:   []string{"up", "--bin-dir=" + bin, "--data-dir=" + t.TempDir(), "--port=" + port}, want: []string{"--port", port, "free port"},
+		},
+		"Folder": {
+			reason: "a folder cannot be made below a file",
+			args:   []string{"up", "--bin-dir=" + bin, "--data-dir=" + file + "/hub"}, want: []string{"--data-dir", file, "can be written"},
+		},
+		"Cluster": {reason: "a namespace is named after it", args: []string{"up", "--bin-dir=" + bin, "--cluster=East"}, want: []string{"--cluster", `"East"`}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			err := Run(t.Context(), tc.args, &out, &out)
+			if err == nil {
+				t.Fatalf("%s: it runs", tc.reason)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %q is not in %q", tc.reason, want, err)
+				}
+			}
+		})
+	}
+}
+
+// What only answers needs no hub.
+func TestAnswers(t *testing.T) {
+	t.Setenv("PATH", "")
+	for text, args := range map[string][]string{
+		"-kubeconfig": {"--help"},
+		"-bin-dir":    {"up", "--help"},
+		"devel":       {"--version"},
+		"deve":        {"up", "--version"},
+	} {
+		var out bytes.Buffer
+		if err := Run(t.Context(), args, &out, &out); err != nil || !strings.Contains(out.String(), text) {
+			t.Errorf("%v: got %q, %v", args, out.String(), err)
+		}
+	}
+}
+
+// programs is a folder of programs that are found and do nothing.
+func programs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/false\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

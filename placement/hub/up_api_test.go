@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package hub
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/patchbay-cni/patchbay/internal/app"
+	"github.com/patchbay-cni/patchbay/test/lab/controlplane"
+	"github.com/patchbay-cni/patchbay/test/source"
+)
+
+// asProgram makes this test binary be patchbay-hub.
+const asProgram = "PATCHBAY_HUB_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(app.Main("patchbay-hub", Run))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// patience is how long something may take on a busy machine.
+const patience = 3 * time.Minute
+
+// A hub that was killed comes back as it was, a second one is kept away from its folder,
+// and one that is asked to end leaves no program behind.
+func TestUpAgain(t *testing.T) {
+	t.Parallel()
+	h := newUpHub(t)
+	h.start(t)
+	first := h.client(t)
+	note := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "note"}}
+	if _, err := first.CoreV1().ConfigMaps("default").Create(t.Context(), note, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	authority := h.file(t, "ca.crt")
+
+	var out bytes.Buffer
+	err := Run(t.Context(), h.args(t), &out, &out)
+	if err == nil || !strings.Contains(err.Error(), "--data-dir") || !strings.Contains(err.Error(), "a hub runs on "+h.dir) {
+		t.Errorf("a second hub on the folder: got %v", err)
+	}
+	if _, err := first.CoreV1().ConfigMaps("default").Get(t.Context(), "note", metav1.GetOptions{}); err != nil {
+		t.Errorf("the second one has harmed the first: %v", err)
+	}
+
+	if err := h.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = h.wait(t)
+	h.start(t) // at once
+	if _, err := h.client(t).CoreV1().ConfigMaps("default").Get(t.Context(), "note", metav1.GetOptions{}); err != nil {
+		t.Errorf("after kill -9: %v", err)
+	}
+	if h.file(t, "ca.crt") != authority {
+		t.Error("another authority: agents would not know the hub")
+	}
+
+	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.wait(t); err != nil {
+		t.Errorf("asked to end: %v\n%s", err, h.out.String())
+	}
+	if left := h.left(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A program that ends takes the hub with it, and the message says where to look.
+func TestUpWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	h := newUpHub(t)
+	h.start(t)
+	for _, pid := range h.left(t) {
+		if name, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe")); filepath.Base(name) == "etcd" {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := h.wait(t); err == nil || !strings.Contains(h.out.String(), "etcd ended") || !strings.Contains(h.out.String(), filepath.Join(h.dir, "etcd.log")) {
+		t.Errorf("got %v, %q", err, h.out.String())
+	}
+	if left := h.left(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// Whoever ends it while it starts has not made a mistake, and it leaves no program behind.
+func TestUpEndsDuringStart(t *testing.T) {
+	t.Parallel()
+	h := newUpHub(t)
+	has := func(file string) func() bool {
+		return func() bool { _, err := os.Stat(filepath.Join(h.dir, file)); return err == nil }
+	}
+	for _, tc := range []struct {
+		reason string
+		far    func() bool
+	}{
+		{"nothing runs yet", h.says("Starting a hub in")},
+		{"etcd has files and no entry", has("etcd.first/member/wal")},
+		{"the API server does not answer yet", has("kube-apiserver.log")},
+		{"our kinds are not served yet", has("kube-controller-manager.log")},
+		{"the hub's parts are put together", h.says("The hub is up")},
+		{"the hub fills its caches", func() bool {
+			raw, err := os.ReadFile(filepath.Join(h.dir, "patchbay-hub.log"))
+			return err == nil && strings.Contains(string(raw), "Starting EventSource")
+		}},
+	} {
+		_ = os.Remove(filepath.Join(h.dir, "kube-apiserver.log"))
+		_ = os.Remove(filepath.Join(h.dir, "kube-controller-manager.log"))
+		_ = os.Remove(filepath.Join(h.dir, "patchbay-hub.log"))
+		h.startUntil(t, tc.far)
+		if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.wait(t); err != nil {
+			t.Errorf("%s: got %v, want no error\n%s", tc.reason, err, h.out.String())
+		}
+		if left := h.left(t); len(left) > 0 {
+			t.Errorf("%s: left behind: %v", tc.reason, left)
+		}
+	}
+}
+
+// upHub is `patchbay-hub up`.
+type upHub struct {
+	dir string
+	at  netip.AddrPort
+	cmd *exec.Cmd
+	out *log
+}
+
+func newUpHub(t *testing.T) *upHub {
+	t.Helper()
+	free, err := controlplane.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &upHub{dir: filepath.Join(t.TempDir(), "hub"), at: free}
+}
+
+func (h *upHub) args(t *testing.T) []string {
+	t.Helper()
+	bin, err := source.Path("bin", "kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		"up", "--bin-dir=" + bin, "--data-dir=" + h.dir, "--http-address=127.0.0.1:0",
+		"--address=" + h.at.Addr().String(), fmt.Sprint("--port=", h.at.Port()),
+	}
+}
+
+// start runs it until it says that it is up.
+func (h *upHub) start(t *testing.T) {
+	t.Helper()
+	h.startUntil(t, h.says("kubectl patchbay cluster accept east"))
+}
+
+// says is whether it has printed something.
+func (h *upHub) says(text string) func() bool {
+	return func() bool { return strings.Contains(h.out.String(), text) }
+}
+
+// startUntil runs it until it is so far.
+func (h *upHub) startUntil(t *testing.T, far func() bool) {
+	t.Helper()
+	h.out = &log{}
+	h.cmd = exec.Command(os.Args[0], h.args(t)...)
+	h.cmd.Env = append(os.Environ(), asProgram+"=1")
+	h.cmd.Stdout, h.cmd.Stderr = h.out, h.out
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	started := h.cmd
+	t.Cleanup(func() { _ = started.Process.Kill() })
+	for end := time.Now().Add(patience); !far(); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not so far within %s: %s", patience, h.out.String())
+		}
+	}
+}
+
+// wait waits until it has ended; when it does not, it says what it does instead.
+func (h *upHub) wait(t *testing.T) error {
+	t.Helper()
+	stuck := time.AfterFunc(patience, func() { _ = h.cmd.Process.Signal(syscall.SIGQUIT) })
+	err := h.cmd.Wait()
+	if !stuck.Stop() {
+		t.Fatalf("did not end within %s: %s", patience, h.out.String())
+	}
+	return err
+}
+
+func (h *upHub) client(t *testing.T) *kubernetes.Clientset {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(h.dir, "admin.kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (h *upHub) file(t *testing.T, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(h.dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// left are the processes that work in the hub's folder.
+func (h *upHub) left(t *testing.T) []int {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []int
+	for _, link := range dirs {
+		if at, err := os.Readlink(link); err == nil && at == h.dir {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// log is what a program prints, for a reader at the same time.
+type log struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+// String is all so far.
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migration
+
+import (
+	"fmt"
+	"time"
+)
+
+// Step says what to ask of each cluster next.
+func Step(in Input) Output {
+	s := newStepState(in)
+	switch {
+	case !s.anyWanted():
+		s.removeAll()
+	case in.BreakBeforeMake:
+		s.breakBeforeMake()
+	default:
+		s.makeBeforeBreak()
+	}
+	return s.result()
+}
+
+// stepState is a step in the making.
+type stepState struct {
+	Input
+	transitions  []Transition
+	blocked      string
+	requeueAfter time.Duration
+}
+
+func newStepState(in Input) *stepState {
+	s := &stepState{Input: in, transitions: make([]Transition, len(in.Targets))}
+	for i, r := range in.Targets {
+		m := Transition{Cluster: r.Cluster, State: r.State, Requested: r.Requested, Since: r.Since}
+		switch {
+		case r.State == Removing && !r.Removed:
+			if m.Requested = 0; r.Wanted { // the order is taken back
+				m.State = Active
+			}
+		case r.Removed, r.State == None:
+			m.State, m.Requested = None, 0
+			if r.Wanted {
+				m.State = Pending
+			}
+		case r.State == Pending && !r.Wanted:
+			m.State, m.Requested = None, 0
+		case !r.Wanted:
+			m.State = Draining
+		case r.State == Draining:
+			m.State = Active
+		}
+		s.transitions[i] = m
+	}
+	return s
+}
+
+func (s *stepState) anyWanted() bool {
+	for _, r := range s.Targets {
+		if r.Wanted {
+			return true
+		}
+	}
+	return false
+}
+
+// removeAll gives the order everywhere: nothing is wanted, so nothing is to be kept.
+func (s *stepState) removeAll() {
+	for i := range s.transitions {
+		if s.transitions[i].State == Draining || s.transitions[i].State == Active {
+			s.transitions[i].State, s.transitions[i].Requested = Removing, 0
+		}
+	}
+}
+
+// makeBeforeBreak grows, then shrinks what is covered, then removes.
+func (s *stepState) makeBeforeBreak() {
+	if !s.Divided {
+		s.activatePending()
+		if s.replacementsReady() {
+			s.removeDrained()
+		}
+		return
+	}
+	s.grow()
+	s.shrink()
+	s.removeDrained()
+}
+
+// breakBeforeMake shrinks and removes, and grows only when that is done.
+func (s *stepState) breakBeforeMake() {
+	if away := s.unreachablePending(); away != "" && s.anyDraining() && !s.isDeadlinePassed() {
+		s.blockf("%s cannot be reached: what is elsewhere stays there", away)
+		return
+	}
+	busy := ""
+	for i, r := range s.Targets {
+		m := &s.transitions[i]
+		if m.State == Active || m.State == Draining {
+			m.Requested = min(m.Requested, r.Desired)
+		}
+		fewer := m.Requested < r.Requested || !r.ReportCurrent || r.Total > m.Requested
+		if m.State == Removing || m.State == Draining || s.Divided && m.State == Active && r.Desired < r.Total && fewer {
+			busy = r.Cluster
+		}
+	}
+	s.removeDrained()
+	if busy != "" {
+		if s.hasUnmetDemand() {
+			s.blockf("%s must be done first: what is there must not run twice", busy)
+		}
+		return
+	}
+	if s.Divided {
+		s.grow()
+		return
+	}
+	s.activatePending()
+}
+
+// unreachablePending is a cluster that is to get the object next and cannot be reached.
+func (s *stepState) unreachablePending() string {
+	for i, r := range s.Targets {
+		if r.Wanted && s.transitions[i].State == Pending && (r.NotInInventory || !r.Reachable) {
+			return r.Cluster
+		}
+	}
+	return ""
+}
+
+// hasUnmetDemand says that a cluster is to have more than it has.
+func (s *stepState) hasUnmetDemand() bool {
+	for i, r := range s.Targets {
+		if r.Wanted && (s.transitions[i].State == Pending || s.Divided && s.transitions[i].Requested < r.Desired) {
+			return true
+		}
+	}
+	return false
+}
+
+// activatePending gives the object to all clusters that are to have it.
+func (s *stepState) activatePending() {
+	if s.waitsForPolicy() {
+		return
+	}
+	for i := range s.transitions {
+		if s.transitions[i].State == Pending {
+			s.transitions[i].State = Active
+		}
+	}
+}
+
+// grow asks for more where less is asked than wanted, as far as the surge allows.
+func (s *stepState) grow() {
+	room := s.totalDesired() + s.effectiveSurge()
+	for _, m := range s.transitions {
+		room -= m.Requested
+	}
+	for i, r := range s.Targets {
+		m := &s.transitions[i]
+		if !r.Wanted || m.State == Removing || m.State == Pending && s.waitsForPolicy() {
+			continue
+		}
+		more := max(0, min(r.Desired-m.Requested, room))
+		m.Requested += more
+		room -= more
+		if m.State == Pending && (more > 0 || r.Desired == 0) {
+			m.State = Active
+		}
+	}
+}
+
+// effectiveSurge is at least one where nothing may be missing, or no move could ever begin.
+func (s *stepState) effectiveSurge() int32 {
+	if s.MaxUnavailable == 0 {
+		return max(1, s.MaxSurge)
+	}
+	return s.MaxSurge
+}
+
+// waitsForPolicy says that what has not started waits for a policy: what leaves may have to be gone
+// before.
+func (s *stepState) waitsForPolicy() bool {
+	if !s.NoPolicy {
+		return false
+	}
+	for _, m := range s.transitions {
+		if m.State == Draining || m.State == Removing {
+			return true
+		}
+	}
+	return false
+}
+
+// shrink asks for less where more is asked than wanted, as far as what stays
+// available allows.
+func (s *stepState) shrink() {
+	need := max(0, s.totalDesired()-s.MaxUnavailable)
+	if s.isDeadlinePassed() {
+		need = 0
+	}
+	spare := s.totalAvailable() - need
+	for i, r := range s.Targets {
+		m := &s.transitions[i]
+		over := m.Requested - r.Desired
+		if over <= 0 || m.State == Removing {
+			continue
+		}
+		if !r.Reachable && need > 0 {
+			s.blockf("%s cannot be reached: its %d replicas stay as they are", r.Cluster, m.Requested)
+			continue
+		}
+		counted := s.availableIn(i)
+		idle := m.Requested - counted // asked and not there: to give them up costs nothing
+		if spare < 0 && !s.isScaleDown() {
+			idle = 0
+		}
+		less := min(over, idle+max(0, spare))
+		if s.isOnlyTarget(i) { // one cluster scales down as a Deployment does
+			less = over
+		}
+		spare -= max(0, less-idle)
+		m.Requested -= less
+		if less < over {
+			s.blockf("%d replicas stay in %s until more are available: %d of %d are", over-less, r.Cluster, s.totalAvailable(), need)
+		}
+	}
+}
+
+// isScaleDown says that nothing moves and nothing is there to be kept: fewer replicas
+// are wanted of what does not run anyway.
+func (s *stepState) isScaleDown() bool {
+	for i, r := range s.Targets {
+		if !r.Wanted || !r.ReportCurrent || s.transitions[i].Requested < r.Desired {
+			return false
+		}
+	}
+	return s.totalAvailable() == 0
+}
+
+// isOnlyTarget says that all that is asked is asked of this cluster, and it is wanted there:
+// its own controller then keeps available what is wanted.
+func (s *stepState) isOnlyTarget(i int) bool {
+	for j, m := range s.transitions {
+		if j != i && (m.Requested > 0 || s.Targets[j].Desired > 0) {
+			return false
+		}
+	}
+	return s.Targets[i].Wanted
+}
+
+// availableIn is how many replicas of a cluster can be relied on: none while its report speaks
+// of what was asked before, as fewer may have been asked in between.
+func (s *stepState) availableIn(i int) int32 {
+	r := s.Targets[i]
+	if !r.Reachable || !r.ReportCurrent || s.transitions[i].State == Removing {
+		return 0
+	}
+	return max(0, min(r.Available, r.Requested))
+}
+
+// totalAvailable is the sum of what can be relied on.
+func (s *stepState) totalAvailable() (sum int32) {
+	for i := range s.Targets {
+		sum += min(s.availableIn(i), s.transitions[i].Requested)
+	}
+	return sum
+}
+
+// totalDesired is how many replicas are wanted in all.
+func (s *stepState) totalDesired() (sum int32) {
+	for _, r := range s.Targets {
+		sum += r.Desired
+	}
+	return sum
+}
+
+// removeDrained gives the order to clusters that report, are empty and have settled.
+func (s *stepState) removeDrained() {
+	for i, r := range s.Targets {
+		m := &s.transitions[i]
+		if m.State != Draining || r.Wanted {
+			continue
+		}
+		if r.NotInInventory {
+			s.blockf("%s is not in the inventory: what it has stays there", r.Cluster)
+			continue
+		}
+		if !r.Reachable && !s.isDeadlinePassed() { // an order that waits there could not be taken back in time
+			s.blockf("%s cannot be reached: what it has stays there", r.Cluster)
+			continue
+		}
+		if r.State != Draining || m.Requested != r.Requested { // stored first, so that Since is right
+			if s.Settle > 0 || s.Divided && r.Requested > 0 {
+				s.requeueAfter = shortest(s.requeueAfter, s.Settle)
+				continue
+			}
+		}
+		if s.Divided && !s.isDeadlinePassed() && (m.Requested > 0 || r.Requested > 0 || !r.ReportCurrent || r.Total > 0) {
+			if m.Requested == 0 {
+				s.blockf("%d replicas are still in %s", r.Total, r.Cluster)
+			}
+			continue
+		}
+		if s.remaining(m.Since, s.Settle) == 0 {
+			m.State, m.Requested = Removing, 0
+		}
+	}
+}
+
+// replacementsReady says that the wanted clusters have taken over what the others are to lose.
+func (s *stepState) replacementsReady() bool {
+	if s.isDeadlinePassed() {
+		return true
+	}
+	for i, r := range s.Targets {
+		if r.Wanted && (!r.Ready || !r.ReportCurrent || !r.Reachable || r.State != Active) {
+			if s.anyDraining() {
+				s.blockf("%s is not ready (%s)", r.Cluster, s.transitions[i].State)
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// anyDraining says that some cluster is to lose the object.
+func (s *stepState) anyDraining() bool {
+	for _, m := range s.transitions {
+		if m.State == Draining {
+			return true
+		}
+	}
+	return false
+}
+
+// isDeadlinePassed says that the deadline has passed and is not to be waited for.
+func (s *stepState) isDeadlinePassed() bool {
+	return s.ProceedAtDeadline && s.Deadline > 0 && s.remaining(s.DesiredSince, s.Deadline) == 0
+}
+
+// remaining is how much is left of a time that began at since; it is looked at again then.
+func (s *stepState) remaining(since time.Time, of time.Duration) time.Duration {
+	left := max(0, of-s.Now.Sub(since))
+	if left > 0 && (s.requeueAfter == 0 || left < s.requeueAfter) {
+		s.requeueAfter = left
+	}
+	return left
+}
+
+// shortest is the shorter of two times; 0 is none.
+func shortest(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// blockf keeps the first reason.
+func (s *stepState) blockf(format string, args ...any) {
+	if s.blocked == "" {
+		s.blocked = fmt.Sprintf(format, args...)
+	}
+}
+
+// result compares with what is stored.
+func (s *stepState) result() Output {
+	out := Output{Transitions: s.transitions, Blocked: s.blocked, RequeueAfter: s.requeueAfter, Done: true}
+	for i := range s.transitions {
+		m, r := &s.transitions[i], s.Targets[i]
+		if !s.Divided {
+			m.Requested = 0
+		}
+		if m.State != r.State || m.Requested != r.Requested {
+			m.Since = s.Now
+		}
+		settled := m.State == None || m.State == Active && m.Requested == desiredReplicas(s.Divided, r)
+		out.Done = out.Done && settled
+	}
+	return out
+}
+
+func desiredReplicas(counted bool, r Target) int32 {
+	if counted {
+		return r.Desired
+	}
+	return 0
+}

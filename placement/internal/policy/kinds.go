@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
+)
+
+// hubOnlyKinds are kinds of namespaced objects that stay at the hub: made by each cluster for
+// itself, or what its own admin decides. Those without a group's kinds are all of it.
+var hubOnlyKinds = map[string][]string{
+	"":                          {"Event", "Endpoints", "Binding", "ResourceQuota", "LimitRange"},
+	"apps":                      {"ControllerRevision"},
+	"coordination.k8s.io":       nil,
+	"discovery.k8s.io":          nil,
+	"events.k8s.io":             nil,
+	"rbac.authorization.k8s.io": nil,
+	"authorization.k8s.io":      nil,
+	"metrics.k8s.io":            nil,
+	"danm.io":                   {"DanmEp", "NodeNetwork", "TenantConfig"},
+	v1alpha1.GroupName:          nil,
+}
+
+// Placeable says whether objects of a kind may run in clusters. Of cluster-scoped
+// kinds only custom ones may.
+func Placeable(kind schema.GroupKind, namespaced bool) bool {
+	kinds, listed := hubOnlyKinds[kind.Group]
+	if listed && (kinds == nil || slices.Contains(kinds, kind.Kind)) {
+		return false
+	}
+	if namespaced {
+		return true
+	}
+	return strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
+}
+
+// PlaceableObject says whether one object of a placeable kind is a user's: each
+// cluster has its own of some names, and the system's namespaces are not for users.
+func PlaceableObject(kind schema.GroupKind, namespace, name string) bool {
+	if strings.HasPrefix(namespace, "kube-") || strings.HasPrefix(namespace, v1alpha1.ClusterNamespacePrefix) ||
+		namespace == v1alpha1.SystemNamespace || namespace == v1alpha1.SecretCopyNamespace {
+		return false
+	}
+	switch kind {
+	case schema.GroupKind{Kind: "ConfigMap"}:
+		return name != "kube-root-ca.crt"
+	case schema.GroupKind{Kind: "ServiceAccount"}:
+		return name != "default"
+	case schema.GroupKind{Kind: "Service"}:
+		return namespace != "default" || name != "kubernetes"
+	}
+	return true
+}
+
+// RunsOnce says that an object of this kind must never run a second time.
+func RunsOnce(kind schema.GroupKind) bool {
+	return kind == schema.GroupKind{Kind: "Pod"} || kind == schema.GroupKind{Group: "batch", Kind: "Job"}
+}
+
+// defaultReplicaMode is how the replicas of a kind are divided when nobody says.
+func defaultReplicaMode(kind schema.GroupKind) v1alpha1.ReplicaMode {
+	switch kind {
+	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"},
+		schema.GroupKind{Kind: "ReplicationController"}:
+		return v1alpha1.ReplicasDivide
+	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, schema.GroupKind{Group: "batch", Kind: "Job"},
+		schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+		return v1alpha1.ReplicasSingle
+	}
+	return v1alpha1.ReplicasDuplicate
+}
+
+// breaksBeforeMake says that a kind must not run twice unless somebody says it may.
+func breaksBeforeMake(kind schema.GroupKind) bool {
+	return kind == schema.GroupKind{Group: "apps", Kind: "StatefulSet"} || RunsOnce(kind)
+}
