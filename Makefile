@@ -7,7 +7,7 @@ SHELL       := /bin/bash -eo pipefail
 .DEFAULT_GOAL := help
 MODULE      := github.com/patchbay-cni/patchbay
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS     := -s -w -X $(MODULE)/version.version=$(VERSION)
+LDFLAGS     := -s -w -X $(MODULE)/internal/version.version=$(VERSION)
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PROGRAMS    := patchbay patchbayd patchbay-controller kubectl-patchbay patchbay-agent patchbay-hub
@@ -102,6 +102,10 @@ check-scripts: packages ## shellcheck
 .PHONY: lint
 lint: ## golangci-lint from all, and gofmt
 	@scripts/progress golangci-lint lines 60 bin/logs/lint.log go run $(GOLANGCI) run ./...
+
+.PHONY: shape
+shape: ## measure how the code is laid out, beside the project's limits
+	@go run ./scripts/shape
 
 # `make demo` does not wait for `make linux`: without bin/linux, nodes run Debian's kernel.
 .PHONY: demo

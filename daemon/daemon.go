@@ -246,7 +246,7 @@ func (d *daemon) wireMetrics() {
 		func() float64 { return float64(d.publisher.Pending()) })
 	d.metrics.RegisterGauge("patchbay_networks", "Valid networks in the cluster.",
 		func() float64 { return float64(len(d.networks.List())) })
-	d.metrics.RegisterGauge("patchbay_holds_usable", "1 while addresses that are kept ready may be handed out: the Node was there in the last 10 minutes.",
+	d.metrics.RegisterGauge("patchbay_warm_pool_usable", "1 while addresses that are kept ready may be handed out: the Node was there in the last 10 minutes.",
 		func() float64 {
 			if d.nodeState.WarmPoolUsable() {
 				return 1

@@ -69,7 +69,7 @@ func newNode(tb testing.TB, env *apitest.Env) *node {
 		"--cni-bin-dir=" + n.path("bin"), "--cni-conf-dir=" + n.path("conf"), "--plugin=" + n.path("plugin"),
 		"--http-address=" + n.http, "--metrics-address=" + n.metrics, "--debug",
 		// What is left tells of leaks: nothing is kept ready, unless a test is about that.
-		"--hold=0", "--cool=0s",
+		"--warm-pool-limit=0", "--address-cooldown=0s",
 	}
 	return n
 }

@@ -31,13 +31,13 @@ func TestDaemonEndsWithItsNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.expectMetric(t, "patchbay_holds_usable", 1)
+	n.expectMetric(t, "patchbay_warm_pool_usable", 1)
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
 	if err := env.Client.Delete(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the Node's end to be known", func(ctx context.Context) error {
-		usable, err := n.metric(ctx, "patchbay_holds_usable")
+		usable, err := n.metric(ctx, "patchbay_warm_pool_usable")
 		if err == nil && usable != 0 {
 			err = errors.New("addresses that are kept ready are still given out")
 		}

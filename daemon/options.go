@@ -57,8 +57,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.healthAddress, "http-address", "127.0.0.1:9640", "`address` for /healthz and /readyz")
 	o.secureMetrics.AddFlags(f)
 	f.Func("vtep-ranges", "`NIC=CIDR[,CIDR...]` where other nodes' VTEPs on a NIC are; may be repeated. On a NIC without, they are in the subnets that this node has there", o.addVTEPRanges)
-	f.IntVar(&o.warmPoolLimit, "hold", 64, "most `addresses` that this node keeps ready per network and family: 0 for none, so that each Pod costs a write")
-	f.DurationVar(&o.cooldown, "cool", 10*time.Second, "`time` that a dynamic address rests after a Pod had it, before this node uses it again or gives it back")
+	f.IntVar(&o.warmPoolLimit, "warm-pool-limit", 64, "most `addresses` that this node keeps ready per network and family: 0 for none, so that each Pod costs a write")
+	f.DurationVar(&o.cooldown, "address-cooldown", 10*time.Second, "`time` that a dynamic address rests after a Pod had it, before this node uses it again or gives it back")
 	f.BoolVar(&o.install, "install", true, "install the plugin and its configuration once the daemon is ready")
 	f.BoolVar(&o.debug, "debug", false, "log more")
 	f.BoolVar(&o.version, "version", false, "print the version")
@@ -72,7 +72,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		return nil, errors.New("flag --node-name: give the name of this Node object (environment NODE_NAME)")
 	}
 	if o.warmPoolLimit < 0 || o.cooldown < 0 {
-		return nil, fmt.Errorf("flags --hold=%d and --cool=%s: neither may be negative", o.warmPoolLimit, o.cooldown)
+		return nil, fmt.Errorf("flags --warm-pool-limit=%d and --address-cooldown=%s: neither may be negative", o.warmPoolLimit, o.cooldown)
 	}
 	return o, nil
 }

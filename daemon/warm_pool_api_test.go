@@ -25,13 +25,13 @@ import (
 )
 
 // enableWarmPool are the flags of a daemon that keeps addresses ready.
-func enableWarmPool(n *node) { n.args = append(n.args, "--hold=64", "--cool=1s") }
+func enableWarmPool(n *node) { n.args = append(n.args, "--warm-pool-limit=64", "--address-cooldown=1s") }
 
 // fillWarmPool waits until addresses are ready.
 func (n *node) fillWarmPool() {
 	n.t.Helper()
 	eventually(n.t, "addresses to be ready", func(ctx context.Context) error {
-		held, err := n.metric(ctx, "patchbay_addresses_held")
+		held, err := n.metric(ctx, "patchbay_addresses_warm")
 		if err == nil && held == 0 {
 			err = errors.New("none")
 		}
@@ -80,7 +80,7 @@ func TestWarmAddWritesNothingBeforeItsAnswer(t *testing.T) {
 	}
 	n.fillWarmPool()
 	n.endpoints(cn, 1)
-	n.expectMetric(t, `patchbay_claims_total{source="hold"}`, 0)
+	n.expectMetric(t, `patchbay_claims_total{source="warm_pool"}`, 0)
 
 	reopen := g.shut()
 	t.Cleanup(reopen)
@@ -92,7 +92,7 @@ func TestWarmAddWritesNothingBeforeItsAnswer(t *testing.T) {
 	if got := second.eth0(t); got != want {
 		t.Errorf("eth0 has %s, the result says %s", got, want)
 	}
-	n.expectMetric(t, `patchbay_claims_total{source="hold"}`, 1)
+	n.expectMetric(t, `patchbay_claims_total{source="warm_pool"}`, 1)
 	if eps := n.endpoints(cn, 1); eps[0].Spec.Interface.Address == want {
 		t.Errorf("%s was in use already", want)
 	}

@@ -33,10 +33,10 @@ var (
 )
 
 // errTagsNotFiltered marks the failure of an Untag: the link works, and is open.
-var errTagsNotFiltered = errors.New("Pods can send VLAN tags")
+var errTagsNotFiltered = errors.New("VLAN tags that Pods send are not filtered")
 
 // errSourcesNotGuarded marks the failure of the source guard.
-var errSourcesNotGuarded = errors.New("Pods may send with the MAC and address of others")
+var errSourcesNotGuarded = errors.New("frames of Pods with the MAC or address of others are not dropped")
 
 // conflictError is what older networks have against one, see network.Conflicts; it
 // is an ErrTaken, too.

@@ -60,17 +60,17 @@
 //     place. The agent deletes each object by the UID in its record (Delete, in reverse
 //     order; workloads of Kubernetes in the foreground, so that they are gone after their
 //     Pods) or drops label, annotations and ownership (Orphan); when all are gone it deletes
-//     the AppliedWork and then reports Applied=False with the reason Ordered at that
+//     the AppliedWork and then reports Applied=False with the reason Removed at that
 //     revision. A removal whose sourceUID is not the recorded one is refused (reason
 //     Refused). Without an AppliedWork the agent removes what has our marks for this source
 //     and, where removal.uids has one, that UID; what it cannot tell apart it refuses
 //     (RecordLost). What a finalizer holds is reported (RemovalBlocked).
-//  6. The hub sees Ordered and deletes the Work, then drops the target. For a target that
+//  6. The hub sees Removed and deletes the Work, then drops the target. For a target that
 //     is wanted again before that it takes the order back, in the same Work.
 //
 // What runs once (Pod, Job) is never made a second time in a cluster: once its UID is
 // recorded and it is gone there, the agent reports the manifest as Applied=False with
-// the reason Gone. The hub then deletes its Pod, as an eviction would; a Job stays.
+// the reason DeletedInCluster. The hub then deletes its Pod, as an eviction would; a Job stays.
 //
 // Of a network of danm.io the agent reports conditions, allocated, capacity and
 // observedGeneration only: with the bitmap each claim of an address would be a write
@@ -115,7 +115,7 @@
 // # How an agent gets in
 //
 // `kubectl patchbay hub token east` makes a bootstrap token (Secret in kube-system, label
-// placement.patchbay.io/join=east, extra group system:bootstrappers:patchbay:east). With
+// placement.patchbay.io/join-cluster=east, extra group system:bootstrappers:patchbay:east). With
 // it the agent creates a CertificateSigningRequest for the signer
 // kubernetes.io/kube-apiserver-client, CN system:patchbay:cluster:east, O
 // system:patchbay:clusters, usages client auth (and digital signature, key encipherment).

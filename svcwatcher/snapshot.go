@@ -33,7 +33,7 @@ type Snapshot struct {
 	// Ranges are what the cluster itself uses; nil for none.
 	Ranges *network.ClusterRanges
 	// PermittedSubnets are the parts of the nodes' subnets that TenantNetworks of the Service's
-	// namespace may use, by clusterSubnets of its TenantConfigs.
+	// namespace may use, by allowedClusterSubnets of its TenantConfigs.
 	PermittedSubnets []netip.Prefix
 	// UsedByOtherPod reports whether an address is that of another Pod, in the cluster's own
 	// network; nil for never.

@@ -42,7 +42,7 @@ func TestWithheld(t *testing.T) {
 		pod     corev1.Pod
 		ep      v1.DanmEp
 		foreign bool
-		shared  string   // by clusterSubnets
+		shared  string   // by allowedClusterSubnets
 		want    []string // or published
 	}{
 		"Own":         {reason: "as ever", pod: pod("a"), ep: ep("a", "10.0.0.1/24", "")},

@@ -6,8 +6,8 @@ package main
 import (
 	"os"
 
-	"github.com/patchbay-cni/patchbay/internal/kubectl"
 	"github.com/patchbay-cni/patchbay/internal/app"
+	"github.com/patchbay-cni/patchbay/internal/kubectl"
 )
 
 func main() { os.Exit(app.Main("error", kubectl.Run)) }

@@ -6,8 +6,8 @@ package main
 import (
 	"os"
 
-	"github.com/patchbay-cni/patchbay/placement/agent"
 	"github.com/patchbay-cni/patchbay/internal/app"
+	"github.com/patchbay-cni/patchbay/placement/agent"
 )
 
 func main() { os.Exit(app.Main("patchbay-agent", agent.Run)) }

@@ -6,8 +6,8 @@ package main
 import (
 	"os"
 
-	"github.com/patchbay-cni/patchbay/placement/hub"
 	"github.com/patchbay-cni/patchbay/internal/app"
+	"github.com/patchbay-cni/patchbay/placement/hub"
 )
 
 func main() { os.Exit(app.Main("patchbay-hub", hub.Run)) }

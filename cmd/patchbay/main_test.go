@@ -23,7 +23,7 @@ func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "patchbay")
 	cmd := exec.Command("go", "build", "-trimpath", "-o", path,
-		"-ldflags", "-s -w -X github.com/patchbay-cni/patchbay/version.version=v9", ".")
+		"-ldflags", "-s -w -X github.com/patchbay-cni/patchbay/internal/version.version=v9", ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)

@@ -249,7 +249,7 @@ func (j *joinOptions) configureDeployment(o *unstructured.Unstructured) error {
 
 // joinHashAnnotation on the agent's Pods changes with name, hub and join token, so that they
 // start anew: an agent reads these once.
-const joinHashAnnotation = "placement.patchbay.io/way"
+const joinHashAnnotation = "placement.patchbay.io/join-hash"
 
 // agentManifests are the agent's manifests.
 func agentManifests() ([]*unstructured.Unstructured, error) {

@@ -81,7 +81,7 @@ func FromTenantConfig(o *v1.TenantConfig) (*TenantConfig, error) {
 	readNetworkIDs(&f, ids, o.NetworkIDs, t.NetworkIDs)
 	t.Selector = readSelector(&f, field.NewPath("namespaceSelector"), o.NamespaceSelector)
 	t.Subnets = readSubnets(&f, field.NewPath("subnets"), o.Subnets)
-	t.ClusterSubnets = readSubnets(&f, field.NewPath("clusterSubnets"), o.AllowedClusterSubnets)
+	t.ClusterSubnets = readSubnets(&f, field.NewPath("allowedClusterSubnets"), o.AllowedClusterSubnets)
 	t.Budgets = readBudgets(&f, field.NewPath("budgets"), o.Budgets)
 	if err := f.err("TenantConfig/" + o.Name); err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func subnetRule(subnet netip.Prefix, allowed, shared []netip.Prefix, used *netwo
 		return ""
 	}
 	if r, overlaps := used.Overlapping(subnet); overlaps {
-		return fmt.Sprintf("overlaps %s: use another subnet, or ask a netadmin to permit it in clusterSubnets", r)
+		return fmt.Sprintf("overlaps %s: use another subnet, or ask a netadmin to permit it in allowedClusterSubnets", r)
 	}
 	return ""
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package version says which build this is. The Makefile links the value in
-// (-ldflags "-X github.com/patchbay-cni/patchbay/version.version=v1.2.3"), so
+// (-ldflags "-X github.com/patchbay-cni/patchbay/internal/version.version=v1.2.3"), so
 // that a copy of the source without git history can be stamped as well.
 package version
 

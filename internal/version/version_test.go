@@ -21,7 +21,7 @@ func TestStamp(t *testing.T) {
 	t.Parallel()
 	const want = "v1.2.3-stamped"
 	cmd := exec.Command("go", "run",
-		"-ldflags", "-X github.com/patchbay-cni/patchbay/version.version="+want, "./testdata")
+		"-ldflags", "-X github.com/patchbay-cni/patchbay/internal/version.version="+want, "./testdata")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("go run: %v\n%s", err, out)

@@ -77,11 +77,11 @@ status:
         seq: 1
         v4: 10.0.0.5
         v6: fd00::5
-        rollback: {reason: OlderEntry, recovery: "2026-01-02T15:04:05.123456Z"}
+        rollback: {reason: OlderEntry, recoveryStartTime: "2026-01-02T15:04:05.123456Z"}
         quarantinedV4: 10.0.0.5
         quarantinedV6: fd00::5
-    pressure: "2026-01-02T15:04:05.123456Z"
-    recovering: {since: "2026-01-02T15:04:05.123456Z", done: [node-1]}
+    reclaimRequestTime: "2026-01-02T15:04:05.123456Z"
+    recovering: {startTime: "2026-01-02T15:04:05.123456Z", reportedNodes: [node-1]}
     deferred: {node-1: "2026-01-02T15:04:05.123456Z"}
   allocated: 1
   capacity: 1
@@ -93,7 +93,7 @@ hostDevices: [{name: ens4, vniType: vlan, vniRange: "5-9", alloc: AQ==}]
 networkIds: {flannel: net}
 namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}
 subnets: [10.0.0.0/8]
-clusterSubnets: [10.0.0.0/8]
+allowedClusterSubnets: [10.0.0.0/8]
 budgets: {networks: 1, ids: 1, idsWithoutNetwork: 1}
 status:
   reservations: {vlan/ens4/0: 5 ns/a 0123456789abcdef}` + conditions},

@@ -246,11 +246,11 @@ func TestNodeWritesWhatOthersRead(t *testing.T) {
 		condition := func(kind string, o client.Object, time string) func(context.Context, client.Client) error {
 			return status(kind, o, `{"conditions": [{"type": "Ready", "status": "True", "reason": "Valid", "message": "", "lastTransitionTime": "`+time+`"}]}`)
 		}
-		const rollback = `"rollback": {"reason": "OlderVersion", "recovery": `
+		const rollback = `"rollback": {"reason": "OlderResourceVersion", "recoveryStartTime": `
 		runWrites(t, env.As(t, apitest.NodeDaemon("node-1")), map[string]daemonWrite{
 			"Quarantine":      {reason: "As the daemon writes it.", write: entry(`"quarantinedV4": "10.0.0.1"`)},
 			"Rollback":        {reason: "As the daemon writes it.", write: entry(rollback + `"2026-01-01T00:00:00.000000Z"}`)},
-			"Pressure":        {reason: "As the daemon writes it.", write: status(v1.KindClusterNetwork, n, `{"ipam": {"pressure": "2026-01-01T00:00:00.000000Z"}}`)},
+			"Pressure":        {reason: "As the daemon writes it.", write: status(v1.KindClusterNetwork, n, `{"ipam": {"reclaimRequestTime": "2026-01-01T00:00:00.000000Z"}}`)},
 			"Condition":       {reason: "As the daemon writes it.", write: condition(v1.KindClusterNetwork, n, "2026-01-01T00:00:00Z")},
 			"EmptyV4":         {reason: "Others leave it out.", refused: "v4", write: entry(`"v4": ""`)},
 			"EmptyV6":         {reason: "Others leave it out.", refused: "v6", write: entry(`"v6": ""`)},
@@ -260,9 +260,9 @@ func TestNodeWritesWhatOthersRead(t *testing.T) {
 			"Words":           {reason: "Nobody could read it.", refused: "v4", write: entry(`"v4": "all"`)},
 			"Filled":          {reason: "The object would be full, and no node could claim.", refused: "v6", write: entry(`"v6": "` + strings.Repeat("fd00::5,", 10000) + `fd00::5"`)},
 			"LongUID":         {reason: "The same with another field.", refused: "uid", write: entry(`"uid": "` + strings.Repeat("u", 70) + `"`)},
-			"Seconds":         {reason: "Go wants six digits.", refused: "recovery", write: entry(rollback + `"2026-01-01T00:00:00Z"}`)},
-			"Offset":          {reason: "Others write Z.", refused: "recovery", write: entry(rollback + `"2026-01-01T00:00:00.000000+00:00"}`)},
-			"PressureSeconds": {reason: "Go wants six digits.", refused: "pressure", write: status(v1.KindClusterNetwork, n, `{"ipam": {"pressure": "2026-01-01T00:00:00Z"}}`)},
+			"Seconds":         {reason: "Go wants six digits.", refused: "recoveryStartTime", write: entry(rollback + `"2026-01-01T00:00:00Z"}`)},
+			"Offset":          {reason: "Others write Z.", refused: "recoveryStartTime", write: entry(rollback + `"2026-01-01T00:00:00.000000+00:00"}`)},
+			"PressureSeconds": {reason: "Go wants six digits.", refused: "reclaimRequestTime", write: status(v1.KindClusterNetwork, n, `{"ipam": {"pressure": "2026-01-01T00:00:00Z"}}`)},
 			"LowerCase":       {reason: "Go wants capitals.", refused: "lastTransitionTime", write: condition(v1.KindClusterNetwork, n, "2026-01-01t00:00:00z")},
 		})
 		link := func(text string) func(context.Context, client.Client) error {
@@ -401,7 +401,7 @@ func TestNodeReportsToARecoveryAndDoesNotEndIt(t *testing.T) {
 			"Start": {reason: "All would wait for all.", refused: "the controller starts recoveries", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
 				s.Recovering = &v1.RecoveryStatus{StartTime: metav1.NowMicro(), ReportedNodes: []string{"node-1"}}
 			})},
-			"DeferOther": {reason: "node-2 would not be heard.", refused: "status.ipam.deferred", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
+			"DeferOther": {reason: "node-2 would not be heard.", refused: "status.ipam.recoveryDeferredUntil", write: ipamChange(env, calm, func(s *v1.IPAMStatus) {
 				s.RecoveryDeferredUntil = map[string]metav1.MicroTime{"node-2": metav1.NowMicro()}
 			})},
 			"Report": {reason: "It said what it uses.", write: ipamChange(env, recovering, func(s *v1.IPAMStatus) {

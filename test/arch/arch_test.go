@@ -49,7 +49,7 @@ func TestLawsAllow(t *testing.T) {
 	cases := map[string]struct {
 		reason, path, imp string
 	}{
-		"ModelReadsTypes":  {"network turns API types into the model", "network", module + "/api/v1"},
+		"ModelReadsTypes":  {"network turns API types into the model", "internal/network", module + "/api/danm/v1"},
 		"KernelNetlink":    {"daemon/internal/kernel is where netlink belongs", "daemon/internal/kernel", kernels[0]},
 		"FirewallNftables": {"daemon/internal/firewall is where nftables belongs", "daemon/internal/firewall", kernels[2]},
 		"LabNetlink":       {"the lab's tests look at the kernel themselves", "test/lab", kernels[0]},

@@ -55,7 +55,7 @@ type fieldUses struct {
 func fieldUsesOf(t *testing.T, api string) *fieldUses {
 	t.Helper()
 	mode := packages.NeedName | packages.NeedImports | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo
-	all, err := packages.Load(&packages.Config{Mode: mode, Context: t.Context()}, module+"/placement/...", module+"/cmd/...")
+	all, err := packages.Load(&packages.Config{Mode: mode, Context: t.Context()}, module+"/placement/...", module+"/internal/kubectl/...")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,23 +44,23 @@ func laws() []law {
 			reason: "the wire format is a leaf, linked into a plugin of a few MB",
 		},
 		{
-			packages: "version", forbidden: []string{module},
+			packages: "internal/version", forbidden: []string{module},
 			reason: "the version is a leaf that every program prints",
 		},
 		{
-			packages: "logging", forbidden: []string{module},
+			packages: "internal/logging", forbidden: []string{module},
 			reason: "how programs log is a leaf",
 		},
 		{
-			packages: "ending", forbidden: []string{module},
-			reason: "how programs end is a leaf",
+			packages: "internal/app", forbidden: []string{module},
+			reason: "how programs start and end is a leaf",
 		},
 		{
-			packages: "relist", forbidden: []string{module},
+			packages: "internal/relist", forbidden: []string{module},
 			reason: "how programs outlive a restore of etcd is a leaf",
 		},
 		{
-			packages: "securemetrics", forbidden: []string{module},
+			packages: "internal/securemetrics", forbidden: []string{module},
 			reason: "how programs are scraped is a leaf",
 		},
 		{
@@ -71,12 +71,12 @@ func laws() []law {
 		},
 		{
 			packages: "ipam/claims", forbidden: append([]string{module}, concat(clients, kernels)...),
-			allowed: []string{module + "/ipam", module + "/network", module + "/api"},
+			allowed: []string{module + "/ipam", module + "/internal/network", module + "/api"},
 			reason:  "claims know a narrow store, never the API server's client",
 		},
 		{
-			packages: "network", forbidden: append([]string{module}, pure...),
-			allowed: []string{module + "/api", module + "/network", module + "/ipam"},
+			packages: "internal/network", forbidden: append([]string{module}, pure...),
+			allowed: []string{module + "/api", module + "/internal/network", module + "/ipam"},
 			reason:  "admission, daemon and netwatcher share one pure function from objects to the model",
 		},
 		{
@@ -90,7 +90,7 @@ func laws() []law {
 			reason:     "the plugin holds no credentials and stays below 6 MB",
 		},
 		{
-			packages: "", except: []string{"daemon/internal/kernel", "daemon/internal/firewall", "test"}, forbidden: kernels,
+			packages: "", except: []string{"daemon/internal/kernel", "daemon/internal/firewall", "daemon/internal/bench", "test"}, forbidden: kernels,
 			reason: "daemon/internal/kernel and daemon/internal/firewall are the only importers of netlink, netns and nftables, so the rest runs anywhere",
 		},
 		{
@@ -99,12 +99,12 @@ func laws() []law {
 		},
 		{
 			packages: "daemon/internal/firewall", forbidden: append([]string{module, "github.com/vishvananda/netlink"}, concat(clients, loggers)...),
-			allowed: []string{module + "/daemon/firewall", module + "/netwatcher"},
+			allowed: []string{module + "/daemon/internal/firewall", module + "/netwatcher"},
 			reason:  "the packet filter is told what passes, and neither looks at links nor asks the API server",
 		},
 		{
-			packages: "objects", forbidden: append([]string{module}, concat(kernels, loggers)...),
-			allowed: []string{module + "/api", module + "/network", module + "/ipam/claims"},
+			packages: "internal/kube", forbidden: append([]string{module}, concat(kernels, loggers)...),
+			allowed: []string{module + "/api", module + "/internal/network", module + "/ipam/claims"},
 			reason:  "every program stands on it, so it stands on models and the client libraries only",
 		},
 		{
@@ -114,94 +114,102 @@ func laws() []law {
 			reason: "the controller runs on no node: it shares objects with the daemon, and nothing else of the rim",
 		},
 		{
-			packages: "daemon/internal/acd", forbidden: append([]string{module}, pure...), allowed: []string{module + "/daemon/acd"},
+			packages: "daemon/internal/acd", forbidden: append([]string{module}, pure...), allowed: []string{module + "/daemon/internal/acd"},
 			reason: "frames of others are parsed without a socket, so that a fuzzer can",
 		},
 		{
-			packages: "tenant", except: []string{"controller/internal/reserve"}, forbidden: append([]string{module}, pure...),
-			allowed: []string{module + "/api", module + "/network", module + "/tenant"},
+			packages: "internal/tenant", forbidden: append([]string{module}, pure...),
+			allowed: []string{module + "/api", module + "/internal/network", module + "/internal/tenant"},
 			reason:  "who gets which device and ID is arithmetic: admission, sweeper and tests run the same",
 		},
 		{
 			packages: "controller/internal/reserve", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
-			allowed: []string{module + "/api", module + "/network", module + "/tenant"},
+			allowed: []string{module + "/api", module + "/internal/network", module + "/internal/tenant"},
 			reason:  "reservations know a narrow store, never the API server's client",
 		},
 		{
-			packages: "webhook", forbidden: concat([]string{module + "/daemon", module + "/controller", module + "/netwatcher", module + "/ipam"}, kernels),
+			packages: "controller/internal/webhook", forbidden: concat([]string{
+				module + "/daemon", module + "/netwatcher", module + "/ipam",
+				module + "/controller/internal/addresses", module + "/controller/internal/networks", module + "/controller/internal/services",
+			}, kernels),
 			reason: "admission is thin over network and tenant, and shares objects with the daemon, nothing else of the rim",
 		},
 		{
-			packages: "", except: []string{"cmd", "test"}, forbidden: []string{module + "/logging"},
+			packages: "", except: []string{"daemon", "controller", "placement/hub", "placement/agent", "test"}, forbidden: []string{module + "/internal/logging"},
 			reason: "a program sets its logs up once; everybody else finds the logger in the context",
 		},
 		{
-			packages: "", except: []string{"objects", "daemon", "controller", "webhook", "controller/internal/services", "cmd", "test"},
-			forbidden: []string{module + "/objects"},
+			packages: "", except: []string{"internal/kube", "daemon", "controller", "internal/kubectl", "test"},
+			forbidden: []string{module + "/internal/kube"},
 			reason:    "what talks to the API server is the rim: pure packages and use cases know ports",
 		},
 		{
 			packages: "daemon/internal/attach", forbidden: append([]string{module}, concat(clients, kernels, loggers)...),
-			allowed: []string{module + "/daemon/attach", module + "/network", module + "/api"},
+			allowed: []string{module + "/daemon/internal/attach", module + "/internal/network", module + "/api"},
 			reason:  "use cases know ports; adapters stand at the rim",
 		},
 		{
 			packages: "daemon/internal/kernel", forbidden: append([]string{
-				module + "/daemon/cluster", module + "/daemon/server", module + "/daemon/journal",
+				module + "/daemon/internal/cluster", module + "/daemon/internal/server", module + "/daemon/internal/journal",
 			}, clients...),
 			reason: "kernel, API-server and socket code never import each other",
 		},
 		{
 			packages: "daemon/internal/cluster", forbidden: []string{
-				module + "/daemon/kernel", module + "/daemon/server",
+				module + "/daemon/internal/kernel", module + "/daemon/internal/server",
 			},
 			reason: "kernel, API-server and socket code never import each other",
 		},
 		{
 			packages: "daemon/internal/server", forbidden: append([]string{
-				module + "/daemon/kernel", module + "/daemon/cluster",
+				module + "/daemon/internal/kernel", module + "/daemon/internal/cluster",
 			}, clients...),
 			reason: "kernel, API-server and socket code never import each other",
 		},
 		{
 			packages: "netwatcher", forbidden: append([]string{module}, concat(clients, kernels)...),
-			allowed: []string{module + "/netwatcher", module + "/network", module + "/api"},
+			allowed: []string{module + "/netwatcher", module + "/internal/network", module + "/api"},
 			reason:  "desired host links are pure; the kernel stands behind an interface of netwatcher's own",
 		},
 		{
-			packages: "svcwatcher", except: []string{"controller/internal/services"}, forbidden: append([]string{module}, pure...),
-			allowed: []string{module + "/network", module + "/api"},
+			packages: "svcwatcher", forbidden: append([]string{module}, pure...),
+			allowed: []string{module + "/internal/network", module + "/api"},
 			reason:  "which endpoints a Service has is arithmetic, so that any order of events can be tried",
 		},
 		{
-			packages: "controller/internal/services", forbidden: concat([]string{module + "/daemon", module + "/controller", module + "/webhook"}, kernels),
+			packages: "controller/internal/services", forbidden: concat([]string{
+				module + "/daemon", module + "/controller/internal/addresses", module + "/controller/internal/networks", module + "/controller/internal/webhook",
+			}, kernels),
 			reason: "Services stand on objects alone, like the other parts of the controller",
 		},
 		{
 			packages: "placement/internal/apportion", forbidden: append([]string{module, "k8s.io"}, pure...),
-			allowed:    []string{module + "/placement/divide"},
+			allowed:    []string{module + "/placement/internal/apportion"},
 			transitive: true,
 			reason:     "division is arithmetic: standard library only, so that it can be proved alone",
 		},
 		{
-			packages: "placement", except: []string{"placement/hub/internal/controllers", "placement/agent/internal/works"},
+			packages: "placement", except: []string{"placement/hub", "placement/agent"},
 			forbidden: append([]string{module}, pure...),
-			allowed:   []string{module + "/api", module + "/placement/divide"},
+			allowed:   []string{module + "/api", module + "/placement/internal/apportion"},
 			reason:    "what placement decides is pure: an outage, a restart or a race is an input like any other",
 		},
 		{
-			packages: "placement/agent/internal/works", forbidden: append([]string{module}, kernels...),
-			allowed: []string{module + "/api", module + "/placement/agent", module + "/relist"},
+			packages: "placement/agent", forbidden: append([]string{module}, kernels...),
+			allowed: []string{
+				module + "/api", module + "/placement/agent", module + "/internal/relist",
+				module + "/internal/app", module + "/internal/logging", module + "/internal/version",
+			},
 			reason:  "the agent carries out what it is told: of the hub it knows the kinds and nothing else",
 		},
 		{
-			packages: "placement/hub/internal/controllers", forbidden: concat([]string{
-				module + "/placement/agent", module + "/daemon", module + "/controller", module + "/webhook", module + "/cni", module + "/objects",
+			packages: "placement/hub", forbidden: concat([]string{
+				module + "/placement/agent", module + "/daemon", module + "/controller", module + "/cni", module + "/internal/kube",
 			}, kernels),
 			reason: "the hub meets agents at its API server only, and runs on no node",
 		},
 		{
-			packages: "", except: []string{"placement", "api", "deployments", "cmd", "scripts", "test"},
+			packages: "", except: []string{"placement", "api", "deployments", "internal/kubectl", "internal/invite", "cmd", "scripts", "test"},
 			forbidden: []string{module + "/placement", module + "/api/placement", module + "/deployments/placement"},
 			reason:    "networks work without any hub",
 		},
@@ -210,7 +218,7 @@ func laws() []law {
 			reason: "programs are imported by nobody",
 		},
 		{
-			packages: "", except: []string{"test"}, forbidden: []string{module + "/test"},
+			packages: "", except: []string{"test", "controller/admissiontest", "daemon/internal/bench"}, forbidden: []string{module + "/test"},
 			reason: "no product code needs the lab",
 		},
 	}

@@ -50,7 +50,7 @@ func (n *attackedNodes) network(t *testing.T, kind string) *unstructured.Unstruc
 	text := `{apiVersion: danm.io/v1, kind: %s, metadata: {name: %s, namespace: %q, labels: {team: blue},
 		annotations: {example.com/owner: blue}, finalizers: [danm.io/in-use, example.com/other]},
 		spec: {NetworkID: "n` + name[len(name)-8:] + `", NetworkType: %s, Options: {cidr: 10.77.0.0/24, %s}},
-		status: {ipam: {recovering: {since: "2026-01-01T00:00:00.000000Z"}, held: {%s: {uid: "1", seq: 1, v4: 10.77.0.1}, %s: {uid: "2", seq: 1, v4: 10.77.0.2}}}}}`
+		status: {ipam: {recovering: {startTime: "2026-01-01T00:00:00.000000Z"}, held: {%s: {uid: "1", seq: 1, v4: 10.77.0.1}, %s: {uid: "2", seq: 1, v4: 10.77.0.2}}}}}`
 	ns, device, delegate := n.ns, "host_device: d"+name[len(name)-8:], "ipvlan"
 	if kind == v1.KindClusterNetwork {
 		ns = ""
@@ -103,9 +103,9 @@ func (n *attackedNodes) networkChanges() map[string]change {
 		"Recovered": {"Others have not reported.", func(o *unstructured.Unstructured) {
 			unstructured.RemoveNestedField(o.Object, "status", "ipam", "recovering")
 		}},
-		"Restarted":   {"Everybody reports again.", setField("2026-01-02T00:00:00.000000Z", "status", "ipam", "recovering", "since")},
-		"DoneForGood": {"The other node has not reported.", setField([]any{n.good}, "status", "ipam", "recovering", "done")},
-		"Deferred":    {"The other node is not heard.", setField("2030-01-01T00:00:00.000000Z", "status", "ipam", "deferred", n.good)},
+		"Restarted":   {"Everybody reports again.", setField("2026-01-02T00:00:00.000000Z", "status", "ipam", "recovering", "startTime")},
+		"DoneForGood": {"The other node has not reported.", setField([]any{n.good}, "status", "ipam", "recovering", "reportedNodes")},
+		"Deferred":    {"The other node is not heard.", setField("2030-01-01T00:00:00.000000Z", "status", "ipam", "recoveryDeferredUntil", n.good)},
 	}
 }
 

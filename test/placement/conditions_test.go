@@ -101,7 +101,7 @@ func placedAsAsked(f *snapshot, s *reportedCondition, o *unstructured.Unstructur
 			}
 		}
 	}
-	keeps := o.GetKind() == "PersistentVolumeClaim" && a.Spec.Decision.Source == "followed" // its data, whoever needs them
+	keeps := o.GetKind() == "PersistentVolumeClaim" && a.Spec.Decision.Source == "dependency" // its data, whoever needs them
 	for _, t := range wantedTargets(a) {
 		if !asked[t.Cluster] && !keeps {
 			return "nothing asks for it in " + string(t.Cluster)

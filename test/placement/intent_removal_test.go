@@ -37,7 +37,7 @@ func (a *userIntent) missingIntent(l removal) string {
 	if who := a.neededBy(l); who != "" {
 		return who + " is there, and takes it along"
 	}
-	follows := l.current.Source == "followed" || l.current.Source == ""
+	follows := l.current.Source == "dependency" || l.current.Source == ""
 	if (l.everywhere || follows) && slices.ContainsFunc(policies, policy.removesUnselected) {
 		return ""
 	}
@@ -107,7 +107,7 @@ func (is dependentState) dependsOn(l removal) bool {
 // missingDependencyIntent says what is missing for an object to leave that no policy and no annotation is for.
 // Nothing that needs it is there any more.
 func (a *userIntent) missingDependencyIntent(l removal) string {
-	if l.previous.Source != "followed" && l.previous.Source != "" {
+	if l.previous.Source != "dependency" && l.previous.Source != "" {
 		return "the object has lost " + l.previous.Source
 	}
 	for _, past := range a.dependents {

@@ -120,13 +120,13 @@ func (h *scenario) inBothClusters(replicas, more string) *scenario {
 func (h *scenario) dependent(user, verb, cluster, takes string) *scenario {
 	h.add("", user, verb, "placement.patchbay.io", "assignments",
 		`{metadata: {uid: l}, spec: {object: {group: apps, kind: Deployment, resource: deployments, namespace: ns, name: front},
-targets: [{cluster: `+cluster+`, state: Draining}], follows: [{group: apps, kind: Deployment, name: `+takes+`}]}}`).Name = "front"
+targets: [{cluster: `+cluster+`, state: Draining}], dependencies: [{group: apps, kind: Deployment, name: `+takes+`}]}}`).Name = "front"
 	return h
 }
 
 // followedDecision is decide by what takes the object along.
 func (h *scenario) followedDecision(number, state string) *scenario {
-	return h.decision(number, state).amendDecision("followed", "")
+	return h.decision(number, state).amendDecision("dependency", "")
 }
 
 // policy is a write of the Placement ns/p by a person.

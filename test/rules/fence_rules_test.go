@@ -96,7 +96,7 @@ func fenceRules() []mutation {
 			name: "GoneFreesNoDanmEps",
 			rule: "the controller frees the unused holds of a deleted Node",
 			file: claimsDir + "rebuild.go",
-			old:  "\tfor a := range p.owners.theirs {\n\t\tpool.Mark(a)\n\t}\n",
+			old:  "\tfor a := range p.owners.theirs {\n\t\tpool.MarkAllocated(a)\n\t}\n",
 			test: "^TestEvict",
 		},
 	}

@@ -42,14 +42,14 @@ func retryRules() []mutation {
 			name: "CollectionSparesEntries",
 			rule: "garbage collection frees only what no entry covers",
 			file: claimsDir + "rebuild.go",
-			old:  "\t\t\t\tpool.Mark(a)\n", new: "\t\t\t\t_ = a\n",
+			old:  "\t\t\t\tpool.MarkAllocated(a)\n", new: "\t\t\t\t_ = a\n",
 			test: "^TestCollect",
 		},
 		{
 			name: "CollectionSparesDanmEps",
 			rule: "then a consistent LIST of DanmEps that shows no owner",
 			file: claimsDir + "rebuild.go",
-			old:  "range p.owners.theirs {\n\t\tpool.Mark(a)", new: "range p.owners.theirs {\n\t\t_ = a",
+			old:  "range p.owners.theirs {\n\t\tpool.MarkAllocated(a)", new: "range p.owners.theirs {\n\t\t_ = a",
 			test: "^TestCollect$",
 		},
 		{

@@ -39,7 +39,7 @@ func rollbackRules() []mutation {
 			name: "OlderReportsDoNotCount",
 			rule: "until every Node has re-asserted its live endpoints: since this restore",
 			file: claimsDir + "recover.go",
-			old:  "return rec == nil || p.older && !rec.Since.After(p.book.recovery)", new: "return rec == nil",
+			old:  "return rec == nil || p.older && !rec.StartTime.After(p.book.recovery)", new: "return rec == nil",
 			test: "^TestOlderReportsDoNotCount$",
 		},
 		{
@@ -74,7 +74,7 @@ func rollbackRules() []mutation {
 			name: "RecoveryIsJoined",
 			rule: "older state: the reports of those count who found out before",
 			file: claimsDir + "recover.go",
-			old:  "p.older && !rec.Since.After(p.book.recovery)", new: "p.older",
+			old:  "p.older && !rec.StartTime.After(p.book.recovery)", new: "p.older",
 			test: "^TestRecoveryIsJoined$",
 		},
 		{

@@ -115,17 +115,17 @@ func testPatterns(rows []mutation) map[suite][]string {
 // A row that proves nothing is told apart from one that does.
 func TestUselessMutationsAreReported(t *testing.T) {
 	t.Parallel()
-	const file, text = "ipam/hold.go", "if !a.IsValid() || a.Zone() != \"\" {"
+	const file, text = "ipam/warmpool.go", "if !a.IsValid() || a.Zone() != \"\" {"
 	cases := map[string]struct {
 		reason string
 		row    mutation
 		want   error
 	}{
-		"Noticed":  {"the rule is off and a test says so", mutation{old: text, new: "if !a.IsValid() {", test: "^TestHold$"}, nil},
-		"Survived": {"nothing is switched off", mutation{old: text, new: "if a.Zone() != \"\" || !a.IsValid() {", test: "^TestHold$"}, errSurvived},
-		"Moved":    {"the place is gone", mutation{old: "no such text", test: "^TestHold$"}, errTextNotFound},
-		"Twice":    {"the place is not unique", mutation{old: "netip.Addr", test: "^TestHold$"}, errTextNotFound},
-		"Broken":   {"no test ran", mutation{old: text, new: "if nonsense {", test: "^TestHold$"}, errBuild},
+		"Noticed":  {"the rule is off and a test says so", mutation{old: text, new: "if !a.IsValid() {", test: "^TestWarmPool$"}, nil},
+		"Survived": {"nothing is switched off", mutation{old: text, new: "if a.Zone() != \"\" || !a.IsValid() {", test: "^TestWarmPool$"}, errSurvived},
+		"Moved":    {"the place is gone", mutation{old: "no such text", test: "^TestWarmPool$"}, errTextNotFound},
+		"Twice":    {"the place is not unique", mutation{old: "netip.Addr", test: "^TestWarmPool$"}, errTextNotFound},
+		"Broken":   {"no test ran", mutation{old: text, new: "if nonsense {", test: "^TestWarmPool$"}, errBuild},
 		"NoTest":   {"no test ran", mutation{old: text, new: "if !a.IsValid() {", test: "^TestNone$"}, errNoTest},
 	}
 	for name, tc := range cases {

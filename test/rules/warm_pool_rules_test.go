@@ -23,7 +23,7 @@ func warmPoolRules() []mutation {
 		},
 		{
 			name: "PressureIsRaised",
-			rule: "who finds a pool exhausted while others hold raises status.ipam.pressure",
+			rule: "who finds a pool exhausted while others hold raises status.ipam.reclaimRequestTime",
 			file: claimsDir + "grant.go",
 			old:  "\t\tp.press()\n",
 			test: "^TestPressureGivesBack$",

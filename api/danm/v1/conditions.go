@@ -22,11 +22,11 @@ const (
 	// ConditionAddressesAvailable says whether new Pods get dynamic addresses.
 	ConditionAddressesAvailable = "AddressesAvailable"
 	// ReasonAddressesSufficient: less than 90 % of the addresses are in use or held.
-	ReasonAddressesSufficient = "Enough"
+	ReasonAddressesSufficient = "AddressesSufficient"
 	// ReasonAddressesNearlyExhausted, with status True: 90 % or more are in use or held.
-	ReasonAddressesNearlyExhausted = "Scarce"
+	ReasonAddressesNearlyExhausted = "AddressesNearlyExhausted"
 	// ReasonAddressesExhausted, with status False: all are in use or held.
-	ReasonAddressesExhausted = "Exhausted"
+	ReasonAddressesExhausted = "AddressesExhausted"
 
 	// ConditionRecovering, only ever True, says that the network's status went
 	// back in time, and that no address is given out before all nodes have said
@@ -69,13 +69,13 @@ const (
 	// ReasonDanmEpMoved: the controller moved it into its own namespace.
 	ReasonDanmEpMoved = "DanmEpMoved"
 	// ReasonDanmEpOrphaned: it has to stay where its network is.
-	ReasonDanmEpOrphaned = "DanmEpOutlivesPod"
+	ReasonDanmEpOrphaned = "DanmEpOrphaned"
 )
 
 // Reasons of Events on networks that answer RebuildAnnotation.
 const (
 	// ReasonBitmapRebuilt: the message says what changed.
-	ReasonBitmapRebuilt = "Rebuilt"
+	ReasonBitmapRebuilt = "BitmapRebuilt"
 	// ReasonBitmapRebuildFailed: the message says why; it is tried again.
-	ReasonBitmapRebuildFailed = "RebuildFailed"
+	ReasonBitmapRebuildFailed = "BitmapRebuildFailed"
 )

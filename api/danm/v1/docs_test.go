@@ -15,7 +15,7 @@ import (
 // definitions reads the generated CustomResourceDefinitions.
 func definitions(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	files, err := filepath.Glob("../../deployments/crds/*.yaml")
+	files, err := filepath.Glob("../../../deployments/crds/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("find definitions: %v, %v", files, err)
 	}
@@ -37,7 +37,7 @@ func definitions(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 // A field that users write and that the reference leaves out is found by nobody.
 func TestReferenceNamesEveryField(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/api.md")
+	text, err := os.ReadFile("../../../docs/api.md")
 	if err != nil {
 		t.Fatal(err)
 	}

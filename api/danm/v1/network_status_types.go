@@ -54,7 +54,7 @@ type IPAMStatus struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
-	ReclaimRequestTime *metav1.MicroTime `json:"pressure,omitempty"`
+	ReclaimRequestTime *metav1.MicroTime `json:"reclaimRequestTime,omitempty"`
 
 	// Recovering says that this object is older than what a node or the controller
 	// knows: claims wait until every node has re-asserted its live endpoints. Only the
@@ -66,7 +66,7 @@ type IPAMStatus struct {
 	// when: their reports stop only their own claims, and start no recovery.
 	// +optional
 	// +mapType=atomic
-	RecoveryDeferredUntil map[string]metav1.MicroTime `json:"deferred,omitempty"`
+	RecoveryDeferredUntil map[string]metav1.MicroTime `json:"recoveryDeferredUntil,omitempty"`
 }
 
 // AddressBitmap is a sparse bitmap of one subnet.
@@ -146,11 +146,11 @@ type RollbackReport struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
-	RecoveryStartTime *metav1.MicroTime `json:"recovery,omitempty"`
+	RecoveryStartTime *metav1.MicroTime `json:"recoveryStartTime,omitempty"`
 }
 
 // RollbackReason is how a node notices that an object is older than it has been.
-// +kubebuilder:validation:Enum=StatusMissing;OlderVersion;DanmEpMissing;EntryChanged;OlderEntry
+// +kubebuilder:validation:Enum=StatusMissing;OlderResourceVersion;DanmEpMissing;EntryChanged;OlderEntry
 type RollbackReason string
 
 // How nodes notice.
@@ -158,7 +158,7 @@ const (
 	// RollbackStatusMissing: the network has its finalizer, and no status.ipam.
 	RollbackStatusMissing RollbackReason = "StatusMissing"
 	// RollbackOlderResourceVersion: the resourceVersion is smaller than it was.
-	RollbackOlderResourceVersion RollbackReason = "OlderVersion"
+	RollbackOlderResourceVersion RollbackReason = "OlderResourceVersion"
 	// RollbackDanmEpMissing: a DanmEp of the node is gone that it has not removed.
 	RollbackDanmEpMissing RollbackReason = "DanmEpMissing"
 	// RollbackEntryChanged: the node's entry is not what it wrote last.
@@ -172,10 +172,10 @@ type RecoveryStatus struct {
 	// StartTime is when the controller started it; it tells it from any other.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6}Z$`
-	StartTime metav1.MicroTime `json:"since"`
+	StartTime metav1.MicroTime `json:"startTime"`
 
 	// ReportedNodes are the nodes that have re-asserted their live endpoints.
 	// +optional
 	// +listType=set
-	ReportedNodes []string `json:"done,omitempty"`
+	ReportedNodes []string `json:"reportedNodes,omitempty"`
 }

@@ -83,7 +83,7 @@ const (
 	LinkError = "Error"
 	// LinkChangePending: it is not as the networks need it, or not needed at all, and stays
 	// as it is while Pods are on it; the error says what waits.
-	LinkChangePending = "Kept"
+	LinkChangePending = "ChangePending"
 )
 
 // NIC is a network interface of a node.
@@ -155,7 +155,7 @@ type HostLink struct {
 	// +kubebuilder:validation:MaxLength=64
 	VTEP string `json:"vtep,omitempty"`
 
-	// State is Up, Down, Error or Kept.
+	// State is Up, Down, Error or ChangePending.
 	// +kubebuilder:validation:MaxLength=64
 	State string `json:"state"`
 

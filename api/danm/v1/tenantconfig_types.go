@@ -48,7 +48,7 @@ type TenantConfig struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	AllowedClusterSubnets []TenantSubnet `json:"clusterSubnets,omitempty"`
+	AllowedClusterSubnets []TenantSubnet `json:"allowedClusterSubnets,omitempty"`
 
 	// Budgets bound what each namespace has of all TenantConfigs together.
 	// +optional

@@ -53,7 +53,7 @@ type AssignmentSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
-	Dependencies []DependencyReference `json:"follows,omitempty"`
+	Dependencies []DependencyReference `json:"dependencies,omitempty"`
 }
 
 // ObjectReference names an object and its present life.
@@ -98,7 +98,7 @@ type DependencyReference struct {
 // Decision is what targets were decided from.
 type Decision struct {
 	// Source of the decision: "annotation", "Placement <namespace>/<name>",
-	// "ClusterPlacement <name>" or "followed".
+	// "ClusterPlacement <name>" or "dependency".
 	// +optional
 	Source string `json:"source,omitempty"`
 
@@ -112,7 +112,7 @@ type Decision struct {
 
 	// LastChangeTime is when what is wanted last changed: deadlines of moves count from it.
 	// +optional
-	LastChangeTime *metav1.MicroTime `json:"since,omitempty"`
+	LastChangeTime *metav1.MicroTime `json:"lastChangeTime,omitempty"`
 
 	// Requests of the Pod of one replica; with them the limits of clusters are kept.
 	// +optional
@@ -167,14 +167,14 @@ type Target struct {
 	// RequestedReplicas is how many replicas are asked of the cluster now: the mover brings it
 	// to Replicas step by step.
 	// +optional
-	RequestedReplicas *int32 `json:"asked,omitempty"`
+	RequestedReplicas *int32 `json:"requestedReplicas,omitempty"`
 
 	// State in a move.
 	State TargetState `json:"state"`
 
 	// LastTransitionTime is when the state, or Asked, last changed.
 	// +optional
-	LastTransitionTime *metav1.MicroTime `json:"since,omitempty"`
+	LastTransitionTime *metav1.MicroTime `json:"lastTransitionTime,omitempty"`
 }
 
 // AssignmentStatus is what the clusters report of one object.

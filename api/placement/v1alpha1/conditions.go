@@ -97,11 +97,11 @@ const (
 	// ReasonRefused: the cluster, or its admin's list of kinds, refuses the object.
 	ReasonRefused = "Refused"
 	// ReasonRemoved: the hub ordered the removal and it is done.
-	ReasonRemoved = "Ordered"
+	ReasonRemoved = "Removed"
 	// ReasonDeletedInCluster: what runs once was deleted in the cluster by somebody else.
-	ReasonDeletedInCluster = "Gone"
+	ReasonDeletedInCluster = "DeletedInCluster"
 	// ReasonAsExpected: nothing is left to do.
-	ReasonAsExpected = "Settled"
+	ReasonAsExpected = "AsExpected"
 	// ReasonProgressing: it is being done.
 	ReasonProgressing = "Progressing"
 )

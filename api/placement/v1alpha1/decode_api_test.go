@@ -53,7 +53,7 @@ func TestAcceptedValuesCanBeDecoded(t *testing.T) {
 }
 
 const (
-	condition  = `{type: Ready, status: "True", reason: Settled, message: m, observedGeneration: 1, lastTransitionTime: "2026-01-02T15:04:05Z"}`
+	condition  = `{type: Ready, status: "True", reason: AsExpected, message: m, observedGeneration: 1, lastTransitionTime: "2026-01-02T15:04:05Z"}`
 	selector   = `{matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}`
 	reference  = `{group: apps, version: v1, kind: Deployment, resource: deployments, namespace: shop, name: web, uid: u}`
 	associated = `{pods: {Running: 1}, broken: [{name: a, reason: r, message: m}]}`
@@ -132,14 +132,14 @@ spec:
     source: annotation
     digest: d
     number: 1
-    since: "2026-01-02T15:04:05.123456Z"
+    lastChangeTime: "2026-01-02T15:04:05.123456Z"
     requests: {cpu: "1"}
     policyUID: u
     annotatedPolicyUID: u
     annotationDigest: d
     onDelete: Delete
-  targets: [{cluster: east, replicas: 1, asked: 1, state: Active, since: "2026-01-02T15:04:05.123456Z"}]
-  follows: [{group: apps, kind: Deployment, name: a}]
+  targets: [{cluster: east, replicas: 1, requestedReplicas: 1, state: Active, lastTransitionTime: "2026-01-02T15:04:05.123456Z"}]
+  dependencies: [{group: apps, kind: Deployment, name: a}]
 status:
   conditions: [` + condition + `]
   summary: s

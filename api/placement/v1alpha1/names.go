@@ -35,7 +35,7 @@ const (
 	// Cluster's namespace.
 	NamespaceUIDAnnotation = "placement.patchbay.io/namespace-uid"
 	// DataVersionAnnotation on the Secret beside a Work tells its data from earlier ones.
-	DataVersionAnnotation = "placement.patchbay.io/version"
+	DataVersionAnnotation = "placement.patchbay.io/data-version"
 	// HubUIDAnnotation on an object in a cluster is the UID of its hub.
 	HubUIDAnnotation = "placement.patchbay.io/hub-uid"
 	// ResumeAnnotation on a Work that does not fit its cluster's record is a person's answer.
@@ -55,7 +55,7 @@ const (
 	// SourceUIDLabel on Works and Assignments is the UID of the object at the hub.
 	SourceUIDLabel = "placement.patchbay.io/source-uid"
 	// JoinClusterLabel on a bootstrap token's Secret names the Cluster it is for.
-	JoinClusterLabel = "placement.patchbay.io/join"
+	JoinClusterLabel = "placement.patchbay.io/join-cluster"
 	// AccessLabel on a Namespace in a cluster says what the hub may do in it; without it
 	// nothing. On a single object there it says so of that object. The cluster's admin sets
 	// it, and the agent, with AccessMade, on namespaces that it makes. Manifests never have it.
@@ -65,7 +65,7 @@ const (
 // Values of AccessLabel.
 const (
 	// AccessOwned: the agent made the namespace, for the hub in its annotation hub-uid.
-	AccessOwned = "made"
+	AccessOwned = "owned"
 	// AccessCreate: the hub may add objects to the namespace, and change those that it added.
 	AccessCreate = "create"
 	// AccessAdopt: besides, the hub may take over what is there (apply.conflict Adopt or

@@ -158,7 +158,7 @@ type Manifest struct {
 // SecretData is the data of a Secret: those of the Secret beside the Work, with its name.
 type SecretData struct {
 	// Version of the data, which that Secret has in the annotation
-	// placement.patchbay.io/version. It is random and says nothing of them.
+	// placement.patchbay.io/data-version. It is random and says nothing of them.
 	Version string `json:"version"`
 }
 
@@ -182,7 +182,7 @@ type Removal struct {
 
 // WorkStatus is what the cluster has.
 type WorkStatus struct {
-	// Conditions: Applied, Ready. Applied is False with the reason Ordered when an
+	// Conditions: Applied, Ready. Applied is False with the reason Removed when an
 	// order for removal is carried out: then the hub deletes the Work. It is False with the
 	// reason HubMismatch while Halted is there.
 	// +optional

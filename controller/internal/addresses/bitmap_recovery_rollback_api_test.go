@@ -266,7 +266,7 @@ func TestHostileNodeAndRecoveries(t *testing.T) {
 	})
 	f.condition(cn, v1.ConditionRecoveryDeferred, metav1.ConditionTrue, v1.ReasonTooManyRollbacks, "bad (until ")
 	f.event(cn, v1.ReasonTooManyRollbacks, "bad (until ")
-	f.refuseRecoveries(ctx, token, f.get(ctx, cn), "deferred", 1)
+	f.refuseRecoveries(ctx, token, f.get(ctx, cn), "recoveryDeferredUntil", 1)
 	if len(r.begun) != 3 {
 		t.Errorf("%d recoveries began with reports of one node, want 3", len(r.begun))
 	}
@@ -346,7 +346,7 @@ func (f *fixture) writeStatus(ctx context.Context, token client.Client, next *v1
 	applied := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"ipam": ipam}}}
 	applied.SetGroupVersionKind(v1.SchemeGroupVersion().WithKind(v1.KindClusterNetwork))
 	applied.SetName(next.Name)
-	merged := map[string]any{"recovering": nil, "deferred": nil}
+	merged := map[string]any{"recovering": nil, "recoveryDeferredUntil": nil}
 	maps.Copy(merged, ipam)
 	return map[string]error{
 		"update": retry.RetryOnConflict(retry.DefaultBackoff, func() error {

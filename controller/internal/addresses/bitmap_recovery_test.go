@@ -106,7 +106,7 @@ func TestEventsAreCut(t *testing.T) {
 	t.Parallel()
 	got := &fakeRecorder{}
 	truncatingRecorder{got}.Event(nil, corev1.EventTypeWarning, v1.ReasonBitmapRebuildFailed, strings.Repeat("é", 1000))
-	if text := (*got)[0]; len(text) > len("Warning RebuildFailed: ")+1024 || !strings.HasSuffix(text, "é…") {
+	if text := (*got)[0]; len(text) > len("Warning BitmapRebuildFailed: ")+1024 || !strings.HasSuffix(text, "é…") {
 		t.Errorf("%d bytes: %s", len(text), text)
 	}
 }

@@ -39,38 +39,38 @@ func TestDesiredConditions(t *testing.T) {
 	}{
 		"New": {
 			reason: "a network in use for the first time", generation: 1, uses: []poolUsage{{"IPv4", 1, 100}},
-			want: []string{"AddressesAvailable=True Enough"}, message: "1 of 100", write: true,
+			want: []string{"AddressesAvailable=True AddressesSufficient"}, message: "1 of 100", write: true,
 		},
 		"Claim": {
 			reason: "a claim alone writes nothing", before: []metav1.Condition{ready, enough}, generation: 1, uses: []poolUsage{{"IPv4", 50, 100}},
-			want: []string{"AddressesAvailable=True Enough"}, message: "as before",
+			want: []string{"AddressesAvailable=True AddressesSufficient"}, message: "as before",
 		},
 		"Scarce": {
 			reason: "the numbers and what to do", before: []metav1.Condition{enough}, generation: 1, uses: []poolUsage{{"IPv4", 95, 100}},
-			want: []string{"AddressesAvailable=True Scarce"}, message: "95 of 100 IPv4", write: true,
+			want: []string{"AddressesAvailable=True AddressesNearlyExhausted"}, message: "95 of 100 IPv4", write: true,
 		},
 		"Exhausted": {
 			reason: "new Pods wait", before: []metav1.Condition{scarce}, generation: 1, uses: []poolUsage{{"IPv4", 100, 100}, {"IPv6", 1, 1000}},
-			want: []string{"AddressesAvailable=False Exhausted"}, message: "Widen the allocation pool", write: true,
+			want: []string{"AddressesAvailable=False AddressesExhausted"}, message: "Widen the allocation pool", write: true,
 		},
 		"Widened": {
 			reason: "a new spec has new numbers", before: []metav1.Condition{enough}, generation: 2, uses: []poolUsage{{"IPv4", 1, 200}},
-			want: []string{"AddressesAvailable=True Enough"}, message: "1 of 200", write: true,
+			want: []string{"AddressesAvailable=True AddressesSufficient"}, message: "1 of 200", write: true,
 		},
 		"Unreadable": {
 			reason: "a bitmap that cannot be read says nothing new", before: []metav1.Condition{scarce}, generation: 1,
-			want: []string{"AddressesAvailable=True Scarce"},
+			want: []string{"AddressesAvailable=True AddressesNearlyExhausted"},
 		},
 		"NoSubnet": {
 			reason: "a network that lost its addresses loses the condition", before: []metav1.Condition{scarce}, generation: 2, write: true,
 		},
 		"Recovering": {
 			reason: "the awaited nodes are named", before: []metav1.Condition{enough}, generation: 1, uses: []poolUsage{{"IPv4", 1, 100}}, waiting: recoveryProgress{since: "noon", awaited: []string{"a", "b"}},
-			want: []string{"AddressesAvailable=True Enough", "Recovering=True AwaitingNodes"}, write: true,
+			want: []string{"AddressesAvailable=True AddressesSufficient", "Recovering=True AwaitingNodes"}, write: true,
 		},
 		"Recovered": {
 			reason: "it goes when the recovery is over", before: []metav1.Condition{enough, conditionWith(recovering, v1.ReasonAwaitingNodes)},
-			generation: 1, uses: []poolUsage{{"IPv4", 1, 100}}, want: []string{"AddressesAvailable=True Enough"}, write: true,
+			generation: 1, uses: []poolUsage{{"IPv4", 1, 100}}, want: []string{"AddressesAvailable=True AddressesSufficient"}, write: true,
 		},
 		"Fewer": {
 			reason: "one less is awaited", before: []metav1.Condition{{Type: recovering, Status: metav1.ConditionTrue, Message: "at noon: a, b"}},

@@ -245,7 +245,7 @@ func TestDuties(t *testing.T) {
 		},
 		"Rebuild": {
 			reason: "asked for, done, told, and the request taken off", network: annotated(v1.RebuildAnnotation, "x"),
-			calls: []string{"audit"}, writes: []string{`"value":"x"`, "conditions"}, events: []string{"Normal Rebuilt: "},
+			calls: []string{"audit"}, writes: []string{`"value":"x"`, "conditions"}, events: []string{"Normal BitmapRebuilt: "},
 		},
 		"RebuildWaits": {
 			reason:  "in a recovery nobody can tell what is in use",
@@ -253,7 +253,7 @@ func TestDuties(t *testing.T) {
 		},
 		"RebuildFails": {
 			reason: "the request stays and is tried again", network: annotated(v1.RebuildAnnotation, "x"), err: errors.New("entry is rubbish"),
-			calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning RebuildFailed: entry is rubbish"}, fails: true,
+			calls: []string{"audit"}, writes: []string{"conditions"}, events: []string{"Warning BitmapRebuildFailed: entry is rubbish"}, fails: true,
 		},
 		"Evict": {
 			reason:  "those that were gone for long, and are still gone now",

@@ -41,11 +41,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "patchbay_ipam_drift_total",
 			Help: "Bits of networks' bitmaps that were wrong, by kind: freed had nobody who covers them, marked were clear and in use. Above zero is worth a look.",
 		}, []string{"kind"}),
-		freedAddresses:    counter("patchbay_ipam_evicted_addresses_total", "Addresses freed because their Node was deleted."),
-		removedEndpoints:  counter("patchbay_ipam_removed_endpoints_total", "DanmEps removed because their Node was deleted."),
-		forgedEndpoints:   counter("patchbay_ipam_forged_endpoints_total", "DanmEps removed because their Pod runs on another node than the one that made them. Above zero, look whether that node is compromised."),
-		movedEndpoints:    counter("patchbay_ipam_moved_endpoints_total", "DanmEps moved out of namespaces in deletion because their Pods are gone and their nodes did not end them. Above zero, look whether these nodes are well."),
-		blockingEndpoints: gauge("patchbay_ipam_blocking_endpoints", "DanmEps without a Pod that keep a namespace from being deleted. An Event on each one's Node names it."),
+		freedAddresses:    counter("patchbay_ipam_gc_freed_addresses_total", "Addresses freed because their Node was deleted."),
+		removedEndpoints:  counter("patchbay_ipam_gc_removed_danmeps_total", "DanmEps removed because their Node was deleted."),
+		forgedEndpoints:   counter("patchbay_ipam_forged_danmeps_total", "DanmEps removed because their Pod runs on another node than the one that made them. Above zero, look whether that node is compromised."),
+		movedEndpoints:    counter("patchbay_ipam_moved_danmeps_total", "DanmEps moved out of namespaces in deletion because their Pods are gone and their nodes did not end them. Above zero, look whether these nodes are well."),
+		blockingEndpoints: gauge("patchbay_ipam_orphaned_danmeps", "DanmEps without a Pod that keep a namespace from being deleted. An Event on each one's Node names it."),
 		allocated: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "patchbay_pool_allocated", Help: "Addresses of a network that are in use or held by nodes: status.allocated.",
 		}, labels),
@@ -57,7 +57,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Addresses of a network that two Pods have, or a Pod and another node. Above zero needs attention: the network's condition AddressConflict names the Pods.",
 		}, labels),
 		recovering: gauge("patchbay_networks_recovering", "Networks that give out no address until their nodes have said what they use."),
-		lastSweep:  gauge("patchbay_ipam_sweep_timestamp_seconds", "When the leader last looked at all networks, in Unix time."),
+		lastSweep:  gauge("patchbay_ipam_gc_last_run_timestamp_seconds", "When the leader last looked at all networks, in Unix time."),
 	}
 	r.MustRegister(m.drift, m.freedAddresses, m.removedEndpoints, m.forgedEndpoints, m.movedEndpoints, m.blockingEndpoints, m.allocated, m.capacity, m.conflicts, m.recovering, m.lastSweep)
 	for _, kind := range []string{"freed", "marked"} {

@@ -68,7 +68,7 @@ const (
 	// zoneBatchPeriod collects Nodes that change their zone: all Services are looked at.
 	zoneBatchPeriod = time.Second
 	// withheldRecheckPeriod is when a Service is looked at again that has an address which another
-	// Pod has too, or one that clusterSubnets permit.
+	// Pod has too, or one that allowedClusterSubnets permit.
 	withheldRecheckPeriod = time.Minute
 )
 
@@ -116,7 +116,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Writes of what Services on networks have, by resource and verb.",
 		}, []string{"resource", "verb"}),
 		stale: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "patchbay_service_stale_total",
+			Name: "patchbay_service_write_conflicts_total",
 			Help: "Writes that the API server refused since they were planned from an older version; they are planned again.",
 		}),
 	}

@@ -108,7 +108,7 @@ func (r *Reconciler) reconcileEndpoints(ctx context.Context, svc *corev1.Service
 	r.recordWarning(svc, subjectWrite, "", "") // what was refused is no more
 	if len(want.Withheld) > 0 || len(source.PermittedSubnets) > 0 {
 		// Nothing is watched that says that another has given the address back, or that
-		// a netadmin has changed clusterSubnets.
+		// a netadmin has changed allowedClusterSubnets.
 		return withheldRecheckPeriod, nil
 	}
 	return 0, nil

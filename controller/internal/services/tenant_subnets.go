@@ -23,7 +23,7 @@ import (
 // few Services have addresses in the subnets of nodes.
 const tenantSubnetTTL = 30 * time.Second
 
-// tenantSubnetCache are the clusterSubnets of TenantConfigs for a namespace. It asks the API server
+// tenantSubnetCache are the allowedClusterSubnets of TenantConfigs for a namespace. It asks the API server
 // only for Services that have an address for which this matters.
 type tenantSubnetCache struct {
 	direct client.Reader
@@ -55,7 +55,7 @@ func (s *tenantSubnetCache) permittedFor(ctx context.Context, source *svcwatcher
 	return found, nil
 }
 
-// tenancies are the TenantConfigs with clusterSubnets. One that is not valid counts for
+// tenancies are the TenantConfigs with allowedClusterSubnets. One that is not valid counts for
 // nothing, as in admission.
 func (s *tenantSubnetCache) tenancies(ctx context.Context) ([]*network.TenantConfig, error) {
 	s.mu.Lock()

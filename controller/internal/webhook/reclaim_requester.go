@@ -124,14 +124,14 @@ func (p *reclaimRequester) requestReclaim(ctx context.Context, which reclaimRequ
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": which.uid},
-		"status":   map[string]any{"ipam": map[string]any{"pressure": metav1.NewMicroTime(now)}},
+		"status":   map[string]any{"ipam": map[string]any{"reclaimRequestTime": metav1.NewMicroTime(now)}},
 	})
 	if err != nil {
-		return fmt.Errorf("encode status.ipam.pressure: %w", err)
+		return fmt.Errorf("encode status.ipam.reclaimRequestTime: %w", err)
 	}
 	err = p.client.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write status.ipam.pressure: %w", err)
+		return fmt.Errorf("write status.ipam.reclaimRequestTime: %w", err)
 	}
 	return nil
 }

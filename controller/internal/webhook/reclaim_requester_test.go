@@ -123,7 +123,7 @@ func TestRequestReclaim(t *testing.T) {
 				if len(api.written()) != tc.want {
 					t.Fatalf("%s\n%d writes, want %d: %v", tc.reason, len(api.written()), tc.want, api.written())
 				}
-				if tc.want > 0 && (!strings.Contains(api.written()[0], `"uid":"u"`) || !strings.Contains(api.written()[0], `"pressure"`)) {
+				if tc.want > 0 && (!strings.Contains(api.written()[0], `"uid":"u"`) || !strings.Contains(api.written()[0], `"reclaimRequestTime"`)) {
 					t.Errorf("%s\nwrote %s", tc.reason, api.written()[0])
 				}
 			})

@@ -81,7 +81,7 @@ func TestTenantSubnets(t *testing.T) {
 	ns, limited, trusted := env.Namespace(t), env.Namespace(t), env.Namespace(t)
 	config, _ := offer(t, env, ns, `{hostDevices: [{name: "%", vniType: vlan, vniRange: "100-150"}]}`)
 	offer(t, env, limited, `{hostDevices: [{name: "%"}], subnets: [10.50.0.0/16, "fd00:50::/32", 10.96.0.0/12]}`)
-	offer(t, env, trusted, `{hostDevices: [{name: "%"}], clusterSubnets: [10.211.0.0/24]}`)
+	offer(t, env, trusted, `{hostDevices: [{name: "%"}], allowedClusterSubnets: [10.211.0.0/24]}`)
 	tenants := map[string]client.Client{}
 	for _, n := range []string{ns, limited, trusted} {
 		tenants[n] = tenantOf(t, env, n)
@@ -91,7 +91,7 @@ func TestTenantSubnets(t *testing.T) {
 		reason, ns, options string
 		refused             []string
 	}{
-		"Pods":         {reason: "A node's Pods.", ns: ns, options: `{cidr: 10.211.0.0/24}`, refused: []string{"spec.Options.cidr", "10.211.0.0/24", "for Pods", "clusterSubnets"}},
+		"Pods":         {reason: "A node's Pods.", ns: ns, options: `{cidr: 10.211.0.0/24}`, refused: []string{"spec.Options.cidr", "10.211.0.0/24", "for Pods", "allowedClusterSubnets"}},
 		"OnePod":       {reason: "One of them.", ns: ns, options: `{cidr: 10.211.0.7/32}`, refused: []string{"spec.Options.cidr", "for Pods"}},
 		"AllPods":      {reason: "A supernet.", ns: ns, options: `{cidr: 10.0.0.0/8, allocation_pool: {start: 10.1.0.1, end: 10.1.0.9}}`, refused: []string{"spec.Options.cidr", "10.0.0.0/8", "overlaps"}},
 		"PodsV6":       {reason: "The other family, behind a harmless one.", ns: ns, options: `{cidr: 10.9.0.0/24, net6: "fd00:211::/48"}`, refused: []string{"spec.Options.net6", "fd00:211::/64", "for Pods"}},

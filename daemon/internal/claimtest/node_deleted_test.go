@@ -71,5 +71,5 @@ func (h *host) dropInterfaces() {
 		rec.Phase = claims.Releasing
 		h.records[owner] = rec
 	}
-	clear(h.machine.interfaces)
+	clear(h.interfaces)
 }

@@ -97,19 +97,19 @@ func (m *Metrics) ObserveClaim(took time.Duration, err error) {
 
 // RegisterAddresses adds how an allocator stands, asked for when somebody looks.
 func (m *Metrics) RegisterAddresses(stats func() claims.Stats) {
-	m.RegisterGauge("patchbay_addresses_held", "Addresses that this node keeps ready for Pods to come.",
+	m.RegisterGauge("patchbay_addresses_warm", "Addresses that this node keeps ready for Pods to come.",
 		func() float64 { return float64(stats().Held) })
-	m.RegisterGauge("patchbay_addresses_cooling", "Addresses of this node that rest after a Pod had them.",
+	m.RegisterGauge("patchbay_addresses_cooldown", "Addresses of this node that rest after a Pod had them.",
 		func() float64 { return float64(stats().Cooling) })
 	m.RegisterGauge("patchbay_addresses_quarantined", "Addresses that this node keeps from Pods because other machines have them.",
 		func() float64 { return float64(stats().Quarantined) })
-	m.RegisterGauge("patchbay_addresses_networks", "Networks of which this node has addresses ready or resting.",
+	m.RegisterGauge("patchbay_warm_pool_networks", "Networks of which this node has addresses ready or resting.",
 		func() float64 { return float64(stats().Networks) })
-	const name, help = "patchbay_claims_total", "Claims that succeeded, by where the address came from (hold, commit)."
-	m.registerClaimCounter(name, help, "hold", func() int64 { return stats().FromHold })
+	const name, help = "patchbay_claims_total", "Claims that succeeded, by where the address came from (warm_pool, commit)."
+	m.registerClaimCounter(name, help, "warm_pool", func() int64 { return stats().FromHold })
 	m.registerClaimCounter(name, help, "commit", func() int64 { return stats().Committed })
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "patchbay_exhausted_total", Help: "Claims that found no free address.",
+		Name: "patchbay_claims_exhausted_total", Help: "Claims that found no free address.",
 	}, func() float64 { return float64(stats().Exhausted) }))
 }
 

@@ -107,12 +107,12 @@ func TestMetrics(t *testing.T) {
 			do:     func(_ context.Context, m *metrics.Metrics) { m.ObserveClaim(time.Second, claims.ErrOutside) },
 			want:   `patchbay_claim_seconds_count{result="error"} 1`,
 		},
-		"Held":      {reason: "how many Pods need no write", do: addresses, want: "patchbay_addresses_held 5"},
-		"Cooling":   {reason: "and who will soon", do: addresses, want: "patchbay_addresses_cooling 2"},
-		"Networks":  {reason: "in how many networks", do: addresses, want: "patchbay_addresses_networks 3"},
-		"FromHold":  {reason: "claims without a write", do: addresses, want: `patchbay_claims_total{source="hold"} 7`},
+		"Held":      {reason: "how many Pods need no write", do: addresses, want: "patchbay_addresses_warm 5"},
+		"Cooling":   {reason: "and who will soon", do: addresses, want: "patchbay_addresses_cooldown 2"},
+		"Networks":  {reason: "in how many networks", do: addresses, want: "patchbay_warm_pool_networks 3"},
+		"FromHold":  {reason: "claims without a write", do: addresses, want: `patchbay_claims_total{source="warm_pool"} 7`},
 		"Committed": {reason: "claims with one", do: addresses, want: `patchbay_claims_total{source="commit"} 11`},
-		"Exhausted": {reason: "claims in vain", do: addresses, want: "patchbay_exhausted_total 13"},
+		"Exhausted": {reason: "claims in vain", do: addresses, want: "patchbay_claims_exhausted_total 13"},
 		"Gauge": {
 			reason: "a gauge is asked when somebody looks",
 			do: func(_ context.Context, m *metrics.Metrics) {

@@ -205,7 +205,7 @@ func TestDieWithParent(t *testing.T) {
 	for name, want := range map[string]bool{"tied": false, "free": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(os.Args[0], "-test.run=^TestTied$", "-test.v")
+			cmd := exec.Command(os.Args[0], "-test.run=^TestDieWithParent$", "-test.v")
 			cmd.Env = append(os.Environ(), role+"="+name)
 			out, err := cmd.Output()
 			if err != nil {

@@ -39,7 +39,7 @@ func (b *Bed) StartHub(ctx context.Context) (process.ID, error) {
 	if err := Install(ctx, b.Hub.Config, "placement/crds", "CustomResourceDefinition"); err != nil {
 		return process.ID{}, err
 	}
-	if err := Install(ctx, b.Hub.Config, "placement/hub/internal/controllers", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding",
+	if err := Install(ctx, b.Hub.Config, "placement/hub", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding",
 		"Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"); err != nil {
 		return process.ID{}, err
 	}
@@ -189,7 +189,7 @@ func setServer(file, server string, ca []byte) error {
 
 // InstallAgent installs the agent's rights and what confines them.
 func InstallAgent(ctx context.Context, config *rest.Config) error {
-	return Install(ctx, config, "placement/agent/internal/works", "Namespace", "ServiceAccount", "ValidatingAdmissionPolicy",
+	return Install(ctx, config, "placement/agent", "Namespace", "ServiceAccount", "ValidatingAdmissionPolicy",
 		"ValidatingAdmissionPolicyBinding", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 }
 

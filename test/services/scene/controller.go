@@ -158,7 +158,7 @@ func (c *Controller) Writes(ctx context.Context) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		taken := sumOf(text, "patchbay_service_writes_total") - sumOf(text, "patchbay_service_stale_total")
+		taken := sumOf(text, "patchbay_service_writes_total") - sumOf(text, "patchbay_service_write_conflicts_total")
 		busy := sumOf(text, `controller_runtime_active_workers{controller="services"}`) > 0
 		switch {
 		case busy:

@@ -67,7 +67,7 @@ func (c *benchCluster) claimCounts(ctx context.Context) (fromHold, committed int
 		return 0, 0, err
 	}
 	for line := range strings.Lines(text) {
-		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="hold"} %d`, &fromHold)
+		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="warm_pool"} %d`, &fromHold)
 		_, _ = fmt.Sscanf(line, `patchbay_claims_total{source="commit"} %d`, &committed)
 	}
 	return fromHold, committed, nil

@@ -10,7 +10,7 @@
 //   - An object is deleted only by an order in a Work, and only by its UID: the one that the
 //     record has. When the record is lost, it must have our marks and the UID in the order. What
 //     may be the object and cannot be told to be it stays, and is reported (RecordLost).
-//   - An order is reported as done (Ordered) when the object is gone with its Pods, or released.
+//   - An order is reported as done (Removed) when the object is gone with its Pods, or released.
 //     What holds a removal, or refuses it, is reported (RemovalBlocked, Refused); Pods that end
 //     within their grace period hold nothing. What the agent may not read is not taken for gone.
 //   - A Work that vanished leaves its record and objects, which are repaired as before.

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
-	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/patchbay-cni/patchbay/api/placement/v1alpha1"
 )
@@ -43,12 +42,12 @@ type podIndex struct {
 
 // newPodIndex makes the caches that find Pods; run starts them. changed is called for the
 // UIDs of a changed Pod or owner and of all that owns it.
-func newPodIndex(list toolscache.ListerWatcher, meta metadata.Interface, changed func(metav1.Object, *podIndex)) (*podIndex, []toolscache.SharedIndexInformer, error) {
-	indexers := toolscache.Indexers{ownerUIDIndex: indexByOwnerUID}
-	podInformer := toolscache.NewSharedIndexInformer(list, &corev1.Pod{}, 0, indexers)
+func newPodIndex(list cache.ListerWatcher, meta metadata.Interface, changed func(metav1.Object, *podIndex)) (*podIndex, []cache.SharedIndexInformer, error) {
+	indexers := cache.Indexers{ownerUIDIndex: indexByOwnerUID}
+	podInformer := cache.NewSharedIndexInformer(list, &corev1.Pod{}, 0, indexers)
 	p := &podIndex{pods: podInformer.GetIndexer()}
 	note := func(o metav1.Object) { changed(o, p) }
-	informers := []toolscache.SharedIndexInformer{podInformer}
+	informers := []cache.SharedIndexInformer{podInformer}
 	if err := observeInformer(podInformer, trimPod, note); err != nil {
 		return nil, nil, err
 	}

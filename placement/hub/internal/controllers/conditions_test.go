@@ -49,7 +49,7 @@ func TestInShort(t *testing.T) {
 func TestLongMessagesAreText(t *testing.T) {
 	t.Parallel()
 	var c conditions
-	c.add("Placed", true, "Settled", "."+strings.Repeat("ä", maxMessage))
+	c.add("Placed", true, "AsExpected", "."+strings.Repeat("ä", maxMessage))
 	if got := c.list[0].Message; !utf8.ValidString(got) || len(got) > maxMessage {
 		t.Errorf("got %d bytes, valid %t", len(got), utf8.ValidString(got))
 	}

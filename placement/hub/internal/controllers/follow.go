@@ -21,7 +21,7 @@ import (
 )
 
 // byFollowed is the index of Assignments by what follows their objects.
-const byFollowed = "spec.follows"
+const byFollowed = "spec.dependencies"
 
 // maxFollows is how many the schema takes.
 const maxFollows = 256

@@ -56,7 +56,7 @@ func decided(a *v1alpha1.Assignment) map[string]int64 {
 }
 
 // sourceFollowed is the Source of a decision that only what the object is needed for decides.
-const sourceFollowed = "followed"
+const sourceFollowed = "dependency"
 
 // plan decides which clusters are to have what, and claims the room.
 func (p *pass) plan(ctx context.Context, a *v1alpha1.Assignment, followed map[string]bool) (wanted, error) {

@@ -90,14 +90,14 @@ func (l *lab) measure(ctx context.Context) error {
 			return l.reportMemory(ctx, fmt.Sprintf("agent with %d Works", l.idle), l.agents[0])
 		},
 		func(ctx context.Context) error {
-			return l.createObjects(ctx, "busy", l.options.works-l.idle, l.names[1:])
+			return l.createObjects(ctx, "busy", l.works-l.idle, l.names[1:])
 		},
 		l.countIdleWrites,
 		func(ctx context.Context) error {
-			return l.reportMemory(ctx, fmt.Sprintf("hub with %d Works", l.options.works), l.hub)
+			return l.reportMemory(ctx, fmt.Sprintf("hub with %d Works", l.works), l.hub)
 		},
 		func(ctx context.Context) error {
-			return l.measurePropagation(ctx, fmt.Sprintf("%d other Works", l.options.works))
+			return l.measurePropagation(ctx, fmt.Sprintf("%d other Works", l.works))
 		},
 		l.restartHub,
 		func(ctx context.Context) error { return l.reportMemory(ctx, "hub started anew with as many", l.hub) },

@@ -266,7 +266,7 @@ func (f *fleet) measureFlapping(ctx context.Context, c *scene.Controller, out io
 	if err != nil {
 		return err
 	}
-	stale, err := c.Metric(ctx, "patchbay_service_stale_total")
+	stale, err := c.Metric(ctx, "patchbay_service_write_conflicts_total")
 	if err != nil {
 		return err
 	}
