@@ -25,7 +25,9 @@ import (
 )
 
 // enableWarmPool are the flags of a daemon that keeps addresses ready.
-func enableWarmPool(n *node) { n.args = append(n.args, "--warm-pool-limit=64", "--address-cooldown=1s") }
+func enableWarmPool(n *node) {
+	n.args = append(n.args, "--warm-pool-limit=64", "--address-cooldown=1s")
+}
 
 // fillWarmPool waits until addresses are ready.
 func (n *node) fillWarmPool() {

@@ -262,7 +262,7 @@ func TestNodeWritesWhatOthersRead(t *testing.T) {
 			"LongUID":         {reason: "The same with another field.", refused: "uid", write: entry(`"uid": "` + strings.Repeat("u", 70) + `"`)},
 			"Seconds":         {reason: "Go wants six digits.", refused: "recoveryStartTime", write: entry(rollback + `"2026-01-01T00:00:00Z"}`)},
 			"Offset":          {reason: "Others write Z.", refused: "recoveryStartTime", write: entry(rollback + `"2026-01-01T00:00:00.000000+00:00"}`)},
-			"PressureSeconds": {reason: "Go wants six digits.", refused: "reclaimRequestTime", write: status(v1.KindClusterNetwork, n, `{"ipam": {"pressure": "2026-01-01T00:00:00Z"}}`)},
+			"PressureSeconds": {reason: "Go wants six digits.", refused: "reclaimRequestTime", write: status(v1.KindClusterNetwork, n, `{"ipam": {"reclaimRequestTime": "2026-01-01T00:00:00Z"}}`)},
 			"LowerCase":       {reason: "Go wants capitals.", refused: "lastTransitionTime", write: condition(v1.KindClusterNetwork, n, "2026-01-01t00:00:00z")},
 		})
 		link := func(text string) func(context.Context, client.Client) error {

@@ -200,7 +200,7 @@ func laws() []law {
 				module + "/api", module + "/placement/agent", module + "/internal/relist",
 				module + "/internal/app", module + "/internal/logging", module + "/internal/version",
 			},
-			reason:  "the agent carries out what it is told: of the hub it knows the kinds and nothing else",
+			reason: "the agent carries out what it is told: of the hub it knows the kinds and nothing else",
 		},
 		{
 			packages: "placement/hub", forbidden: concat([]string{

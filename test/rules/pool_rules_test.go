@@ -77,7 +77,7 @@ func poolRules() []mutation {
 			rule: "network and broadcast (not in /31, /32, /127, /128) are never handed out",
 			file: "ipam/pool.go",
 			old:  "case p.reservesEnds() && (off == u128{} || off == p.last):", new: "case false:",
-			test: "^TestClaim$",
+			test: "^TestAllocate$",
 		},
 		{
 			name:        "NextFit",

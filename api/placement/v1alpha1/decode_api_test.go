@@ -46,7 +46,7 @@ func TestAcceptedValuesCanBeDecoded(t *testing.T) {
 		for kind, example := range examples() {
 			t.Run(kind, func(t *testing.T) {
 				t.Parallel()
-				awkward.Check(t, env, scheme, "apiVersion: placement.patchbay.io/v1alpha1\nkind: "+kind+"\n"+example)
+				awkward.Check(t, env, scheme, nil, "apiVersion: placement.patchbay.io/v1alpha1\nkind: "+kind+"\n"+example)
 			})
 		}
 	})

@@ -39,7 +39,7 @@ func Build(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	program := filepath.Join(dir, "patchbay-controller")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", program, "./controller")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", program, "./cmd/patchbay-controller")
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the controller: %w\n%s", err, out)

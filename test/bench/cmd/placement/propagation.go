@@ -44,7 +44,7 @@ func (l *lab) measurePropagation(ctx context.Context, beside string) error {
 	}
 	for run := range l.runs {
 		for _, c := range contenders {
-			times, err := l.timeChanges(ctx, c, run, l.options.changes)
+			times, err := l.timeChanges(ctx, c, run, l.changes)
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ func (l *lab) measurePropagation(ctx context.Context, beside string) error {
 	}
 	table := measure.Table{
 		Title: fmt.Sprintf("change of a ConfigMap of 1 KiB → in each of %d clusters (API servers of their own with real agents), %s; %d changes × %d clusters × %d runs, %s between changes",
-			l.clusters, beside, l.options.changes, l.clusters, l.runs, l.changeInterval),
+			l.clusters, beside, l.changes, l.clusters, l.runs, l.changeInterval),
 		Columns: []string{"p99 ms", "p50 ms", "most ms"}, LessIsBetter: true,
 	}
 	for _, c := range contenders {
